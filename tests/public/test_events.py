@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,22 @@ def test_bins_cover_every_number_of_events() -> None:
 
 
 def test_names_of_what_was_read_from_rows() -> None:
-    people = Schema.from_toml(PEOPLE + 'provenance = "rows"\n')
-    linked = Linked(people=people, events=small().events, people_key="id", events_key="person", at_most=3)
+    linked = changed(people=schema(PEOPLE + 'provenance = "rows"\n'))
     assert linked.read_from_rows == ("people: region",)
     assert linked.name == "people"
 
 
 def changed(**changes: Any) -> Linked:
-    given: dict[str, Any] = {
-        "people": small().people, "events": small().events, "people_key": "id", "events_key": "person", "at_most": 3,
-    }  # fmt: skip
-    return Linked(**(given | changes))
+    return replace(small(), **changes)
+
+
+def schema(text: str) -> Schema:
+    return Schema.from_toml(text)
+
+
+PRIVATE = '{ type = "categorical", domain = "private" }'
+TALL = '{ type = "integer", low = 0, high = 20000, bins = 19999 }'
+RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
 
 
 @pytest.mark.parametrize(
@@ -63,26 +69,17 @@ def changed(**changes: Any) -> Linked:
         ({"events_key": 7}, r"\[events\] key must name the column that says whose row it is, got 7"),
         ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* not released: remove it"),
         ({"events_key": "kind"}, r"\[events\] key 'kind' is also an attribute"),
+        ({"people": schema("attributes.city = " + PRIVATE)}, "must be public, got a private one: 'city'"),
         (
-            {"people": Schema.from_toml('[attributes.city]\ntype = "categorical"\ndomain = "private"')},
-            "domains of linked tables must be public, got a private one: 'city'",
-        ),
-        (
-            {"people": Schema.from_toml('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
+            {"people": schema('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
             r"\[people\] the key says whose row it is: its schema takes no \[table\] person",
         ),
+        ({"events": schema(EVENTS + RULE)}, r"\[events\] linked tables take no rules yet"),
         (
-            {"events": Schema.from_toml(EVENTS + '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n')},
-            r"\[events\] linked tables take no rules yet",
-        ),
-        (
-            {"people": Schema.from_toml('[attributes.x]\ntype = "boolean"\nweight = 2\n')},
+            {"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
             r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]",
         ),
-        (
-            {"people": Schema.from_toml('[attributes.x]\ntype = "integer"\nlow = 0\nhigh = 20000\nbins = 19999')},
-            "both schemas must have at most 20000 levels together",
-        ),
+        ({"people": schema("attributes.x = " + TALL)}, "both schemas must have at most 20000 levels together"),
     ],
 )
 def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -126,6 +123,5 @@ def test_budgets_are_by_person() -> None:
 
 
 def test_entries_must_be_reviewed() -> None:
-    waiting = Schema.from_toml(EVENTS + "reviewed = false\n")
     with pytest.raises(SchemaError, match="not reviewed: urgent"):
-        changed(events=waiting).require_reviewed()
+        changed(events=schema(EVENTS + "reviewed = false\n")).require_reviewed()

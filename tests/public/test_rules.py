@@ -51,17 +51,10 @@ def ruled(*rules: Any, attributes: dict[str, Any] = ATTRIBUTES) -> Schema:
 def test_rules_are_read_from_toml_and_written_back() -> None:
     schema = Schema.from_toml(
         """
-        [attributes.sex]
-        type = "categorical"
-        values = ["Female", "Male"]
-        [attributes."year of birth"]
-        type = "integer"
-        low = 1900
-        high = 1904
-        bins = 4
-        [attributes.decade]
-        type = "categorical"
-        values = [1900, 1910]
+        [attributes]
+        sex = { type = "categorical", values = ["Female", "Male"] }
+        "year of birth" = { type = "integer", low = 1900, high = 1904, bins = 4 }
+        decade = { type = "categorical", values = [1900, 1910] }
         [[rules]]
         forbid = { sex = "Male", "year of birth" = { from = 1902 } }
         [[rules]]

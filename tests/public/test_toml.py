@@ -25,37 +25,19 @@ def edges(body: str) -> tuple[float, ...]:
 def test_every_type_parses() -> None:
     schema = Schema.from_toml(
         """
-        [table]
-        name = "people"
-        [attributes.sex]
-        type = "categorical"
-        values = ["F", "M"]
-        missing = "?"
-        other = true
-        [attributes.grade]
-        type = "categorical"
-        values = [3, 1, 2]
-        [attributes.citizen]
-        type = "boolean"
-        missing = ""
-        [attributes.age]
-        type = "integer"
-        edges = [0, 18, 19, 120]
-        [attributes.income]
-        type = "real"
-        low = 0
-        high = 1.0
-        bins = 2
-        missing = "NA"
-        outside = "missing"
-        [attributes.born]
-        type = "date"
-        edges = [1969-12-31, "1970-01-02"]
-        [attributes.seen]
-        type = "datetime"
-        edges = ["1970-01-01T00:01", 1970-01-01T01:02:00+01:00, 1970-01-02]
-        reviewed = false
-        """
+[table]
+name = "people"
+[attributes]
+sex = {type = "categorical", values = ["F", "M"], missing = "?", other = true}
+grade = {type = "categorical", values = [3, 1, 2]}
+citizen = {type = "boolean", missing = ""}
+age = {type = "integer", edges = [0, 18, 19, 120]}
+income = {type = "real", low = 0, high = 1.0, bins = 2, missing = "NA", outside = "missing"}
+born = {type = "date", edges = [1969-12-31, "1970-01-02"]}
+seen.type = "datetime"
+seen.edges = ["1970-01-01T00:01", 1970-01-01T01:02:00+01:00, 1970-01-02]
+seen.reviewed = false
+"""
     )
     assert schema.name == "people"
     assert schema.attributes == (

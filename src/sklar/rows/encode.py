@@ -195,7 +195,7 @@ def typed_numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] 
     """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
     kind = column.dtype
     if attribute.axis.numeric and kind.is_numeric():
-        if kind.is_decimal() or kind.is_float() or attribute.kind == "real":
+        if kind.is_decimal() or kind.is_float() or attribute.axis.continuous:
             return filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
         if kind in (pl.UInt64, pl.Int128, pl.UInt128):
             column = column.clip(0 if kind.is_unsigned_integer() else -_LARGEST - 1, _LARGEST)
@@ -240,7 +240,7 @@ def _searched(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attri
     edges = np.asarray(attribute.edges)
     last = attribute.n_bins - 1
     index = np.searchsorted(edges, numbers, side="right") - 1
-    if attribute.kind == "real":
+    if attribute.axis.continuous:
         index[numbers == edges[-1]] = last
     outside = (index < 0) | (index > last)
     codes = np.clip(index, 0, last).astype(np.int32)
@@ -259,7 +259,7 @@ def _searched(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attri
 
 def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32] | None:
     """The same for whole numbers whose edges are few steps of one width apart, several times as fast; else None."""
-    if numbers.dtype.kind == "f" or attribute.kind == "real":
+    if numbers.dtype.kind == "f" or attribute.axis.continuous:
         return None
     first, last = (int(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
     # A point begins and ends a step: the next number is in a bin again.
@@ -295,7 +295,7 @@ def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | N
         return numbers
     values, own, places = distinct_numbered(column)
     lookup: NDArray[Any] = np.zeros(
-        int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.kind == "real" else np.int64
+        int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.axis.continuous else np.int64
     )
     if isinstance(values, list) or len(values) < _FEW:
         lookup[own] = [_number_of(value, attribute) for value in values]
@@ -315,7 +315,7 @@ def _number_of(value: object, attribute: Attribute) -> int | float:
     number = None if text is None else attribute.axis.parse(text, written)
     if number is None or number != number:
         return 0
-    if attribute.kind == "real":
+    if attribute.axis.continuous:
         return float(max(min(number, sys.float_info.max), -sys.float_info.max))
     return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))
 
