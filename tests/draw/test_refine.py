@@ -22,32 +22,20 @@ from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
+from tests.draw.test_blocks import dirichlet_model, pair_frequencies
 from tests.fitting.test_denoise import schema_of
-
-
-def model_of(schema: Schema, components: int, rounds: int, seed: int = 0) -> LatentModel:
-    generator = np.random.default_rng(seed)
-    parts = [generator.dirichlet(np.full(size, 0.5), components) for size in schema.sizes]
-    return LatentModel(schema=schema, probabilities=np.hstack(parts).astype(np.float32), rounds=rounds)
-
-
-def pair_counts(codes: np.ndarray, schema: Schema) -> np.ndarray:
-    hot = np.zeros((codes.shape[1], schema.n_levels))
-    for i, own in enumerate(codes):
-        hot[np.arange(own.size), schema.offsets[i] + own] = 1
-    return hot.T @ hot
 
 
 def squared_error(model: LatentModel, rows: int, seed: int = 3) -> float:
     schema = model.schema
-    counts = pair_counts(model.sampler().draw(seed, 0, rows), schema)
+    counts = rows * pair_frequencies(schema, model.sampler().draw(seed, 0, rows))
     apart = schema.cells.attribute_of_level[:, None] != schema.cells.attribute_of_level
     return float((((counts - rows * model.predict_pairs()) * apart) ** 2).sum())
 
 
 def test_two_way_counts_come_nearer_to_the_models() -> None:
     """The error falls to less than a third (it is a fifth here): rows of 20,000 among 200 cells leave little else."""
-    model = model_of(schema_of(3, 4, 2, 5), 20, 0)
+    model = dirichlet_model(schema_of(3, 4, 2, 5), 20)
     assert squared_error(replace(model, rounds=18), 20_000) < squared_error(model, 20_000) / 3
 
 
@@ -90,20 +78,12 @@ def test_records_with_rules_are_valid_and_their_attributes_are_left_to_the_repai
         '[attributes.d]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
         '[[rules]]\nforbid = { a = "x", b = "u" }\n'
     )
-    codes = RecordSampler(model_of(schema, 8, 6)).draw(2, 0, 3_000)
+    codes = RecordSampler(dirichlet_model(schema, 8, rounds=6)).draw(2, 0, 3_000)
     assert not ((codes[0] == 0) & (codes[1] == 0)).any()
 
 
-def test_a_block_is_a_function_of_model_seed_number_and_rows() -> None:
-    sampler = model_of(schema_of(3, 4, 2), 6, 4).sampler()
-    one = sampler.draw(9, 1, 500)
-    assert np.array_equal(one, sampler.draw(9, 1, 500))
-    assert not np.array_equal(one, sampler.draw(9, 2, 500))
-    assert not np.array_equal(one, sampler.draw(8, 1, 500))
-
-
 def test_refined_blocks_are_larger() -> None:
-    model = model_of(schema_of(3, 4), 4, 2)
+    model = dirichlet_model(schema_of(3, 4), 4, rounds=2)
     assert model.sampler().block_rows == REFINED_ROWS
     assert replace(model, rounds=0).sampler().block_rows == BLOCK_ROWS
 
@@ -118,12 +98,7 @@ def test_large_tables_are_left_as_they_are_drawn(rows: int, attributes: int, rou
 
 
 SCHEMA = schema_of(2, 3, 2, 3)
-
-
-def model(matched: int) -> LatentModel:
-    generator = np.random.default_rng(3)
-    parts = [generator.dirichlet(np.ones(size), 12) for size in SCHEMA.sizes]
-    return LatentModel(schema=SCHEMA, probabilities=np.hstack(parts).astype(np.float32), rounds=12, matched=matched)
+MODEL = dirichlet_model(SCHEMA, 12, 1.0, seed=3, rounds=12, matched=3)
 
 
 def tables(codes: NDArray[np.int64], order: int) -> list[NDArray[np.float64]]:
@@ -136,9 +111,9 @@ def tables(codes: NDArray[np.int64], order: int) -> list[NDArray[np.float64]]:
 
 
 def test_three_way_tables_come_nearer_and_margins_stay() -> None:
-    plain, wide = (model(matched).sampler().draw(5, 0, 3_000).astype(np.int64) for matched in (2, 3))
+    plain, wide = (replace(MODEL, matched=matched).sampler().draw(5, 0, 3_000).astype(np.int64) for matched in (2, 3))
     assert all(np.array_equal(a, b) for a, b in zip(tables(plain, 1), tables(wide, 1), strict=True))
-    flat, _ = three_way_tables(model(3).probabilities, SCHEMA.cells, np.arange(4))
+    flat, _ = three_way_tables(MODEL.probabilities, SCHEMA.cells, np.arange(4))
     wanted = np.split(flat, np.cumsum([each.size for each in tables(plain, 3)])[:-1])
     errors = [
         float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(tables(drawn, 3), wanted, strict=True)]))
@@ -148,7 +123,7 @@ def test_three_way_tables_come_nearer_and_margins_stay() -> None:
 
 
 def test_three_way_tables_are_the_products_of_components() -> None:
-    probabilities, cells = model(3).probabilities, SCHEMA.cells
+    probabilities, cells = MODEL.probabilities, SCHEMA.cells
     flat, index = three_way_tables(probabilities, cells, np.arange(4))
     own = [probabilities[:, cells.levels(i)].astype(np.float64) for i in range(4)]
     for i, p in ((0, 0), (2, 1), (3, 2)):

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.repair import ROUNDS, hold_margins, sample_codes
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.protocols import Copula
 from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
+from tests.draw.test_blocks import drawn
 
 RULES: list[Any] = [{"forbid": {"a": "v0", "b": ["v1", "v2"]}}, {"forbid": {"b": "v0", "c": "v1"}}]
 
@@ -35,10 +35,6 @@ def random_model(rules: list[Any] = RULES, components: int = 3, seed: int = 4) -
     totals = np.add.reduceat(weights, described.offsets[:-1], axis=1)
     spread = np.repeat(totals, described.sizes, axis=1)
     return LatentModel(schema=described, probabilities=(weights / spread).astype(np.float32))
-
-
-def drawn(copula: Copula, rows: int, seed: int = 1) -> NDArray[np.int32]:
-    return np.concatenate(list(sample_codes(copula, rows, seed)), axis=1)
 
 
 def joint(model: LatentModel) -> NDArray[np.float64]:

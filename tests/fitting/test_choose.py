@@ -5,26 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklar.fitting.choose import (
-    EVERY,
-    SPLITS,
-    WINDOW,
-    Split,
-    choose_steps,
-    fit_auto,
-    follow,
-    starting,
-    step_limit,
-    stopping,
-    strip_error,
-    thin,
-    worth,
-)
+from sklar.fitting import choose
 from sklar.fitting.denoise import relative_precision
 from sklar.fitting.descent import CellWeights, Room, Start
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import using
-from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
+from tests.fitting.test_denoise import independent_joint, mixture_joint, noisy_estimates, schema_of
 from tests.fitting.test_descent import softmaxed
 
 
@@ -33,7 +19,7 @@ def test_halves_are_unbiased_independent_and_wider() -> None:
     sd, n = 25.0, 10_000
     joint = mixture_joint(schema, 2, 0)
     estimates = noisy_estimates(schema, joint, n, sd, seed=1, one_way_sd=10.0)
-    train, held = thin(estimates, np.random.Generator(np.random.SFC64(0)))
+    train, held = choose.thin(estimates, np.random.Generator(np.random.SFC64(0)))
     truth = n * schema.cells.flat(joint)
     a, b = train.pairs - truth, held.pairs - truth
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(a.size)
@@ -53,8 +39,8 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
     cells = schema.cells
     estimates = replace(estimates, pair_sd=np.random.default_rng(2).uniform(40, 120, cells.n_pairs))
     precision = relative_precision(cells, estimates.pair_sd)
-    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), CellWeights(cells, precision))
-    _, held = thin(estimates, np.random.Generator(np.random.SFC64(3)))
+    split = choose.Split(estimates, np.random.Generator(np.random.SFC64(3)), CellWeights(cells, precision))
+    _, held = choose.thin(estimates, np.random.Generator(np.random.SFC64(3)))
     logits = np.random.default_rng(1).standard_normal((10, 6)).astype(np.float32)
     probabilities, found = softmaxed(logits, schema)
     weights = np.repeat(precision[cells.pairs], cells.pair_sizes)
@@ -76,8 +62,8 @@ def test_of_very_many_tables_some_judge_as_all_would(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sklar.fitting.descent.SMALL", 4)
 
     def score(operations: float, seed: int) -> tuple[float, float]:
-        monkeypatch.setattr("sklar.fitting.choose.step_operations", lambda *_: operations / EVERY)
-        split = Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights)
+        monkeypatch.setattr("sklar.fitting.choose.step_operations", lambda *_: operations / choose.EVERY)
+        split = choose.Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights)
         split._scale = 1.0
         return split.score(found, Room(cells, 6))
 
@@ -95,47 +81,40 @@ def test_a_model_that_overfits_is_stopped() -> None:
     schema = schema_of(*[15] * 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)
     weights = CellWeights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
-    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)
+    split = choose.Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)
     with using(1):
-        alone = follow(split, Start(), max_steps=400)
-    with using(SPLITS + 1):
+        alone = choose.follow(split, Start(), max_steps=400)
+    with using(choose.SPLITS + 1):
         # Scored while the next steps are taken: the same.
-        assert np.array_equal(follow(split, Start(), max_steps=400), alone)
-    errors, back = alone[:, 0], WINDOW // EVERY
+        assert np.array_equal(choose.follow(split, Start(), max_steps=400), alone)
+    errors, back = alone[:, 0], choose.WINDOW // choose.EVERY
     best = int(errors[1:].argmin()) + 1
     assert best < errors.size - 1
     least = np.minimum.accumulate(errors[1:])
-    gained = least[:-back] - least[back:] - [worth(error) for error in least[back:]]
+    gained = least[:-back] - least[back:] - [choose.worth(error) for error in least[back:]]
     assert (gained[:-1] > 0).all()
     assert gained[-1] <= 0
-    assert 0 < stopping(alone) <= best
+    assert 0 < choose.stopping(alone) <= best
 
 
 def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of(3, 3)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 50.0)
-    near = 0.199 + worth(0.199) / 5
+    near = 0.199 + choose.worth(0.199) / 5
     curve = np.array([[1.0, 0.0], [0.5, 0.01], [0.2, 0.01], [near, 0.01], [0.199, 0.01]])
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve)
-    assert choose_steps(estimates, Start(), [0, 1], 100) == pytest.approx((3 * EVERY, 1 - curve[3, 0]))
+    assert choose.choose_steps(estimates, Start(), [0, 1], 100) == pytest.approx((3 * choose.EVERY, 1 - curve[3, 0]))
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 100])
-    assert choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0)
-
-
-def test_steps_are_worth_a_share_of_the_error_and_of_the_gain() -> None:
-    assert worth(0.1) == pytest.approx(worth(0.9))
-    assert worth(0.5) > worth(0.1) > 0
-    assert worth(1.2) == 0
+    assert choose.choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0)
 
 
 def test_pure_noise_is_left_independent() -> None:
     schema = schema_of(*[4] * 8)
     levels = np.full(32, 0.25)
-    joint = np.outer(levels, levels)
-    np.fill_diagonal(joint, levels)
+    joint = independent_joint(levels)
     for seed in range(3):
         estimates = noisy_estimates(schema, joint, 1_000, 30.0, seed=seed)
-        model, decisions = fit_auto(estimates, schema)
+        model, decisions = choose.fit_auto(estimates, schema)
         assert decisions["kind"] == "independence"
         assert decisions["steps"] == 0
         assert model.n_components == 1
@@ -149,7 +128,7 @@ def test_structure_far_above_the_noise_is_found() -> None:
     shares = []
     for seed in range(5):
         estimates = noisy_estimates(schema, joint, 50_000, 100.0, seed=seed)
-        model, decisions = fit_auto(estimates, schema)
+        model, decisions = choose.fit_auto(estimates, schema)
         assert decisions["kind"] == "mixture"
         assert decisions["steps"] >= 50
         assert 0 < decisions["gain_over_independence"] < 1
@@ -163,7 +142,7 @@ def test_structure_far_above_the_noise_is_found() -> None:
 def test_a_fit_is_a_function_of_the_tables() -> None:
     schema = schema_of(3, 2, 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 50.0)
-    (model, decisions), (again, decided) = (fit_auto(estimates, schema) for _ in range(2))
+    (model, decisions), (again, decided) = (choose.fit_auto(estimates, schema) for _ in range(2))
     # To single precision: a product of matrices was once rounded differently in two runs of one process.
     np.testing.assert_allclose(model.probabilities, again.probabilities, atol=1e-5)
     assert decisions.pop("gain_over_independence") == pytest.approx(decided.pop("gain_over_independence"), abs=1e-6)
@@ -173,10 +152,10 @@ def test_a_fit_is_a_function_of_the_tables() -> None:
 def test_one_attribute_is_independent() -> None:
     schema = schema_of(4)
     estimates = noisy_estimates(schema, np.eye(4) / 4, 1_000, 10.0)
-    model, decisions = fit_auto(estimates, schema)
+    model, decisions = choose.fit_auto(estimates, schema)
     assert decisions["kind"] == "independence"
     assert model.n_components == 1
-    assert step_limit(estimates, Start()) == 0
+    assert choose.step_limit(estimates, Start()) == 0
 
 
 def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
@@ -185,7 +164,7 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
 
     def started(n_rows: int, cells: Cells) -> tuple[int, int]:
         sd = np.full(cells.n_pairs, 100.0)
-        start, fits = starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd))
+        start, fits = choose.starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd))
         return start.components, fits
 
     assert started(10_000, schema.cells) == (150, 16)
@@ -197,12 +176,12 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
 
 def test_wide_tables_take_fewer_steps() -> None:
     small = noisy_estimates(schema_of(2, 3), mixture_joint(schema_of(2, 3), 2, 0), 1_000, 10.0)
-    assert step_limit(small, Start()) == 1_200
-    assert step_limit(replace(small, n_rows=10_000_000), Start()) == 4_800
+    assert choose.step_limit(small, Start()) == 1_200
+    assert choose.step_limit(replace(small, n_rows=10_000_000), Start()) == 4_800
     wide = Cells([2] * 3_000)
     sd = np.full(wide.n_pairs, 10.0)
-    assert 100 <= step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=2_000)) < 600
-    assert step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=100_000)) == 100
+    assert 100 <= choose.step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=2_000)) < 600
+    assert choose.step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=100_000)) == 100
 
 
 @pytest.mark.parametrize("cached", [1, 13, 65_536])
@@ -213,7 +192,7 @@ def test_strips_of_held_out_tables_count_each_pair_once(cached: int, monkeypatch
     predicted, held = (each + each.T for each in rng.random((2, 6, 6), dtype=np.float32))
     margins = rng.random(6, dtype=np.float32)
     parts = [
-        strip_error(predicted[first:last, first:], held[first:last, first:], weights, margins, first)
+        choose.strip_error(predicted[first:last, first:], held[first:last, first:], weights, margins, first)
         for first, last in ((0, 4), (4, 6))
     ]
     exact = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sklar.fitting.denoise import denoise_margins, denoise_tables, fit_margins, interactions, posterior_means
-from sklar.fitting.margins import Estimates, average_margins, margins, project_levels
+from sklar.fitting.margins import Estimates, margins
 from sklar.public.schema import Attribute, Schema
 
 
@@ -37,6 +37,10 @@ def noisy_estimates(
     )
 
 
+def independent_joint(levels: np.ndarray) -> np.ndarray:
+    return np.asarray(np.outer(levels, levels) * ~np.eye(levels.size, dtype=bool) + np.diag(levels))
+
+
 def mixture_joint(schema: Schema, components: int, seed: int, spread: float = 2.0) -> np.ndarray:
     """Pair probabilities of a random mixture, (d, d), with the margins on the diagonal."""
     generator = np.random.default_rng(seed)
@@ -45,15 +49,6 @@ def mixture_joint(schema: Schema, components: int, seed: int, spread: float = 2.
     joint = weights.T @ weights / components
     np.fill_diagonal(joint, weights.mean(axis=0))
     return joint
-
-
-def test_average_margins_project_to_margins() -> None:
-    schema = schema_of(3, 4, 2, 5)
-    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 1), 5_000, 30.0)
-    average, sd = average_margins(estimates)
-    assert np.allclose(project_levels(average / 5_000, schema.cells), margins(estimates))
-    # The average is never worse than the direct table.
-    assert (sd < 30.0).all()
 
 
 def test_targets_have_the_margins() -> None:
@@ -106,8 +101,7 @@ def test_interactions_find_the_dependent_pair() -> None:
 def test_independent_tables_shrink_to_independence() -> None:
     schema = schema_of(5, 6)
     levels = np.concatenate([np.full(5, 0.2), np.full(6, 1 / 6)])
-    joint = np.outer(levels, levels)
-    np.fill_diagonal(joint, levels)
+    joint = independent_joint(levels)
     targets = denoise_tables(noisy_estimates(schema, joint, 100_000, 5.0), levels)
     assert np.abs(targets.shrunk - schema.cells.flat(joint)).max() < 1e-3
 
@@ -170,8 +164,7 @@ def test_bayes_margins_are_chosen_for_a_large_sparse_domain() -> None:
     probabilities = np.where(generator.random(300) < 0.1, 1.0, 1e-9)
     probabilities /= probabilities.sum()
     levels = np.concatenate([probabilities, [0.3, 0.7]])
-    joint = np.outer(levels, levels)
-    np.fill_diagonal(joint, levels)
+    joint = independent_joint(levels)
     estimates = noisy_estimates(schema, joint, 2_000, 20.0, seed=8)
     found = denoise_margins(estimates)
     assert found.priors[0] != "none"
@@ -200,8 +193,7 @@ def test_one_attribute() -> None:
 def test_a_level_that_nobody_has() -> None:
     schema = schema_of(3, 3)
     levels = np.array([0.5, 0.5, 0.0, 0.2, 0.8, 0.0])
-    joint = np.outer(levels, levels)
-    np.fill_diagonal(joint, levels)
+    joint = independent_joint(levels)
     targets = denoise_tables(noisy_estimates(schema, joint, 1_000, 20.0), levels)
     assert not schema.cells.table(targets.shrunk, 0, 1)[2].any()
     assert not schema.cells.table(targets.shrunk, 0, 1)[:, 2].any()

@@ -8,18 +8,7 @@ import pytest
 
 from sklar.fitting import descent
 from sklar.fitting.denoise import Targets, denoise_tables
-from sklar.fitting.descent import (
-    MARGIN_WEIGHT,
-    MOST_PULL,
-    STANDS_OUT,
-    CellWeights,
-    Fit,
-    Loss,
-    Room,
-    Start,
-    fits_together,
-    predicted_strips,
-)
+from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_tables, contrasts
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
@@ -43,7 +32,7 @@ def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) ->
     error = cells.flat(exact @ exact.T / exact.shape[1]) - targets.mixed(shrinkage)
     margin = exact.mean(axis=1) - targets.levels
     weighted = np.repeat(targets.precision[cells.pairs], cells.pair_sizes) * error**2
-    return float(weighted.sum()) + MARGIN_WEIGHT * float(margin @ margin)
+    return float(weighted.sum()) + descent.MARGIN_WEIGHT * float(margin @ margin)
 
 
 def exact_targets(schema: Schema, joint: np.ndarray) -> Targets:
@@ -92,7 +81,7 @@ def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) ->
     found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
     room = Room(Cells([2, 4, 4]), 5)
     whole, ends = found @ found.T, [0]
-    for first, last, part in predicted_strips(found, room, range(0, 7, strip)):
+    for first, last, part in descent.predicted_strips(found, room, range(0, 7, strip)):
         assert np.allclose(part, whole[first:last, first:], atol=1e-6)
         assert first == ends[-1]
         ends.append(last)
@@ -144,8 +133,8 @@ def test_residuals_that_stand_out_of_their_noise_pull_harder() -> None:
     # In units of the noise that each table has.
     sd = cells.symmetric(spread)[attribute[:, None], attribute] / 1_000
     stands = np.divide(missed, sd, out=np.zeros_like(sd), where=apart)
-    factor = 1 + np.minimum((stands / STANDS_OUT) ** 2, MOST_PULL)
-    assert 1 < factor[apart].min() < 1.5 < factor.max() <= 1 + MOST_PULL
+    factor = 1 + np.minimum((stands / descent.STANDS_OUT) ** 2, descent.MOST_PULL)
+    assert 1 < factor[apart].min() < 1.5 < factor.max() <= 1 + descent.MOST_PULL
     weighted = targets.precision[attribute[:, None], attribute] * missed * factor / factor.mean()
     assert np.allclose(pull, weighted @ found, rtol=1e-4, atol=1e-5)
 
@@ -207,10 +196,10 @@ def test_fits_side_by_side_are_those_that_each_would_be_alone() -> None:
 def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
     start = Start(components=150)
     # Short steps by one thread, others by all.
-    assert fits_together(Cells([3, 4, 2, 5]), start, 16) == (15, 1)
-    assert fits_together(Cells([3, 4, 2, 5]), start, 2) == (2, 1)
-    assert fits_together(Cells([3, 4, 2, 5]), replace(start, components=3_000), 16) == (1, None)
-    assert fits_together(Cells([2] * 300), replace(start, components=10), 16) == (1, None)
+    assert descent.fits_together(Cells([3, 4, 2, 5]), start, 16) == (15, 1)
+    assert descent.fits_together(Cells([3, 4, 2, 5]), start, 2) == (2, 1)
+    assert descent.fits_together(Cells([3, 4, 2, 5]), replace(start, components=3_000), 16) == (1, None)
+    assert descent.fits_together(Cells([2] * 300), replace(start, components=10), 16) == (1, None)
 
 
 def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,29 +22,16 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget
 from sklar.paper.estimate import read_tables
-from sklar.public.schema import Attribute, Schema
 
-SCHEMA = Schema(
-    name="t",
-    attributes=(
-        Attribute(name="a", kind="categorical", values=tuple("wxyz")),
-        Attribute(name="b", kind="categorical", values=tuple("pqrstu")),
-        Attribute(name="c", kind="boolean"),
-    ),
-)
-CELLS = SCHEMA.cells
+CELLS = Cells([4, 6, 2])
 ROWS = 5_000
 
 
-def exact_codes() -> np.ndarray:
-    generator = np.random.default_rng(3)
-    a = generator.integers(0, 4, ROWS)
-    b = np.minimum(a + generator.integers(0, 3, ROWS), 5)
-    c = (a + generator.integers(0, 4, ROWS) > 3).astype(int)
-    return np.stack([a, b, c])
-
-
-CODES = exact_codes()
+GENERATOR = np.random.default_rng(3)
+A = GENERATOR.integers(0, 4, ROWS)
+CODES = np.stack(
+    [A, np.minimum(A + GENERATOR.integers(0, 3, ROWS), 5), (A + GENERATOR.integers(0, 4, ROWS) > 3).astype(int)]
+)
 ONE_WAY, PAIRS = (Tables(cells=CELLS, order=order).count(CODES) for order in (1, 2))
 
 
@@ -153,9 +140,7 @@ def test_shrinkage_removes_noise_and_keeps_signal() -> None:
     assert np.sum((shrunk - signal) ** 2) < 0.5 * np.sum(noise**2)
     np.testing.assert_allclose(shrunk.sum(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(shrunk.sum(axis=2), 0, atol=1e-12)
-
-
-def test_a_table_with_one_row_has_no_interaction() -> None:
+    # A table with one row has no interaction.
     assert (shrink(center(np.ones((3, 1, 4))), np.ones(3)) == 0).all()
 
 
@@ -180,16 +165,10 @@ def test_the_projection_is_the_nearest_point(point: np.ndarray, total: float) ->
     assert ((point - projected) @ (total * np.eye(point.size) - projected).T <= 1e-9).all()
 
 
-def test_a_sum_of_zero_leaves_nothing() -> None:
-    sums = np.array([[0.0], [2.0]])
-    assert project(np.array([[3.0, -1.0], [3.0, -1.0]]), sums).tolist() == [[0.0, 0.0], [2.0, 0.0]]
-
-
-def test_projection_takes_every_attribute_alone() -> None:
+def test_every_attribute_is_projected_and_scaled_alone() -> None:
     levels = np.random.default_rng(0).normal(0.3, 0.5, 9)
     parts = [project(levels[first:last]) for first, last in ((0, 3), (3, 5), (5, 8), (8, 9))]
     assert np.allclose(project_levels(levels, Cells([3, 2, 3, 1])), np.concatenate(parts))
-
-
-def test_scaling_takes_every_attribute_alone() -> None:
     assert scale_levels(np.array([[1.0, 3.0, 5.0]]), Cells([2, 1])).tolist() == [[0.25, 0.75, 1.0]]
+    sums = np.array([[0.0], [2.0]])
+    assert project(np.array([[3.0, -1.0], [3.0, -1.0]]), sums).tolist() == [[0.0, 0.0], [2.0, 0.0]]

@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import BLOCK_ROWS, blocks
-from sklar.draw.repair import sample_codes
-from sklar.machine.threads import using
 from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.schema import Attribute, Schema
+from tests.draw.test_blocks import drawn as draw
+from tests.draw.test_blocks import pair_frequencies
+from tests.fitting.test_denoise import schema_of
 
-SCHEMA = Schema(
-    name="t",
-    attributes=(
-        Attribute(name="a", kind="categorical", values=tuple("wxyz")),
-        Attribute(name="b", kind="categorical", values=tuple("pqr")),
-        Attribute(name="c", kind="boolean"),
-    ),
-)
-
-
+SCHEMA = schema_of(4, 3, 2)
 CELLS = SCHEMA.cells
 
 
@@ -42,25 +33,13 @@ def probabilities(*, rare: bool = False) -> Probabilities:
     return Probabilities(cells=CELLS, levels=levels, pairs=CELLS.flat(pairs))
 
 
-def draw(copula: BinaryCopula, rows: int, seed: int) -> NDArray[np.int32]:
-    return np.concatenate(list(sample_codes(copula, rows, seed)), axis=1)
-
-
-def frequencies(codes: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    offsets = SCHEMA.offsets
-    dummies = np.zeros((SCHEMA.n_levels, codes.shape[1]))
-    for i in range(SCHEMA.n_attributes):
-        dummies[offsets[i] + codes[i], np.arange(codes.shape[1])] = 1
-    return dummies.mean(axis=1), dummies @ dummies.T / codes.shape[1]
-
-
 def test_records_are_valid_and_hold_the_margins() -> None:
     wanted = probabilities()
     codes = draw(fit_binary(wanted, SCHEMA, dummies=False, weighted=True), 100_000, 1)
     assert ((codes >= 0) & (codes < SCHEMA.sizes[:, None])).all()
-    one_way, pairs = frequencies(codes)
+    pairs = pair_frequencies(SCHEMA, codes)
     # Settled blocks: far below the sampling error of independent draws, 0.0016.
-    np.testing.assert_allclose(one_way, wanted.levels, atol=0.0008)
+    np.testing.assert_allclose(np.diag(pairs), wanted.levels, atol=0.0008)
     # The copula's own limits show in the pairs, but it must be much closer than independence.
     independent = np.abs(CELLS.flat(np.outer(wanted.levels, wanted.levels)) - wanted.pairs).mean()
     assert np.abs(CELLS.flat(pairs) - wanted.pairs).mean() < 0.6 * independent
@@ -137,7 +116,7 @@ def test_a_level_that_nobody_has_is_never_drawn() -> None:
     nobody = Probabilities(cells=CELLS, levels=levels, pairs=CELLS.flat(pairs))
     codes = draw(fit_binary(nobody, SCHEMA, dummies=False, weighted=True), 50_000, 4)
     assert (codes[0] != 3).all()
-    assert frequencies(codes)[0][2] == pytest.approx(levels[2], abs=0.002)
+    assert np.mean(codes[0] == 2) == pytest.approx(levels[2], abs=0.002)
 
 
 def test_rare_levels_keep_their_expected_count() -> None:
@@ -169,44 +148,22 @@ def test_an_attribute_whose_levels_were_all_clipped_is_drawn_evenly() -> None:
     levels[:4], CELLS.table(pairs, 0, 1)[:], CELLS.table(pairs, 0, 2)[:] = 0.0, 0.0, 0.0
     copula = fit_binary(replace(wanted, levels=levels, pairs=pairs), SCHEMA, dummies=False, weighted=False)
     assert copula.repairs.empty_attributes == 1
-    np.testing.assert_allclose(frequencies(draw(copula, 40_000, 9))[0][:4], 0.25, atol=0.002)
-
-
-def test_a_block_depends_on_seed_and_number_alone() -> None:
-    copula = fit_binary(probabilities(), SCHEMA, dummies=False, weighted=True)
-    long = draw(copula, 2 * BLOCK_ROWS + 5, 7)
-    assert (draw(copula, 2 * BLOCK_ROWS, 7)[:, :BLOCK_ROWS] == long[:, :BLOCK_ROWS]).all()
-    assert (long[:, :BLOCK_ROWS] != long[:, BLOCK_ROWS : 2 * BLOCK_ROWS]).any()
-    assert (draw(copula, BLOCK_ROWS, 8) != long[:, :BLOCK_ROWS]).any()
+    np.testing.assert_allclose(np.diag(pair_frequencies(SCHEMA, draw(copula, 40_000, 9)))[:4], 0.25, atol=0.002)
 
 
 def test_records_are_distributed_as_the_largest_exceedance() -> None:
     """Drawing differences must give what drawing every Y gives, with plain NumPy here."""
     copula = fit_binary(probabilities(), SCHEMA, dummies=False, weighted=True)
     rows = 400_000
-    _, pairs = frequencies(draw(copula, rows, 11))
+    pairs = pair_frequencies(SCHEMA, draw(copula, rows, 11))
     latent = copula.factor.astype(float) @ np.random.default_rng(1).standard_normal((SCHEMA.n_levels, rows))
     exceedance = latent - copula.cuts[:, None]
     first, offsets = SCHEMA.offsets[:-1], SCHEMA.offsets
     codes = np.stack([exceedance[a:b].argmax(axis=0) for a, b in zip(first, offsets[1:], strict=True)])
-    _, expected = frequencies(codes.astype(np.int32))
+    expected = pair_frequencies(SCHEMA, codes)
     # Six standard errors of a difference of two samples, 2e-9 each, and the little that settling moves.
     sd = np.sqrt(2 * expected * (1 - expected) / rows)
     assert (np.abs(pairs - expected) < 6 * sd + 0.002).all()
-
-
-@pytest.mark.parametrize("dummies", [False, True])
-def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks(dummies: bool) -> None:
-    copula = fit_binary(probabilities(), SCHEMA, dummies=dummies, weighted=True)
-    rows = 3 * BLOCK_ROWS + 5
-    drawn = []
-    for threads in (1, 2, 5):
-        with using(threads):
-            drawn.append(draw(copula, rows, 7))
-    sampler = copula.sampler()
-    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows, sampler.block_rows)))}
-    drawn.append(np.concatenate([apart[number] for number in sorted(apart)], axis=1))
-    assert all(np.array_equal(drawn[0], other) for other in drawn[1:])
 
 
 def test_attributes_with_more_levels_than_a_byte_holds() -> None:
