@@ -5,12 +5,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.repair import sample_codes
 from sklar.fitting.choose import fit_steps
 from sklar.fitting.descent import Start
 from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.protocols import Copula
 from sklar.machine.threads import using
 from sklar.paper.estimate import fit_binary
 from sklar.public.schema import Schema

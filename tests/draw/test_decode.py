@@ -218,7 +218,7 @@ def test_special_texts_among_numbers_make_a_column_of_texts() -> None:
             [{"2020-01-01 00:00:00"}],
         ),
         (
-            'type = "datetime"\nedges = ["1970-01-01T00:00:00.000001", "1970-01-01T00:00:00.000002"]\noutput = "string"',
+            'type = "datetime"\nedges = ["1970-01-01 00:00:00.000001", "1970-01-01 00:00:00.000002"]\noutput="string"',
             [{"1970-01-01 00:00:00.000001"}],
         ),
         ('type = "categorical"\nvalues = [7]\noutput = "string"', [{"7"}]),

@@ -12,9 +12,9 @@ from scipy.stats import chi2
 
 from sklar.answer.condition import Given, condition_of
 from sklar.answer.predicate import QueryError
+from sklar.draw.decode import Shape
 from sklar.draw.given import GivenSampler, RejectingSampler, chance_of_rules, given_sampler
 from sklar.draw.repair import RecordSampler
-from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.density import interpolated
 from sklar.fitting.latent import LatentModel

@@ -11,8 +11,7 @@ import polars as pl
 from hypothesis import given, settings
 
 import sklar
-from sklar.draw.decode import Decoder
-from sklar.draw.shapes import Rounding, Shape
+from sklar.draw.decode import Decoder, Rounding, Shape
 from sklar.fitting.density import _chances, interpolated
 from sklar.public.schema import Attribute, Schema
 

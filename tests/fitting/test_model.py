@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sklar.draw.blocks import Copula
 from sklar.errors import ModelError
 from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.protocols import Copula
 from sklar.paper.estimate import fit_binary
 from sklar.paper.gaussian import BinaryCopula, Repairs
 from tests.fitting.test_latent import random_model

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.decode import Decoder
+from sklar.draw.blocks import Copula
+from sklar.draw.decode import Decoder, Shape
 from sklar.draw.given import Domains, fill
-from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
-from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily
 from sklar.public.schema import Attribute, Schema
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.predicate import Combined, Expression, Node, QueryError, Relation, Token, divide, joined, parse
+from sklar.draw.decode import Shape
 from sklar.draw.given import Box, Condition, condition_boxes
-from sklar.draw.shapes import Shape
 from sklar.public.schema import Divided, Schema
 
 Given: TypeAlias = str | Mapping[str, Any]

@@ -292,7 +292,7 @@ def resolve(node: Node, schema: Schema) -> Expression:
 def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
     """The predicate over a schema whose bins are divided where it cuts them, that schema, and the names of these bins.
 
-    Only whole bins were measured, so the caller must say what share of a bin each part has: `draw.shapes` does.
+    Only whole bins were measured, so the caller must say what share of a bin each part has: `draw.decode` does.
     Attributes that a rule determines are not divided: their values follow from another attribute's level alone. What
     no division answers is refused; `exact` refuses to cut bins.
     """

@@ -6,16 +6,17 @@ of block sizes, generators, or the order of draws changes the rows of every seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.refine import Refiner
 from sklar.kernel.cells import Cells, Codes, Doubles, Floats, Ints
-from sklar.public.rules import constrained
+from sklar.public.rules import Allowed, constrained
+from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
     from sklar.fitting.latent import LatentModel
@@ -67,6 +68,72 @@ def empty_codes(cells: Cells, rows: int) -> Codes:
     return np.empty((cells.n_attributes, rows), dtype=np.uint8 if cells.sizes.max() <= 256 else np.uint16)
 
 
+# Reads a flat array of a model file by its name, type and size.
+ReadArray: TypeAlias = Callable[[str, type[np.generic], int], NDArray[Any]]
+
+# Fresh records in place of codes, shape (m, some rows), which stand in these rows of the records it was made for.
+Redraw: TypeAlias = Callable[[Codes, Ints, np.random.Generator], Codes]
+
+
+class Sampler(Protocol):
+    """Draws any block of a model's rows, in any thread. `block_rows` is the size of all blocks but the last."""
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a full block."""
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""
+
+
+class Copula(Protocol):
+    """A joint distribution of the measured attributes, fitted to noisy tables. `kind` names it in model files.
+
+    Only `release`, which fits models, and `files.archive`, which reads them, know which kinds there are.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def schema(self) -> Schema:
+        """The measured part of the schema."""
+
+    @property
+    def dummies(self) -> bool:
+        """Whether rows are the paper's 0/1 columns instead of valid records."""
+
+    def margins(self) -> Doubles:
+        """Probabilities of levels before any repair, shape (d,)."""
+
+    def predict_pairs(self) -> Floats | None:
+        """Probabilities of pairs of levels, shape (d, d), zero within attributes; None without a closed form."""
+
+    def components(self) -> Floats | None:
+        """Probabilities of levels in D equally likely components, independent within each, shape (D, d), if any."""
+
+    def sampler(self) -> Sampler:
+        """Draws any block of rows, before any repair."""
+
+    def redrawing(self, codes: Codes, allowed: Allowed, /) -> Redraw:
+        """Draws anew the records that break a rule, given as codes, shape (m, rows)."""
+
+    def scaled(self, step: Doubles, allowed: Allowed, /) -> Self:
+        """The model with levels these many times as likely, shape (d,), where a repair may move them."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a model file says of it in JSON."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a model file holds of it as flat arrays."""
+
+    @classmethod
+    def read(cls, schema: Schema, described: Mapping[str, Any], array: ReadArray) -> Self:
+        """The model that a file describes."""
+
+    def summary(self, settings: Mapping[str, Any], /) -> list[str]:
+        """How it was fitted, in a few lines."""
+
+
 class LatentSampler:
     """Draws any block of a model's rows. `chances`, shape (components,): where components are not equally likely.
 
@@ -85,9 +152,7 @@ class LatentSampler:
         free = np.setdiff1d(np.arange(self._cells.n_attributes), constrained(model.schema.allowed))
         self._refiner = None
         if model.rounds and free.size > 1:
-            self._refiner = Refiner(
-                model.probabilities, self._cells, free, chances, rounds=model.rounds, triples=model.matched == 3
-            )
+            self._refiner = Refiner(model, free, chances)
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows)."""

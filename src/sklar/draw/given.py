@@ -30,7 +30,7 @@ from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.public.rules import Allowed, SearchSteps, constrained, groups, narrowed, solve, violating
 
 if TYPE_CHECKING:
-    from sklar.fitting.protocols import Copula
+    from sklar.draw.blocks import Copula
     from sklar.public.schema import Schema
 
 # A box: the levels that it allows of some of the measured attributes.

@@ -10,13 +10,16 @@ every pair weighs as much as all triples that hold it.
 from __future__ import annotations
 
 from itertools import combinations, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.compiled import Worth, compiled
+
+if TYPE_CHECKING:
+    from sklar.fitting.latent import LatentModel
 
 MOST_ROUNDS = 18
 # Comparisons of two values, in all rounds of a table: a few seconds.
@@ -58,25 +61,17 @@ def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
 
 
 class Refiner:
-    """Exchanges levels of the attributes `free` between rows of a component, `rounds` times for each value.
+    """Exchanges levels of the attributes `free` between rows of a component, `model.rounds` times for each value.
 
-    It matches the two-way tables of components with these `probabilities`, shape (components, d), and `chances`, and
-    with `triples` their three-way tables too.
+    It matches the two-way tables of the model with these `chances` of components, and its three-way tables too where
+    `model.matched` is 3.
     """
 
-    def __init__(
-        self,
-        probabilities: Floats,
-        cells: Cells,
-        free: Ints,
-        chances: Doubles | None = None,
-        *,
-        rounds: int,
-        triples: bool = False,
-    ) -> None:
-        self._free, self._first, self._rounds = free, cells.offsets[free].astype(np.int32), rounds
+    def __init__(self, model: LatentModel, free: Ints, chances: Doubles | None = None) -> None:
+        cells, probabilities, self._rounds = model.schema.cells, model.probabilities, model.rounds
+        self._free, self._first = free, cells.offsets[free].astype(np.int32)
         self._pairs = steady_pairs(probabilities, chances)
-        self._triples = triples and free.size > 2
+        self._triples = model.matched == 3 and free.size > 2
         if self._triples:
             self.three_way, self.index = three_way_tables(probabilities, cells, free)
 

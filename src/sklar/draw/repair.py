@@ -13,9 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from sklar.draw.blocks import blocks, stream
+from sklar.draw.blocks import Copula, Redraw, blocks, stream
 from sklar.errors import ModelError
-from sklar.fitting.protocols import Copula, Redraw
 from sklar.kernel.cells import Cells, Codes, Doubles, Floats, Ints
 from sklar.machine.threads import in_order
 from sklar.public.rules import Allowed, EffortError, SearchSteps, constrained, groups, solve, violating

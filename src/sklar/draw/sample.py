@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sklar.draw.blocks import BLOCK_ROWS, blocks, stream
-from sklar.draw.decode import Decoder, decode_dummies, dummy_schema, record_schema
+from sklar.draw.blocks import BLOCK_ROWS, Copula, Sampler, blocks, stream
+from sklar.draw.decode import Decoder, Shape, decode_dummies, dummy_schema, record_schema
 from sklar.draw.repair import RecordSampler
-from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
-from sklar.fitting.protocols import Copula, Sampler
 from sklar.kernel.cells import Cells, Floats, Ints
 from sklar.machine.extras import lazily
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import OLD_DISTANCE, Certificate, Measured, is_of_schema, measurements, priced
 from sklar.budget.linked import LinkedMeasured, linked_queries
 from sklar.budget.search import fits
+from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
 from sklar.files.model import LinkedModel, Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.protocols import Copula, ReadArray
 from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.kernel.queries import MOST_COARSE, Block, Common, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
 from sklar.budget.method import Method
-from sklar.draw.blocks import BLOCK_ROWS, blocks
-from sklar.draw.decode import dummy_schema, record_schema
+from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
+from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
-from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.files.write import SUFFIXES, Library, check_library, check_target, to_library, write_frames, write_text
 from sklar.fitting.density import fit_shapes
-from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch

@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable
+from sklar.draw.blocks import ReadArray
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import start_logits
 from sklar.fitting.margins import project, project_levels, scale_levels
-from sklar.fitting.protocols import ReadArray
 from sklar.fitting.steps import RATE, contrasts
 from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress

@@ -19,7 +19,7 @@ from sklar.budget.certificate import Measured, is_of_schema
 from sklar.budget.ladder import Ladder, Units, ladder_of, next_cells
 from sklar.budget.plan import margin_sd
 from sklar.budget.search import Finding, asked_of
-from sklar.draw.shapes import Rounding, Shape
+from sklar.draw.decode import Rounding, Shape
 from sklar.fitting.margins import estimate_rows, project
 from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Parities, Tables

@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import LatentSampler
+from sklar.draw.blocks import LatentSampler, ReadArray, Redraw
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.draw.repair import redraw_given_others
 from sklar.errors import ModelError
 from sklar.fitting.margins import scale_levels
-from sklar.fitting.protocols import ReadArray, Redraw
 from sklar.kernel.cells import Codes, Doubles, Floats
 from sklar.public.rules import Allowed, constrained
 from sklar.public.schema import Schema

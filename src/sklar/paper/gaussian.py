@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.draw.blocks import ReadArray, Redraw
 from sklar.fitting.margins import scale_levels
-from sklar.fitting.protocols import ReadArray, Redraw
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.public.rules import Allowed
 from sklar.public.schema import Schema

@@ -15,7 +15,7 @@ from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile,
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
 from sklar.answer.infer.syntax import read
 from sklar.answer.predicate import Expression, QueryError
-from sklar.draw.shapes import Shape
+from sklar.draw.decode import Shape
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from sklar.answer.effects import Codes, Effect, Effects, Floats, Subset, centered, subsets
 from sklar.answer.predicate import QueryError
+from sklar.draw.blocks import Copula
 from sklar.draw.repair import repair
-from sklar.fitting.protocols import Copula
 from sklar.public.rules import constrained
 
 # By how much the true density may differ from the model's in what was not measured: relative, root mean square. With

@@ -30,6 +30,7 @@ from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
 from sklar.budget.method import Method, MethodName
 from sklar.budget.plan import plan_release, plan_scores
 from sklar.budget.search import replan_search
+from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
 from sklar.files.model import LinkedModel, Model, fit_tables
@@ -38,7 +39,6 @@ from sklar.fitting.classes import fit_classes
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import Estimates, pool
-from sklar.fitting.protocols import Copula
 from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
