@@ -40,15 +40,7 @@ from itertools import combinations
 
 import numpy as np
 
-from sklar.budget.plan import (
-    TRIPLES_SHARE,
-    Plan,
-    Stages,
-    expected_pair_tv,
-    looks_for_triples,
-    plan_scores,
-    plan_second,
-)
+from sklar.budget.plan import TRIPLES_SHARE, Plan, Stages, expected_pair_tv, looks_for_triples, plan_scores, plan_second
 from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
 from sklar.fitting.denoise import denoise_margins, interactions
