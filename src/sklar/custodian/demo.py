@@ -71,9 +71,8 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"the folder '{folder}' cannot be made: {error.strerror}.") from None
-    original, described, synthetic, model_file = (
-        folder / name for name in ("census.csv", "census.toml", "synthetic.csv", "census.sklar")
-    )
+    names = ("census.csv", "census.toml", "synthetic.csv", "census.sklar")
+    original, described, synthetic, model_file = (folder / name for name in names)
     progress.stage("generate", total=rows, unit="rows")
     write_text(described, schema_toml("census"))
     schema = Schema.load(described)
@@ -91,9 +90,9 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
         places = {name: schema.offsets[schema.names.index(name)] for name, _ in levels}
         at = sorted(int(places[name]) + level % schema.attribute(name).n_levels for name, level in levels)
         tables = (exact, pool(model.measured), drawn)
-        figures = [each.one_way[at[0]] if len(at) == 1 else schema.cells.square(each.pairs)[*at] for each in tables]
-        label = " and ".join(schema.dummy_names[place] for place in at)
-        counts.append((label, round(figures[0]), round(figures[1]), round(figures[2])))
+        figures = (each.one_way[at[0]] if len(at) == 1 else schema.cells.square(each.pairs)[*at] for each in tables)
+        true, noisy, sampled = map(round, figures)
+        counts.append((" and ".join(schema.dummy_names[place] for place in at), true, noisy, sampled))
     with synthetic.open(encoding="utf-8") as file:
         head = tuple(line.rstrip("\n") for line, _ in zip(file, range(4), strict=False))
     return Demonstration(

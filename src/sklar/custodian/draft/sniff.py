@@ -73,10 +73,7 @@ class Sniffed:
 
 
 def sniff(path: str | Path) -> Sniffed:
-    """Guess how a CSV or TSV file, or the first file of a folder, is written.
-
-    Files of other formats say themselves how they are written: their reading is plain, without remarks.
-    """
+    """Guess how a CSV or TSV file, or the first file of a folder, is written; other formats are plain."""
     path = Path(path)
     file = files_of(path)[0] if path.is_dir() else path
     usual = DELIMITERS.get(kind_of(file))
@@ -229,7 +226,10 @@ def _header(records: Sequence[Sequence[str]]) -> Remark:
             # One of a few texts that are repeated, or none of them.
             odd += 1 if cell in values else -1
     sure: Sureness = "likely" if alike else "certain"
-    years = _are_years(first)
+    # Years in a row are names of columns, as statistics offices write them.
+    numbers = [int(cell) for cell in first if cell.isdecimal()]
+    steps = {after - before for before, after in pairwise(numbers)}
+    years = len(numbers) > 2 and len(steps) == 1 and steps != {0} and all(1800 <= year <= 2200 for year in numbers)
     guesses: tuple[tuple[bool, bool, Sureness, str], ...] = (
         (len(records) < 2, True, "guess", "there are too few records to tell"),
         (names > 0, True, sure, "the first record holds texts above columns of numbers or dates"),
@@ -239,13 +239,6 @@ def _header(records: Sequence[Sequence[str]]) -> Remark:
         (True, True, "likely" if odd < 0 else "guess", "the first record does not look like the others"),
     )
     return next(Remark("header", value, how, why) for holds, value, how, why in guesses if holds)
-
-
-def _are_years(cells: Sequence[str]) -> bool:
-    """Whether the numbers among cells are years in a row: names of columns, as statistics offices write them."""
-    numbers = [int(cell) for cell in cells if cell.isdecimal()]
-    steps = {after - before for before, after in pairwise(numbers)}
-    return len(numbers) > 2 and len(steps) == 1 and steps != {0} and all(1800 <= year <= 2200 for year in numbers)
 
 
 def _numbers(columns: Sequence[Sequence[str]]) -> list[Remark]:
@@ -315,8 +308,9 @@ def _nulls(columns: Sequence[Sequence[str]]) -> Remark:
             among_numbers |= here
     several = {text for text, times in places.items() if times > 1 and text not in ("-", "--", ".")}
     texts = [text for text in NULL_TEXTS if text in among_numbers | several]
-    if not texts:
-        return Remark("nulls", texts, "certain", "there are none")
-    if among_numbers >= set(texts):
-        return Remark("nulls", texts, "likely", "they stand among numbers or dates")
-    return Remark("nulls", texts, "guess", "they stand in several columns")
+    guesses: tuple[tuple[bool, Sureness, str], ...] = (
+        (not texts, "certain", "there are none"),
+        (among_numbers >= set(texts), "likely", "they stand among numbers or dates"),
+        (True, "guess", "they stand in several columns"),
+    )
+    return next(Remark("nulls", texts, sure, why) for holds, sure, why in guesses if holds)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sklar.custodian.evaluate.raw import RawTable
 
 Form: TypeAlias = Literal["records", "dummies"]
+# Which row has which level, by rows and levels in ascending order.
+_Levels: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 # All triples are counted up to here (a quarter of a gigabyte per table); beyond it, a sample of them.
 MAX_TRIPLES = 1 << 26
@@ -186,11 +188,11 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: TripleQ
     worth_compiling, step = Worth(_PLAIN_WORK), max(64, _MAX_CELLS // d // 64 * 64)
     n_rows = valid_rows = 0
     for part in (whole[:, start : start + step] for whole in blocks for start in range(0, whole.shape[1], step)):
-        row, level = _levels(part, schema, form)
+        row, level = levels = _levels(part, schema, form)
         if form == "records" and not worth_compiling(_plain_work(part.shape[1], asked)):
-            _add_plainly(part, row, level, asked, pairs, triples)
+            _add_plainly(part, levels, asked, pairs, triples)
         else:
-            _add(part.shape[1], row, level, asked, pairs, triples)
+            _add(part.shape[1], levels, asked, pairs, triples)
         one_way += np.bincount(level, minlength=d)
         # A valid row has as many levels as there are attributes, each of another attribute than the one before.
         another = np.diff(row * m + schema.cells.attribute_of_level[level], prepend=-1) != 0
@@ -210,8 +212,8 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: TripleQ
     )
 
 
-def _levels(block: NDArray[Any], schema: Schema, form: Form) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which row has which level, by rows and levels in ascending order. Code -1 is no level."""
+def _levels(block: NDArray[Any], schema: Schema, form: Form) -> _Levels:
+    """The levels that rows have. Code -1 is no level."""
     if form == "dummies":
         row, level = np.nonzero(block.T)
         return row, level
@@ -228,12 +230,7 @@ def _plain_work(rows: int, asked: TripleQueries) -> float:
 
 
 def _add_plainly(
-    codes: NDArray[Any],
-    row: NDArray[np.int64],
-    level: NDArray[np.int64],
-    asked: TripleQueries,
-    pairs: NDArray[np.int64],
-    triples: NDArray[np.int32],
+    codes: NDArray[Any], levels: _Levels, asked: TripleQueries, pairs: NDArray[np.int64], triples: NDArray[np.int32]
 ) -> None:
     """Do what `_add` does, in NumPy: for inputs too small to repay compilation."""
     offsets, m, d = asked.schema.offsets, asked.schema.n_attributes, asked.schema.n_levels
@@ -253,7 +250,7 @@ def _add_plainly(
             block = three.reshape(*shape, size + 1)[1:, 1:, 1:].reshape(cells, size)
             own[:, offsets[k] - after : offsets[k + 1] - after] += block.astype(np.int32)
     if asked.listed is not None:
-        bits = _bits(row, level, codes.shape[1], d)
+        bits = _bits(levels, codes.shape[1], d)
         step = max(_WORDS // max(bits.shape[1], 1), 1)
         for start in range(0, len(asked.listed), step):
             first, second, third = asked.listed[start : start + step].T
@@ -262,12 +259,7 @@ def _add_plainly(
 
 
 def _add(
-    rows: int,
-    row: NDArray[np.int64],
-    level: NDArray[np.int64],
-    asked: TripleQueries,
-    pairs: NDArray[np.int64],
-    triples: NDArray[np.int32],
+    rows: int, levels: _Levels, asked: TripleQueries, pairs: NDArray[np.int64], triples: NDArray[np.int32]
 ) -> None:
     schema = asked.schema
     m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, schema.cells.attribute_of_level
@@ -275,7 +267,7 @@ def _add(
     wide, every = 64 * m * m > d * d, asked.listed is None
     # The layouts are large: each is made only where it is read.
     if wide or asked.listed is not None:
-        bits = _bits(row, level, rows, d)
+        bits = _bits(levels, rows, d)
         if wide:
             first, second = np.nonzero(block_of[:, None] < block_of)
             counts = np.zeros(first.size, dtype=np.int32)
@@ -284,16 +276,16 @@ def _add(
         if asked.listed is not None:
             add_bits(bits, asked.listed, triples)
     if not wide or every:
-        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(levels[0], minlength=rows))])
         # An empty array is not added to.
         own = (pairs[:0] if wide else pairs), (triples if every else triples[:0])
-        add_lists(starts, level.astype(np.int32), block_of, offsets, asked.bases, *own)
+        add_lists(starts, levels[1].astype(np.int32), block_of, offsets, asked.bases, *own)
 
 
-def _bits(row: NDArray[np.int64], level: NDArray[np.int64], rows: int, d: int) -> NDArray[np.uint64]:
+def _bits(levels: _Levels, rows: int, d: int) -> NDArray[np.uint64]:
     """One bit per level and row, shape (d, words)."""
     padded = np.zeros((d, -(-rows // 64) * 64), dtype=bool)
-    padded[level, row] = True
+    padded[levels[1], levels[0]] = True
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 

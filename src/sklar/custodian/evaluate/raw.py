@@ -77,7 +77,12 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     Categories have no numbers: the array is empty, and so are the texts.
     """
     if not attribute.binned:
-        return np.empty(0), _count_missing(column, attribute), Counter()
+        missing = column.null_count()
+        if column.dtype.is_float():
+            missing += int(column.is_nan().sum())
+        elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
+            missing += int(column.cast(pl.String).is_in(["", attribute.missing or ""]).sum())
+        return np.empty(0), missing, Counter()
     typed, labels, places = typed_numbers(column, attribute), list[str | None](), np.arange(len(column))
     if typed is not None:
         points = typed.astype(np.float64)
@@ -116,16 +121,6 @@ def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDAr
             point = attribute.axis.parse(text, attribute.format)
             points[place] = np.nan if point is None else float(point)
     return points, nothing
-
-
-def _count_missing(column: pl.Series, attribute: Attribute) -> int:
-    """How many values of a category are null, empty or the missing text."""
-    nulls = column.null_count()
-    if column.dtype.is_float():
-        return nulls + int(column.is_nan().sum())
-    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
-        return nulls
-    return nulls + int(column.cast(pl.String).is_in(["", attribute.missing or ""]).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -255,25 +250,25 @@ def ks_distance(real: Distribution, other: Distribution) -> float:
         last = ((cells(each.low, bits) + 1) << bits) - 1
         return np.where(each.single, each.low, np.where(last < 0, -last | ~_SIGN, last).view(np.float64))
 
-    _, one, two = _at_all(real, end(real), other, end(other))
-    return float(np.abs(one - two).max())
+    _, apart = _at_all(real, end(real), other, end(other))
+    return float(apart.max())
 
 
 def wasserstein_distance(real: Distribution, other: Distribution) -> float:
     """The area between the two distribution functions: how far numbers would have to move, on average."""
-    points, one, two = _at_all(real, real.center, other, other.center)
-    return float((np.abs(one - two)[:-1] * np.diff(points)).sum())
+    points, apart = _at_all(real, real.center, other, other.center)
+    return float((apart[:-1] * np.diff(points)).sum())
 
 
-def _at_all(one: Distribution, places: Floats, two: Distribution, others: Floats) -> tuple[Floats, Floats, Floats]:
-    """The places of both distributions in ascending order, and both distribution functions there."""
+def _at_all(one: Distribution, places: Floats, two: Distribution, others: Floats) -> tuple[Floats, Floats]:
+    """The places of both distributions in ascending order, and how far apart the distribution functions are there."""
     points = np.union1d(places, others)
     shares = []
     for held, at in ((one, places), (two, others)):
         order = np.argsort(at, kind="stable")
         upto = np.concatenate([[0], np.cumsum(held.counts[order])]) / held.size
         shares.append(upto[np.searchsorted(at[order], points, side="right")])
-    return points, shares[0], shares[1]
+    return points, np.abs(shares[0] - shares[1])
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
