@@ -312,10 +312,7 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
 
 
 def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[int]:
-    """How many rows break each rule of the schema: PRIVATE, exact counts.
-
-    A row without a level of one of a rule's attributes breaks nothing.
-    """
+    """How many rows break each rule: PRIVATE. A row without a level of a rule's attribute breaks nothing."""
     source = open_source(data, schema)
     require_columns(source, schema)
     broken = [0] * len(schema.rules)
@@ -362,10 +359,7 @@ def tally_texts(texts: Sequence[str | None], places: NDArray[np.int64]) -> Count
 
 
 def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | None]) -> str:
-    """What seems to be wrong with values outside a domain, and the key of the schema that would mend it.
-
-    Values are quoted: nothing on the release path calls this.
-    """
+    """What seems to be wrong with values outside a domain, and the key that would mend it: PRIVATE, it quotes them."""
     outside = Counter(dict(outside.most_common(_EXAMINED)))
     texts = [text for text in outside if text is not None]
 

@@ -62,10 +62,7 @@ _PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)})\s*=")
 
 @dataclass(frozen=True, slots=True)
 class ReviewChoice:
-    """One answer to a question, and the entry that it makes; None leaves the column out.
-
-    Where it `asks` for something, the custodian types it, and `complete` adds it to the entry.
-    """
+    """One answer and the entry that it makes, None to leave the column out; `complete` adds what it `asks` for."""
 
     key: str
     says: str
@@ -75,10 +72,7 @@ class ReviewChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Question:
-    """One open decision, with what the rows show (`private`) and the answers to it, the proposal first.
-
-    `default` is the key of the answer that may be given without reading on: none where the entry came from the rows.
-    """
+    """One open decision, what rows show (`private`), and the answers; no `default` where an entry came from rows."""
 
     name: str
     kind: str
@@ -105,10 +99,7 @@ class OpenRule:
 
 
 def questions(text: str, draft: Draft | None = None, *, about: Collection[str] | None = None) -> list[Question]:
-    """The open decisions about attributes; with a draft of the same table, beside what the rows show.
-
-    `about` names the attributes to ask about instead, decided or not.
-    """
+    """The open decisions about attributes, or about those named, with what a draft of the table saw in the rows."""
     schema = Schema.from_toml(text)
     entries = schema.to_dict()["attributes"]
     return [
@@ -295,10 +286,7 @@ def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
 
 
 def accept_all(text: str) -> str:
-    """The file with every proposal that is left accepted, and without the rules that nobody has decided on.
-
-    Entries that were read from the rows cannot be accepted in bulk.
-    """
+    """The file with every proposal that is left accepted, and no open rules; entries read from the rows are refused."""
     waiting = questions(text)
     refused = [question.name for question in waiting if question.default is None]
     if refused:

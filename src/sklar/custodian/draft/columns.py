@@ -249,10 +249,7 @@ def _word_of(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Tie:
-    """`first` determines `second`, or some of their values exclude each other; `pairs` are these values: PRIVATE.
-
-    For a column that determines another, `pairs` give each value its partner.
-    """
+    """`first` determines `second` (`pairs` give each value its partner), or values exclude each other: PRIVATE."""
 
     how: Literal["determines", "excludes"]
     first: str

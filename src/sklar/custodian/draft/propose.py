@@ -78,10 +78,7 @@ _MOST_UNIT_BINS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProposal:
-    """An entry that a draft proposes, None where the column is left out; what is proposed, and what is to be decided.
-
-    Both texts are public: they hold no figure and no value of the rows.
-    """
+    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows."""
 
     attribute: Attribute | None
     proposed: str
@@ -305,10 +302,7 @@ def _with_texts(attribute: Attribute, seen: ColumnSummary, pair: tuple[str, str]
 
 
 def as_seen(seen: ColumnSummary) -> Attribute | None:
-    """The domain that covers every value of the rows, not reviewed; None where they hold too many texts, or none.
-
-    A domain read from the rows tells who is in them.
-    """
+    """The domain that covers every value of the rows, not reviewed; None where there are too many texts, or none."""
     output, texts = seen.output, list(seen.counts)
     if output == "bool":
         return Attribute(name=seen.name, kind="boolean", missing="")

@@ -79,10 +79,7 @@ class TripleQueries:
 def choose_triples(
     schema: Schema, *, max_triples: int = MAX_TRIPLES, sampled: int = SAMPLED_TRIPLES, seed: int = SAMPLE_SEED
 ) -> TripleQueries:
-    """All triples of levels of distinct attributes when there are at most `max_triples`, else a random sample.
-
-    The sample is drawn with replacement from the public schema alone.
-    """
+    """All triples of levels of distinct attributes, or, of more than `max_triples`, a sample with replacement."""
     schema.require_square("an evaluation")
     m, sizes, d = schema.n_attributes, schema.sizes, schema.n_levels
     cells = np.triu(np.outer(sizes, sizes * (d - schema.offsets[1:])), 1)

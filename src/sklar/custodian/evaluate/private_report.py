@@ -1,7 +1,4 @@
-"""The custodian's own report: it compares a release with the real rows, in one HTML file that says PRIVATE everywhere.
-
-This module decides what is shown; `templates/private.html.j2` has the words.
-"""
+"""The custodian's own report, PRIVATE everywhere: what is shown here, in the words of `templates/private.html.j2`."""
 
 from __future__ import annotations
 

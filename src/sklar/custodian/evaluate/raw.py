@@ -125,10 +125,7 @@ def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDAr
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Distribution:
-    """Values and occupied cells in ascending order: how many numbers each holds, their least, largest and mean.
-
-    `bits` were dropped; with 0 each cell is one value. `mean` and `sd` are exact.
-    """
+    """Values and occupied cells, ascending: their counts, least, largest and mean numbers. `bits` were dropped."""
 
     bits: int
     counts: NDArray[np.int64]
@@ -273,10 +270,7 @@ def _at_all(one: Distribution, places: Floats, two: Distribution, others: Floats
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RawColumn:
-    """What one attribute's raw values are. `numbers` is None where there are none.
-
-    `round` counts, for each of the kind's `STEPS`, the numbers other than 0 that are round in that way.
-    """
+    """One attribute's raw values. `round` counts the numbers other than 0 that are round by each of the `STEPS`."""
 
     attribute: Attribute
     sketch: Sketch

@@ -1,7 +1,4 @@
-"""Raw values of a release beside the real ones, column by column, and what the columns may be used for.
-
-Distances, moments, quantiles, heaps, rounding, correlations; warnings by stated thresholds, and one line over all.
-"""
+"""Raw values of a release beside the real ones, by columns; warnings by stated thresholds, and one line over all."""
 
 from __future__ import annotations
 
@@ -112,10 +109,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Correlations:
-    """Pearson's and Spearman's correlations of the columns on an axis, real and synthetic, each of shape (k, k).
-
-    Those of values that do not vary are nan.
-    """
+    """Correlations of the columns on an axis, real and synthetic, of shape (k, k): nan where values do not vary."""
 
     names: tuple[str, ...]
     pearson: tuple[Floats, Floats]
@@ -192,10 +186,7 @@ class ColumnFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verdict:
-    """One line over all columns, and what it rests on.
-
-    `chance_ks` is the KS distance that chance alone rarely exceeds.
-    """
+    """One line over all columns, and what it rests on. Chance alone rarely makes a KS distance above `chance_ks`."""
 
     line: str
     worst_column: str
