@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import sklar
-from sklar.budget.ledger import Ledger, chain
-from sklar.budget.ledger.check import check_releases
+from sklar.budget.ledger import Ledger, chain, check_releases
 from sklar.budget.receipt import Receipt, charge_notes
 from sklar.cli import cli, main
 from sklar.custodian.check import hash_files

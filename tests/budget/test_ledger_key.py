@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from sklar.budget.ledger import Ledger
-from sklar.budget.ledger.key import VARIABLE
+from sklar.budget.ledger.chain import VARIABLE
 from sklar.cli import cli
 from sklar.errors import LedgerError
 from tests.budget.test_ledger import DELTA

@@ -19,9 +19,8 @@ import pytest
 
 import sklar
 from sklar.answer.report import publishable
-from sklar.budget.ledger import Ledger
+from sklar.budget.ledger import Ledger, check_releases
 from sklar.budget.ledger.anchor import Mark, open_anchor
-from sklar.budget.ledger.check import check_releases
 from sklar.errors import BudgetError
 from sklar.files.archive import load
 from sklar.kernel.theorems import Budget

@@ -146,11 +146,8 @@ class Account:
             ]
         else:
             lines.append("  nothing spent")
-        left = self.left
-        lines.append(
-            f"  one more release of Gaussian noise fits up to about epsilon = {left:.4g}, at delta = {self.delta:.3g}"
-        )
-        return lines
+        fits = f"fits up to about epsilon = {self.left:.4g}, at delta = {self.delta:.3g}"
+        return [*lines, f"  one more release of Gaussian noise {fits}"]
 
     @property
     def left(self) -> float:
@@ -183,12 +180,8 @@ class Account:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         naive, deltas = self.naive
-        return {
-            "dataset": self.dataset,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighbors": self.neighbors,
-            "unit": self.unit,
+        own = {name: getattr(self, name) for name in ("dataset", "epsilon", "delta", "neighbors", "unit")}
+        return own | {
             "accountant": self.accountant,
             "releases": len(self.charges),
             "spent_epsilon": self.spent,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.receipt import Receipt
-from sklar.budget.search import Finding, read_finding, search_spend
+from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
@@ -182,13 +182,15 @@ class Certificate(Tabular):
         )
 
     @property
+    def search_spend(self) -> Spend:
+        """What the search for domains cost."""
+        return search_spend(self.domains, self.budget)
+
+    @property
     def search_share(self) -> float:
         """The part of the cost that the search for domains took."""
-        if not self.domains:
-            return 0.0
-        budget = self.budget
-        search, rest = (budget.cost(spend).rho for spend in (search_spend(self.domains, budget), self.spend))
-        return search / (search + rest)
+        search, rest = (self.budget.cost(spend).rho for spend in (self.search_spend, self.spend))
+        return search / (search + rest) if self.domains else 0.0
 
     @property
     def spend(self) -> Spend:
@@ -208,7 +210,7 @@ class Certificate(Tabular):
             document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
-            domains = tuple(read_finding(entry) for entry in document["domains"])
+            domains = tuple(Finding.of_dict(entry) for entry in document["domains"])
             parts = {
                 "measurements": measurements,
                 "domains": domains,

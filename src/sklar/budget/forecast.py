@@ -105,7 +105,7 @@ class Forecast(Tabular):
 
     @property
     def pair_share(self) -> float:
-        """The smallest share of the rows that a two-way count can tell from noise, at most 1."""
+        """The same of a two-way count."""
         return min(DISTINGUISHABLE * self.pair_error / self.n_rows, 1.0)
 
     @property
@@ -114,11 +114,9 @@ class Forecast(Tabular):
 
         Their single cells say little; sums over many cells, and what depends on the strongest of them, still may.
         """
-        cells = self.schema.cells
-        ratio = self.pair_sd * cells.pair_sizes / self.n_rows
-        first, second = cells.pairs
+        names, (first, second) = self.schema.names, self.schema.cells.pairs
+        ratio = self.pair_sd * self.schema.cells.pair_sizes / self.n_rows
         order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
-        names = self.schema.names
         return tuple((names[first[index]], names[second[index]]) for index in order)
 
     def against_rows(self) -> tuple[Forecast, ...]:
@@ -129,33 +127,29 @@ class Forecast(Tabular):
         person = self.schema.person
         if person is None or person.count == "people":
             return ()
-        tried = sorted({*_ROWS_PER_PERSON, person.rows_per_person})
-        whole = self.schema.whole or self.schema
-        return tuple(
-            forecast(
-                replace(whole, person=replace(person, rows_per_person=rows)),
-                replace(self.budget, rows_per_person=None),
-                rows=self.n_rows,
-                method=self.method,
-                complete=self.complete,
-            )
-            for rows in tried
+        whole, budget = self.schema.whole or self.schema, replace(self.budget, rows_per_person=None)
+        schemas = (
+            replace(whole, person=replace(person, rows_per_person=rows))
+            for rows in sorted({*_ROWS_PER_PERSON, person.rows_per_person})
         )
+        return tuple(self._with(schema, budget) for schema in schemas)
+
+    def _with(self, schema: Schema, budget: Budget) -> Forecast:
+        return forecast(schema, budget, rows=self.n_rows, method=self.method, complete=self.complete)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        m = self.schema.n_attributes
-        noisy = self.mostly_noise
+        schema, budget, noisy = self.schema, self.budget, self.mostly_noise
         return {
-            "table": self.schema.name,
+            "table": schema.name,
             "rows": self.n_rows,
-            "attributes": m,
-            "levels": self.schema.n_levels,
-            "epsilon": self.budget.epsilon,
-            "delta": self.budget.delta,
-            "neighbors": self.budget.neighbors,
-            "count": None if self.schema.person is None else self.schema.person.count,
-            "rows_per_person": self.budget.rows_per_person,
+            "attributes": schema.n_attributes,
+            "levels": schema.n_levels,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "neighbors": budget.neighbors,
+            "count": None if schema.person is None else schema.person.count,
+            "rows_per_person": budget.rows_per_person,
             "against_rows_per_person": [
                 {
                     "rows_per_person": each.budget.rows_per_person,
@@ -168,14 +162,12 @@ class Forecast(Tabular):
             "one_way": {
                 "standard_error": round(self.one_way_error, 3),
                 "smallest_share": round(self.one_way_share, 8),
-                "by_attribute": {
-                    name: round(float(sd), 3) for name, sd in zip(self.schema.names, self.one_way_sd, strict=True)
-                },
+                "by_attribute": dict(zip(schema.names, self.one_way_sd.round(3).tolist(), strict=True)),
             },
             "two_way": {
                 "standard_error": round(self.pair_error, 3),
                 "smallest_share": round(self.pair_share, 8),
-                "tables": m * (m - 1) // 2,
+                "tables": self.pair_sd.size,
                 "mostly_noise": len(noisy),
                 "noisiest": [list(pair) for pair in noisy[:1000]],
             },
@@ -202,18 +194,16 @@ class Forecast(Tabular):
         )
 
     def _repr_html_(self) -> str:
+        counts = "standard error {:,.1f} rows; told from noise from {:.3%} of the rows on"
         facts = {
             "epsilon": f"{self.budget.epsilon:.4g} ({self.budget.neighbors})",
-            "one-way counts": f"standard error {self.one_way_error:,.1f} rows; told from noise from "
-            f"{self.one_way_share:.3%} of the rows on",
-            "two-way counts": f"standard error {self.pair_error:,.1f} rows; told from noise from "
-            f"{self.pair_share:.3%} of the rows on",
+            "one-way counts": counts.format(self.one_way_error, self.one_way_share),
+            "two-way counts": counts.format(self.pair_error, self.pair_share),
             "pairs mostly noise": f"{len(self.mostly_noise):,} of {self.pair_sd.size:,}",
         }
         note = "Nothing was spent: computed from the schema, the number of rows and the budget alone."
-        return html_card(
-            f"Forecast for '{self.schema.name}', {self.n_rows:,} rows", facts, self.to_columns(), note=note
-        )
+        title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
+        return html_card(title, facts, self.to_columns(), note=note)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -261,9 +251,8 @@ def forecast(
     schema = Schema.of(schema).measured
     budget = budget_for(schema.person, budget)
     public = rows if budget.rows_are_public else None
-    search = plan_search(schema, budget, n_rows=public) if schema.private_domains else None
-    rest = None if search is None else search.rest
-    stages = plan_release(schema.cells, budget, method, n_rows=public, rest=rest, importance=schema.importance)
+    search = plan_search(schema, budget, n_rows=public)
+    stages = plan_release(schema.cells, budget, method, n_rows=public, rest=search.rest, importance=schema.importance)
     # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
     exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
     plan, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
@@ -278,14 +267,15 @@ def forecast(
                 for stage, scales in enumerate(two_way, start=1)
             ]
     else:
-        one_way_sd, pair_sd = _parity_errors(stages)
-        costs = _parity_costs(stages)
-    if search is not None:
+        # A cell of two bits is half the sum of two ones and a parity.
+        one_way_sd, odd = one_way / math.sqrt(stages.looks), pairs / math.sqrt(stages.looks)
+        pair_sd, costs = np.sqrt(2 * one_way_sd[0] ** 2 + odd**2) / 2, _parity_costs(stages)
+    if schema.private_domains:
         costs.insert(0, ("finding domains", sum(finding.tables * finding.scale**-2.0 for finding in search.findings)))
     if plan.scales(0).size:
         costs.insert(0, ("number of rows", stages.looks * float(plan.scales(0)[0]) ** -2.0))
     whole = sum(cost for _, cost in costs)
-    seconds, memory = _resources(schema, rows)
+    m, d = schema.n_attributes, schema.n_levels
     return Forecast(
         schema=schema,
         n_rows=rows,
@@ -294,21 +284,15 @@ def forecast(
         one_way_sd=one_way_sd,
         pair_sd=pair_sd,
         complete=complete,
-        spend=stages.spend if search is None else stages.spend + search.spend(budget),
+        spend=stages.spend + search.spend(budget),
         split=tuple((name, cost / whole) for name, cost in costs),
-        findings=() if search is None else search.findings,
-        search_factor=1.0 if search is None else search.factor,
+        findings=search.findings,
+        search_factor=search.factor,
         triples_share=TRIPLES_SHARE if looks_for_triples(schema.cells, rows, stages) else 0.0,
         scores_share=0.0 if plan_scores(schema.cells, rows, stages) is None else SCORES_SHARE,
-        seconds=seconds,
-        memory_bytes=memory,
+        seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
+        memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
-
-
-def _parity_errors(stages: Stages) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Standard errors of a count of ones and of a cell of two bits, half the sum of two ones and a parity."""
-    ones, odd = (scales / math.sqrt(stages.looks) for scales in (stages.first.scales(1), stages.first.scales(2)))
-    return ones, np.sqrt(2 * ones[0] ** 2 + odd**2) / 2
 
 
 def _parity_costs(stages: Stages) -> list[tuple[str, float]]:
@@ -324,22 +308,13 @@ def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
     return math.sqrt(float(weights @ sd**2) / float(weights.sum())) if sd.size else 0.0
 
 
-def _resources(schema: Schema, rows: int) -> tuple[float, float]:
-    """Seconds and bytes that a release may take on a small machine: rough."""
-    m, d = schema.n_attributes, schema.n_levels
-    seconds = _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND
-    return seconds, _BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d
-
-
 def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
     first = forecasts[0]
-    schema, m = first.schema, first.schema.n_attributes
-    n_pairs = m * (m - 1) // 2
+    schema, n_pairs = first.schema, first.pair_sd.size
     lines = [
-        f"Table '{schema.name}': {first.n_rows:,} rows, {m:,} attributes, {schema.n_levels:,} levels, "
-        f"{n_pairs:,} pairs. "
-        f"delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors.",
+        f"Table '{schema.name}': {first.n_rows:,} rows, {schema.n_attributes:,} attributes, {schema.n_levels:,} "
+        f"levels, {n_pairs:,} pairs. delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors.",
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
         "",
         f"{'epsilon':>8}  {'standard error of a count':^27}  {'smallest share told from noise':^32}  "
@@ -356,12 +331,17 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         noisy = f"{len(each.mostly_noise):,} of {n_pairs:,}"
         lines.append(
             f"{each.budget.epsilon:>8.4g}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}  "
-            f"{each.one_way_share:>16.3%} "
-            f"{each.pair_share:>15.3%}  {noisy:>12}  {_bar(each.pair_error / top)}".rstrip()
+            f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {_bar(each.pair_error / top)}".rstrip()
         )
     lines.append("")
     lines += _against_rows_lines(forecasts[-1])
-    lines += [] if first.complete else _summed_lines(schema)
+    bare = [attribute for attribute in schema.attributes if not attribute.exhaustive]
+    if bare and schema.n_attributes > 1 and not first.complete:
+        lines.append(
+            f"One-way counts, here as in sklar query, use no sums over {len(bare):,} of {schema.n_attributes:,} "
+            "attributes: they declare neither missing nor other, so that a row may have no level of them (see "
+            "--complete)."
+        )
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
@@ -395,32 +375,16 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     noisiest = last.mostly_noise
     if noisiest:
         named = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
-        more = (
-            f"; and {len(noisiest) - _SHOWN_PAIRS:,} more (--json lists them)" if len(noisiest) > _SHOWN_PAIRS else ""
-        )
+        left = len(noisiest) - _SHOWN_PAIRS
+        more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
         lines += [
             "",
             f"Mostly noise at epsilon {last.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
             f"{named}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
-    lines += [
-        "",
-        f"Rough run time {_duration(first.seconds)} and memory {first.memory_bytes / 1e9:.1f} GB on two cores; "
-        "within a factor of three.",
-    ]
-    return lines
-
-
-def _summed_lines(schema: Schema) -> list[str]:
-    """Which two-way tables one-way counts are helped by, where not all do."""
-    bare = [attribute.name for attribute in schema.attributes if not attribute.exhaustive]
-    if not bare or schema.n_attributes == 1:
-        return []
-    return [
-        f"One-way counts, here as in sklar query, use no sums over {len(bare):,} of {schema.n_attributes:,} "
-        "attributes: they declare neither missing nor other, so that a row may have no level of them (see --complete)."
-    ]
+    time, memory = _duration(first.seconds), f"{first.memory_bytes / 1e9:.1f} GB"
+    return [*lines, "", f"Rough run time {time} and memory {memory} on two cores; within a factor of three."]
 
 
 def _against_rows_lines(last: Forecast) -> list[str]:
@@ -489,33 +453,24 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
     if len(ordered) == 1:
         # One point is no curve: draw a decade around it.
         only = ordered[0]
-        ordered = [
-            forecast(
-                only.schema,
-                replace(only.budget, epsilon=only.budget.epsilon * factor),
-                rows=only.n_rows,
-                method=only.method,
-                complete=only.complete,
-            )
-            for factor in (0.25, 0.5, 1.0, 2.0, 4.0)
-        ]
-    asked = [each.budget.epsilon for each in forecasts]
+        budgets = [replace(only.budget, epsilon=only.budget.epsilon * factor) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)]
+        ordered = [only._with(only.schema, budget) for budget in budgets]
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     ax = figure.subplots()
-    lines = (
-        [("two-way counts", "#c2410c", "s", [each.pair_error for each in ordered])] if ordered[0].pair_sd.size else []
-    )
-    lines.append(("one-way counts", "#1f2937", "o", [each.one_way_error for each in ordered]))
-    for label, color, marker, errors in lines:
-        ax.plot(
-            [each.budget.epsilon for each in ordered], errors, color=color, marker=marker, markersize=4.5, label=label
-        )
-    for epsilon in asked if len(asked) == 1 else []:
-        ax.axvline(epsilon, color="#9ca3af", linestyle=":", linewidth=1)
+    epsilons = [each.budget.epsilon for each in ordered]
+    for label, color, marker, name in (
+        ("two-way counts", "#c2410c", "s", "pair_error"),
+        ("one-way counts", "#1f2937", "o", "one_way_error"),
+    ):
+        if name == "one_way_error" or ordered[0].pair_sd.size:
+            errors = [getattr(each, name) for each in ordered]
+            ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
+    if len(forecasts) == 1:
+        ax.axvline(forecasts[0].budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
     ax.set_xscale("log")
     ax.set_yscale("log")
     plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
-    ax.set_xticks([each.budget.epsilon for each in ordered])
+    ax.set_xticks(epsilons)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(plain)
     ax.xaxis.set_minor_formatter(NullFormatter())

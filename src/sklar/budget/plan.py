@@ -18,15 +18,7 @@ from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Tables, moved_sets
-from sklar.kernel.theorems import (
-    MAX_SCALE,
-    NOTHING,
-    Budget,
-    Spend,
-    drawable,
-    matched_factor,
-    smallest,
-)
+from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -174,7 +166,7 @@ def plan_release(
         )
     if rest is None:
         return _remembered(cells, budget, method, n_rows, importance, again=again)
-    return _plan(cells, budget, method, n_rows, rest, importance, again=again)
+    return _plan(cells, budget, method, n_rows, importance, rest, again=again)
 
 
 def _plan(
@@ -182,8 +174,8 @@ def _plan(
     budget: Budget,
     method: Method,
     n_rows: int | None,
-    rest: Spend | None,
     importance: Importance,
+    rest: Spend | None = None,
     *,
     again: bool,
 ) -> Stages:
@@ -196,12 +188,8 @@ def _plan(
     return plan_stages(cells, budget, n_rows, rest, importance)
 
 
-@lru_cache(maxsize=4)
-def _remembered(
-    cells: Cells, budget: Budget, method: Method, n_rows: int | None, importance: Importance, *, again: bool
-) -> Stages:
-    """A plan from public facts alone: the same facts give the same plan, which an audit asks for thousands of times."""
-    return _plan(cells, budget, method, n_rows, None, importance, again=again)
+# The same public facts give the same plan, which an audit asks for thousands of times.
+_remembered = lru_cache(maxsize=4)(_plan)
 
 
 def plan_parities(
@@ -237,22 +225,25 @@ def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> 
         return budget.cost(rest).covers(budget.cost(spend))
 
     factor = smallest(fits, start=budget.rows * math.sqrt(cells.n_attributes) / budget.epsilon)
-    if factor * float(shape.max()) > MAX_SCALE:
+    largest = factor * float(shape.max())
+    if largest > MAX_SCALE:
         raise BudgetError(
-            f"epsilon={budget.epsilon} over {cells.n_attributes} bits needs noise of scale "
-            f"{factor * float(shape.max()):.3g}, above the largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a "
-            "larger epsilon or fewer attributes."
+            f"epsilon={budget.epsilon} over {cells.n_attributes} bits needs noise of scale {largest:.3g}, above the "
+            f"largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a larger epsilon or fewer attributes."
         )
     return plan(factor)
 
 
 @lru_cache(maxsize=64)
-def _best_parities(m: int, orders: int) -> tuple[float, ...]:
-    """Scales of ones, of pairs and of triples, up to a factor: the least weighed variance at a cost."""
+def best_parities(m: int, orders: int) -> NDArray[np.float64]:
+    """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost.
+
+    >>> best_parities(16, 2).round(2).tolist()
+    [1.0, 1.63]
+    """
     moved, weights = moved_sets(m)[:, :orders], np.array(_PARITY_WEIGHTS[:orders])
     # Costs of orders 2 and 3 beside that of ones, from coarse to fine.
-    best, width = np.zeros(orders - 1), math.log(4.0)
-    best[:] = -math.log(m) * np.arange(1, orders)
+    best, width = -math.log(m) * np.arange(1.0, orders), math.log(4.0)
     while width > 1e-4:
         steps = np.stack(np.meshgrid(*[np.arange(-2, 3) * width] * (orders - 1), indexing="ij"), -1)
         tried = best + steps.reshape(-1, orders - 1)
@@ -260,16 +251,9 @@ def _best_parities(m: int, orders: int) -> tuple[float, ...]:
         found = tried[np.argmin((weights / costs).sum(axis=1) * (costs @ moved.T).max(axis=1))]
         width = width if not np.array_equal(found, best) else width / 2
         best = found
-    return tuple(np.exp(-np.concatenate([[0.0], best]) / 2).tolist())
-
-
-def best_parities(m: int, orders: int) -> NDArray[np.float64]:
-    """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost.
-
-    >>> best_parities(16, 2).round(2).tolist()
-    [1.0, 1.63]
-    """
-    return np.array(_best_parities(m, orders))
+    scales = np.exp(-np.concatenate([[0.0], best]) / 2)
+    scales.setflags(write=False)
+    return scales
 
 
 def _weights(cells: Cells, importance: Importance) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -370,10 +354,10 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     parts are scaled by one factor (`theorems.matched_factor`): together they cost at most what was set aside. Refused
     where scores would take half of it.
     """
-    coarse, number = np.minimum(cells.sizes, MOST_COARSE), cells.n_trios
+    number = cells.n_trios
     if not looks_for_triples(cells, n_rows, stages) or number > _MOST_SCORED or n_rows * number > _MOST_SCORED_WORK:
         return None
-    levels = coarse[np.stack(cells.trios)].astype(np.float64)
+    levels = np.minimum(cells.sizes, MOST_COARSE)[np.stack(cells.trios)].astype(np.float64)
     if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
         return None
     reserve = float(np.sum(stages.reserve**-2.0))
@@ -383,7 +367,9 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
             f"scores may take half of what is set aside for a second stage, got {taken / reserve:.0%}. Set more aside."
         )
     budget = stages.budget
-    query = Distances(of=Tables(cells=cells, order=3, coarse=_even(cells)), reference=None)
+    # Over any coarse levels: here the first ones, and all others as one.
+    within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
+    query = Distances(of=Tables(cells=cells, order=3, coarse=np.minimum(within, MOST_COARSE - 1)), reference=None)
     # At the scale of a table a distance costs (reach / d)^2 as much, d being the L2 sensitivity of a table.
     reach = float(query.bound(np.ones(1), budget).reach[0])
     wanted = (taken / number) ** -0.5 * reach / (math.sqrt(budget.shifts) * budget.rows)
@@ -395,12 +381,6 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     if scale / PARTS > _MOST_SCORE_NOISE * largest or scale > MAX_SCALE:
         return None
     return scale, replace(stages, reserve=drawable(left * factor))
-
-
-def _even(cells: Cells) -> NDArray[np.int64]:
-    """Every attribute's levels over at most `MOST_COARSE` coarse ones."""
-    within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
-    return np.asarray(np.minimum(within, MOST_COARSE - 1))
 
 
 def _precision(stages: Stages) -> NDArray[np.float64]:

@@ -70,11 +70,11 @@ class Finding:
     bounds: tuple[float, float] | None = None
     at_most: int = 0
 
-
-def read_finding(document: Mapping[str, Any]) -> Finding:
-    """From JSON, which has lists for tuples."""
-    bounds = document.get("bounds")
-    return Finding(**{**document, "bounds": None if bounds is None else (bounds[0], bounds[1])})
+    @classmethod
+    def of_dict(cls, document: Mapping[str, Any]) -> Finding:
+        """From JSON, which has lists for tuples."""
+        bounds = document.get("bounds")
+        return cls(**{**document, "bounds": None if bounds is None else (bounds[0], bounds[1])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -192,9 +192,7 @@ def finding_faults(
     if sorted([*searched, *earlier]) != sorted(found):
         odd = sorted({*found} ^ {*searched, *earlier}) or sorted(searched)
         return (f"the domain of '{odd[0]}' is found with no search stated, or searched for and not found",)
-    if [name for name in found if name in searched] != searched or [each for each in found if each in earlier] != [
-        *earlier
-    ]:
+    if any([name for name in found if name in own] != [*own] for own in (searched, earlier)):
         return ("searches are stated in another order than the schema's",)
     if not findings:
         return ()
@@ -205,12 +203,13 @@ def finding_faults(
         numbers = not attribute.categorical
         if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
             return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
-        if finding.bounds is not None and not _within(finding.bounds, attribute):
+        low, high = finding.bounds or (-math.inf, math.inf)
+        if finding.bounds and not (numbers and low <= attribute.edges[0] and attribute.edges[-1] <= high):
             return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
         if finding.bounds is None and numbers:
             # As in files of Sklar 0.2: any number of tables could be stated for them.
             return (
-                f"the search for the domain of '{attribute.name}' does not state its bounds, and cannot be checked",
+                f"the search for the domain of '{finding.attribute}' does not state its bounds, and cannot be checked",
             )
     planned = replan_search(schema, budget, findings, n_rows).findings
     if len(planned) != len(findings):
@@ -226,10 +225,6 @@ def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n
     """The plan that a release by this budget had for these findings, by the schema that it found."""
     asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
     return _planned(list(asked.values()), budget, n_rows)
-
-
-def _within(bounds: tuple[float, float], attribute: Attribute) -> bool:
-    return bounds[0] <= attribute.edges[0] and attribute.edges[-1] <= bounds[1]
 
 
 def _alike(stated: Finding, planned: Finding, rows: int) -> bool:

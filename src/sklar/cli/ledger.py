@@ -126,7 +126,7 @@ def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
       sklar ledger check ledger.db
       sklar ledger check ledger.db adult.sklar
     """
-    from sklar.budget.ledger.check import check_releases
+    from sklar.budget.ledger import check_releases
     from sklar.files.archive import load
 
     book = _open(file, key)

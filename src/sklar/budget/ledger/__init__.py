@@ -1,7 +1,416 @@
-"""Spent budgets on disk: `book` is what one does with a ledger, `chain` its file, `anchor` the second place that knows
-how far it was, `meet` what the two owe each other, `key` who may write it, `check` published releases against it.
+"""Spent budgets on disk: charged before any noise is drawn, refused where they would overspend.
+
+**Claim.** Whoever holds noisy tables of a data set, their charge was on the disk before the first of them was drawn;
+and a ledger with an anchor that lacks a charge whose tables were drawn accepts no other, unless the anchor was taken
+back in time with it. So what is charged is never less than what was spent, and it stays within the total.
+
+`budget.ledger.anchor` has the protocol, the proof and what it rests on. How releases add up is in `budget.account`, how
+entries hang together in `budget.ledger.chain`.
 """
 
-from sklar.budget.ledger.book import Ledger, Paid
+from __future__ import annotations
 
-__all__ = ["Ledger", "Paid"]
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from sklar.budget.account import Account, Entry, Unit, accounts_of, choose_accountant, largest_fitting, own_cost
+from sklar.budget.ledger.anchor import open_anchor, require_mark, tell_anchor
+from sklar.budget.ledger.chain import Pages, find_key, make_key, open_pages
+from sklar.budget.receipt import Receipt, telling
+from sklar.errors import BudgetError, LedgerError, MissingExtraError
+from sklar.kernel.theorems import Budget, Neighbors, Spend
+
+if TYPE_CHECKING:
+    from sklar.budget.certificate import Certificate, Measured
+
+# Sums of chances are equal up to this.
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """A charge that is on the disk: the account after it, and its receipt."""
+
+    account: Account
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What speaks against a ledger's being complete and in force, and what could not be checked."""
+
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+class Ledger:
+    """A ledger file. Every method opens it, checks all of it, and closes it again: no state is kept in between.
+
+    `key` is the path of its key, where it has one and the environment (SKLAR_LEDGER_KEY) does not hold it.
+    """
+
+    __slots__ = ("_key_file", "path")
+
+    def __init__(self, path: str | Path, *, key: str | Path | None = None) -> None:
+        self.path = Path(path)
+        self._key_file = None if key is None else Path(key)
+
+    def open_account(
+        self,
+        dataset: str,
+        *,
+        epsilon: float,
+        delta: float,
+        neighbors: Neighbors = "replace-one",
+        unit: Unit = "row",
+        anchor: str | Path | None = None,
+    ) -> Account:
+        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none.
+
+        The total is for any one row, or for any one person where the schemas of its releases name one.
+        """
+        if unit not in get_args(Unit):
+            raise BudgetError(f"unit must be 'row' or 'person', got {unit!r}.")
+        budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
+        if not dataset.strip() or not dataset.isprintable():
+            raise LedgerError(f"a data set must have a name that can be printed, got {dataset!r}. Give --dataset NAME.")
+        place = None if anchor is None else self._place(anchor)
+        if not self.path.exists() or not self.path.stat().st_size:
+            make_key(self._key_file)
+            if place is not None:
+                open_anchor(place).create()
+        with self._writing(create=True) as pages:
+            if not pages.entries:
+                pages.set_up(anchor=place)
+            elif place is not None and (pages.setup is None or place != pages.setup.anchor):
+                raise LedgerError(
+                    f"ledger '{self.path}' is there already, with another anchor or none. Leave --anchor out, or name "
+                    f"another: sklar ledger anchor {self.path} PLACE"
+                )
+            if any(entry.kind == "open" and entry.dataset == dataset for entry in pages.entries):
+                raise LedgerError(
+                    f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
+                    "See it with: sklar ledger show"
+                )
+            body: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
+            body |= {} if unit == "row" else {"unit": unit}
+            pages.append("open", dataset, body)
+        return self._find(self._settle(), dataset)
+
+    def adopt(self) -> None:
+        """Say that this copy of a ledger is the one in force from now on."""
+        with self._writing(moved=True, old=True) as pages:
+            if pages.version == 1:
+                pages.set_up(anchor=None)
+            pages.append("adopt", "", {})
+        self._settle()
+
+    def upgrade(self) -> None:
+        """Bring a ledger of an earlier version to the present one, and give it the key where it has none yet."""
+        if self.path.exists():
+            make_key(self._key_file)
+        with self._writing(old=True, keying=True) as pages:
+            setup = pages.setup
+            if setup is not None and (setup.key is not None or find_key(self._key_file) is None):
+                raise LedgerError(
+                    f"ledger '{self.path}' is of the present version{' and has its key' if setup.key else ''}: there "
+                    "is nothing to upgrade. Give a key to one that has none: --key KEYFILE"
+                )
+            pages.set_up(anchor=None if setup is None else setup.anchor)
+        self._settle()
+
+    def move_anchor(self, place: str | Path, *, lost: bool = False) -> None:
+        """Name another anchor. `lost` says that the present one cannot be asked any more."""
+        with self._writing(trusting=lost) as pages:
+            name = self._place(place)
+            if pages.setup is not None and name == pages.setup.anchor and not lost:
+                raise LedgerError(f"ledger '{self.path}' has the anchor {name} already. Name another place.")
+            open_anchor(name).create()
+            pages.set_up(anchor=name, lost=lost)
+        self._settle()
+
+    def bind(self, dataset: str, digests: Sequence[bytes]) -> tuple[str, ...]:
+        """Tie a data set to the contents of its files, given as hashes; the other data sets that share one of them.
+
+        What is kept is keyed with the ledger's own secret: whoever has no ledger cannot test a guess at the rows.
+        """
+        with self._writing() as pages:
+            self._find(pages.entries, dataset)
+            if pages.setup is None:
+                raise LedgerError(f"ledger '{self.path}' has no set-up. Restore an intact copy.")
+            secret = bytes.fromhex(pages.setup.secret)
+            files = sorted({hmac.new(secret, digest, hashlib.sha256).hexdigest() for digest in digests})
+            bound = [entry for entry in pages.entries if entry.kind == "bind"]
+            pages.append("bind", dataset, {"files": files})
+        self._settle()
+        others = {entry.dataset for entry in bound if set(entry.body["files"]) & set(files)}
+        return tuple(sorted(others - {dataset}))
+
+    def history(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
+        with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
+            return tuple(pages.entries)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """All data sets."""
+        return accounts_of(self.history())
+
+    def account(self, dataset: str) -> Account:
+        """One of them."""
+        return self._find(self.history(), dataset)
+
+    def standing(self) -> Standing:
+        """What speaks against the ledger's being complete and in force, and what could not be checked."""
+        with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
+            problems, remarks, setup = [], [], pages.setup
+            try:
+                require_mark(pages)
+            except (LedgerError, MissingExtraError) as error:
+                problems.append(str(error))
+            if pages.is_copy:
+                problems.append(self._copied())
+            if setup is None:
+                remarks.append(self._old())
+            elif setup.anchor is None:
+                remarks.append(
+                    f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
+                    f"a second place: sklar ledger anchor {self.path} PLACE"
+                )
+            if setup is not None and setup.key is not None and not pages.is_signed:
+                remarks.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
+            return Standing(problems=tuple(problems), remarks=tuple(remarks))
+
+    def require(self, dataset: str, budget: Budget) -> None:
+        """Refuse, before any row is read, what this ledger could never be charged for."""
+        with _nothing_measured(), self._writing() as pages:
+            self._matching(pages.entries, dataset, budget)
+
+    def charge(self, dataset: str, budget: Budget, spend: Spend, *, schema_sha256: str = "") -> Paid:
+        """Charge a release that will spend this, or no more in any currency.
+
+        Postcondition: when this returns, the charge is on the disk and the anchor knows of it; when it raises, nothing
+        may be measured, and a note tells whether the charge was made.
+        """
+        with _nothing_measured(), self._writing() as pages:
+            account = self._matching(pages.entries, dataset, budget)
+            accountant = choose_accountant(account, budget, spend)
+            if accountant is None:
+                raise BudgetError(self._refusal(account, budget, spend))
+            own, delta = own_cost(budget, spend)
+            body = {
+                "epsilon": own,
+                "delta": delta,
+                "neighbors": budget.neighbors,
+                "mechanism": budget.mechanism,
+                "composition": budget.composition,
+                "scales": np.stack([spend.scales, spend.moves, spend.reach], axis=1).tolist(),
+                "accountant": accountant,
+                "schema_sha256": schema_sha256,
+            }
+            if budget.rows_per_person is not None:
+                body["rows_per_person"] = budget.rows_per_person
+            if spend.lost_delta:
+                body["lost_delta"] = spend.lost_delta
+            receipt = pages.append("charge", dataset, body)
+        with telling([receipt], own), _nothing_measured():
+            entries = self._settle()
+            if len(entries) < receipt.entry or entries[receipt.entry - 1].head != receipt.head:
+                raise LedgerError(f"ledger '{self.path}' was replaced by another file while it was charged.")
+            return Paid(account=self._find(entries, dataset), receipt=receipt)
+
+    def _find(self, entries: Sequence[Entry], dataset: str) -> Account:
+        accounts = {account.dataset: account for account in accounts_of(entries)}
+        if dataset not in accounts:
+            known = ", ".join(f"'{name}'" for name in accounts) or "none"
+            raise LedgerError(
+                f"ledger '{self.path}' has no data set '{dataset}'; it has {known}. Name one with --dataset, or open "
+                f"it: sklar ledger init {self.path} --dataset NAME --epsilon E"
+            )
+        return accounts[dataset]
+
+    def _matching(self, entries: Sequence[Entry], dataset: str, budget: Budget) -> Account:
+        account = self._find(entries, dataset)
+        if account.neighbors != budget.neighbors:
+            raise BudgetError(
+                f"data set '{dataset}' counts its budget for {account.neighbors} neighbors, got a release for "
+                f"{budget.neighbors}. Release with --neighbors {account.neighbors}."
+            )
+        unit = "row" if budget.rows_per_person is None else "person"
+        if account.unit != unit:
+            remedies = {
+                "person": "Open a data set for people: sklar ledger init --unit person.",
+                "row": "Name the person in the schema's [table] (docs/people.md).",
+            }
+            raise BudgetError(
+                f"data set '{dataset}' counts its budget for any one {account.unit}, got a release for any one {unit}: "
+                f"the two do not add up. {remedies[unit]}"
+            )
+        return account
+
+    def _refusal(self, account: Account, budget: Budget, spend: Spend) -> str:
+        asked, fits = own_cost(budget, spend)[0], largest_fitting(account, budget, spend)
+        remedy = f"A release like this one fits up to about epsilon={fits:.4g}."
+        if fits <= 0:
+            remedy = "No release like this one fits any more; drawing more rows from an existing model costs nothing."
+        return (
+            f"data set '{account.dataset}' must stay within epsilon={account.epsilon:.6g} at delta="
+            f"{account.delta:.3g}, of which {account.spent:.4g} is spent; this release of epsilon={asked:.4g} at delta="
+            f"{budget.delta:.3g} would overspend it. Nothing was measured. {remedy}"
+        )
+
+    @contextmanager
+    def _writing(
+        self,
+        *,
+        create: bool = False,
+        moved: bool = False,
+        old: bool = False,
+        keying: bool = False,
+        trusting: bool = False,
+    ) -> Iterator[Pages]:
+        """Step 1 of the protocol: the ledger, locked, and required to be complete and in force.
+
+        `moved` lets a copy pass, `old` an earlier version, `keying` a key that the ledger is yet to get, `trusting` a
+        ledger whose anchor is not asked.
+        """
+        with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
+            if pages.version == 1 and not old:
+                raise LedgerError(self._old())
+            if pages.setup is not None and pages.setup.key is not None and not pages.is_signed:
+                raise LedgerError(
+                    f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
+                    "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
+                )
+            anchor, mark = (None, None) if trusting else require_mark(pages)
+            if pages.is_copy and not moved:
+                raise LedgerError(self._copied())
+            if anchor is not None:
+                tell_anchor(pages, anchor, mark)
+            yield pages
+
+    def _settle(self) -> Sequence[Entry]:
+        """Step 2 of the protocol: tell the anchor of what was appended. All entries."""
+        with self._writing() as pages:
+            return tuple(pages.entries)
+
+    def _place(self, place: str | Path) -> str:
+        name = open_anchor(str(place)).name
+        if Path(name).resolve() == self.path.resolve():
+            raise LedgerError(f"an anchor must be another place than its ledger, got '{place}' for both.")
+        return name
+
+    def _copied(self) -> str:
+        return (
+            f"ledger '{self.path}' is a copy, or was restored from one: charges made to the other file may be "
+            f"missing here. If no other is in use and nothing is missing, run: sklar ledger adopt {self.path}"
+        )
+
+    def _old(self) -> str:
+        replaced = "" if find_key(self._key_file) is None else " unless it had a key before: then it was replaced"
+        return (
+            f"ledger '{self.path}' is of version 1, which has no anchor, key or receipts. Bring it to the present one"
+            f"{replaced}: sklar ledger upgrade {self.path}"
+        )
+
+
+@contextmanager
+def _nothing_measured() -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        raise LedgerError(f"{error} Nothing was measured.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasesChecked:
+    """A ledger, and releases beside it: what speaks against them. `releases` has one line for each, None when paid."""
+
+    ledger: str
+    entries: int
+    head: str
+    problems: tuple[str, ...]
+    releases: dict[str, str | None]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing does."""
+        return not self.problems and not any(self.releases.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"passed": self.passed}
+
+    def lines(self) -> list[str]:
+        """In words."""
+        lines = [f"Ledger {self.ledger}: {self.entries:,} entries, head {self.head}"]
+        lines += [f"  FAIL  {problem}" for problem in self.problems]
+        lines += [
+            f"  FAIL  {name} {problem}" if problem else f"  ok    {name} is in the ledger and was charged in full"
+            for name, problem in self.releases.items()
+        ]
+        return [*lines, "Passed." if self.passed else "Failed."]
+
+
+def check_releases(
+    ledger: str, entries: Sequence[Entry], problems: Sequence[str], releases: Sequence[tuple[str, Measured]]
+) -> ReleasesChecked:
+    """Every release against the entries, and against the others: a charge pays for one set of noisy tables."""
+    found: dict[str, str | None] = {}
+    payers: dict[int, Measured] = {}
+    for name, measured in releases:
+        found[name] = _problem(entries, measured.certificate)
+        receipt = measured.certificate.receipt
+        if found[name] is None and receipt is not None:
+            other = payers.setdefault(receipt.entry, measured)
+            if not _same(other, measured):
+                found[name] = f"names entry {receipt.entry:,} as its charge, which paid for other tables among these."
+    return ReleasesChecked(
+        ledger=ledger,
+        entries=len(entries),
+        head=entries[-1].head if entries else "",
+        problems=tuple(problems),
+        releases=found,
+    )
+
+
+def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
+    receipt = certificate.receipt
+    if receipt is None:
+        return "has no receipt: no ledger was charged for it, or it was made before there were receipts."
+    if receipt.entry > len(entries):
+        return (
+            f"was charged as entry {receipt.entry:,}, and the ledger has {len(entries):,}: the ledger is older than "
+            "the release, or another."
+        )
+    entry = entries[receipt.entry - 1]
+    if entry.head != receipt.head:
+        return f"was charged as entry {receipt.entry:,} of another ledger, or entries were changed since: heads differ."
+    if entry.kind != "charge" or not _covers(entry, certificate):
+        return f"measured more than entry {receipt.entry:,} was charged for."
+    return None
+
+
+def _covers(entry: Entry, stated: Certificate) -> bool:
+    spend = stated.search_spend + stated.spend
+    return (
+        entry.body["neighbors"] == stated.neighbors
+        and entry.body.get("rows_per_person") == stated.rows_per_person
+        and entry.body["mechanism"] == stated.mechanism
+        and entry.cost.covers(stated.budget.cost(spend))
+        and entry.lost_delta >= spend.lost_delta * (1 - _EQUAL)
+    )
+
+
+def _same(first: Measured, second: Measured) -> bool:
+    """Whether two releases hold the same noisy values: models that were fitted to them anew are paid for."""
+    pairs = zip(first.blocks, second.blocks, strict=False)
+    return len(first.blocks) == len(second.blocks) and all(
+        np.array_equal(one.values, other.values) and one.keys == other.keys for one, other in pairs
+    )

@@ -1,9 +1,39 @@
-"""The second place that knows how far a ledger was: an SQLite file elsewhere, or a table of a PostgreSQL server.
+"""The second place that knows how far a ledger was, and what the two owe each other: no kill wedges a ledger, and no
+rollback passes.
 
-Both hold one table that only grows. A row is a mark: a ledger's number of entries and its head at that time, and the
-number of the mark before. Two rows cannot follow the same mark, which the table's primary key sees to, so of two
-writers that know the same mark one gets on: nobody overwrites anything, and rights to SELECT and INSERT suffice. Where
-a PostgreSQL role has no others, its holder can add marks and take none back: an append-only remote.
+An anchor is an SQLite file elsewhere, or a table of a PostgreSQL server: one table that only grows. A row is a mark: a
+ledger's number of entries and its head at that time, and the number of the mark before. Two rows cannot follow the same
+mark, which the table's primary key sees to, so of two writers that know the same mark one gets on: nobody overwrites
+anything, and rights to SELECT and INSERT suffice. Where a PostgreSQL role has no others, its holder can add marks and
+take none back: an append-only remote.
+
+**Protocol** of `charge`, and of whatever else appends an entry. L is the ledger, with entries 1..n; A is its anchor,
+which holds a mark (c, the head after entry c).
+
+    1. Lock L and meet A: require c <= n and that the head after entry c of L is A's; where c < n, advance A from its
+       mark to the end of L. Then append entry n + 1, and commit.
+    2. Lock L and meet A again, which tells it of the entry. Require that L still holds the entry.
+    3. Return. Only now may noise be drawn.
+
+States after a kill at any moment, by what is on the disk: (S0) neither knows of the entry; (S1) L has it, A does not;
+(S2) both have it. There are no others, since A is told only of entries that were read from L after their commit. In
+each of them L and A can meet, so a kill never wedges a ledger, and whoever writes next mends S1. In S0 nothing was
+charged and nothing drawn. In S1 the budget is charged and nothing was drawn: budget may be lost, never hidden. The
+entry of step 1 is the intent, the mark of step 2 makes it final.
+
+*Proof of the claim.* Let tables be drawn; their charge is entry k, and step 2 ended with a mark c >= k of a chain that
+holds it. A's marks only grow, and each follows one that its writer had compared with a chain (`Anchor.advance` lets one
+writer follow a mark, so a copy of L that is written at the same time loses the race, and finds out in step 2 before
+anything is drawn). Heads are collision-free, so every ledger that passes step 1 from then on holds the same entries
+1..c, entry k among them.
+
+The proof rests on L's naming A. These do not: a backup from before L had an anchor, an L whose anchor was replaced as
+lost by order of the custodian (an entry says so), and, without a key, an L that somebody rewrote to name another. And
+it rests on A: taken back together with L, it knows no better. Receipts of published releases do: see
+`check_releases`.
+
+A ledger without an anchor keeps the claim as long as its file is not taken back in time; its inode tells of copies. A
+ledger whose anchor holds no mark yet is in the middle of its set-up: step 1 makes one before anything is charged.
 """
 
 from __future__ import annotations
@@ -18,6 +48,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from sklar.budget.ledger.chain import WAIT_SECONDS, Pages
 from sklar.errors import LedgerError
 from sklar.machine.extras import require
 
@@ -27,7 +58,6 @@ _TABLE = (
     "CHECK (entries > previous), head TEXT NOT NULL, PRIMARY KEY (ledger, previous), UNIQUE (ledger, entries))"
 )
 _HEX = re.compile(r"[0-9a-f]+")
-_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +122,7 @@ class FileAnchor(Anchor):
     def _run(self, statement: str) -> list[tuple[Any, ...]]:
         address = f"{self._path.absolute().as_uri()}?mode=rw"
         try:
-            opened = sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+            opened = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
             with closing(opened) as connection:
                 connection.execute("PRAGMA trusted_schema = OFF")
                 # As for the ledger: what was written survives a loss of power.
@@ -155,3 +185,67 @@ def _literal(text: str) -> str:
     if not _HEX.fullmatch(text):
         raise LedgerError("a ledger's name and head must be hexadecimal digits. The ledger is damaged.")
     return f"'{text}'"
+
+
+def require_mark(pages: Pages) -> tuple[Anchor | None, Mark | None]:
+    """The ledger's anchor and its last mark, which the ledger is required to contain."""
+    setups = pages.setups
+    if not setups or setups[-1][1].anchor is None:
+        return None, None
+    number, setup = setups[-1]
+    anchor = open_anchor(str(setup.anchor))
+    mark = anchor.last(setup.ledger)
+    if mark is None and any(entry.kind == "charge" for entry in pages.entries[number:]):
+        raise LedgerError(
+            f"the anchor {anchor.name} has no mark of ledger '{pages.path}', though it had one before the last "
+            "charge: it was replaced or taken back. Bring it back as it was."
+        )
+    _require(pages, anchor, mark)
+    return anchor, mark
+
+
+def tell_anchor(pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
+    """Advance the anchor from its mark to the end of a ledger that is locked, before anything is appended."""
+    end = Mark(entries=len(pages.entries), head=pages.entries[-1].head)
+    if mark is None:
+        _retire(pages)
+    while mark != end and not anchor.advance(pages.setups[-1][1].ledger, mark, end):
+        # Another writer came between, with a copy of this ledger: the check says so, or the copy is the same.
+        _, mark = require_mark(pages)
+
+
+def _require(pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
+    if mark is None:
+        return
+    missing = mark.entries - len(pages.entries)
+    if missing > 0:
+        raise LedgerError(
+            f"ledger '{pages.path}' is older than its anchor {anchor.name}: it has {len(pages.entries):,} entries, "
+            f"and the anchor has seen {mark.entries:,}. It was restored from a copy, and {missing:,} are missing. "
+            "Put the newest copy back; what the missing ones spent cannot be known otherwise."
+        )
+    if pages.entries[mark.entries - 1].head != mark.head:
+        raise LedgerError(
+            f"ledger '{pages.path}' is not the one that its anchor {anchor.name} has seen: they differ in entry "
+            f"{mark.entries:,} or before it. A copy was charged, or entries were rewritten. Put the one back that "
+            "the anchor has seen."
+        )
+
+
+def _retire(pages: Pages) -> None:
+    """Tell the anchor before this one of the change: else a backup from before it would pass there for ever.
+
+    It comes before the first mark of the new anchor, without which nothing is charged.
+    """
+    setups = pages.setups
+    if len(setups) < 2 or setups[-1][1].lost:
+        return
+    (_, before), (number, now) = setups[-2:]
+    if before.anchor is None or before.anchor == now.anchor:
+        return
+    anchor, end = open_anchor(before.anchor), Mark(entries=number, head=pages.entries[number - 1].head)
+    mark = anchor.last(before.ledger)
+    while mark is None or mark.entries < number:
+        anchor.advance(before.ledger, mark, end)
+        mark = anchor.last(before.ledger)
+        _require(pages, anchor, mark)

@@ -4,9 +4,9 @@
 to any entry shows in all later heads, and a head that is published as a receipt tells nothing of the entries: without
 the salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
 
-**Key.** With a key, every entry also has HMAC-SHA256 of its head, its signature. Whoever has no key can read the ledger
-and notice damage; whoever has it notices every entry that was not written with it, also where all heads were computed
-anew. A key that is given for a ledger without one is refused: a forger would take the signatures off.
+**Key.** With a key of 32 bytes, in a file for its owner alone or in the environment, every entry also has HMAC-SHA256
+of its head, its signature. Whoever has the key notices every entry that was not written with it, also where all heads
+were computed anew. A key that is given for a ledger without one is refused: a forger would take the signatures off.
 
 **Kinds of entries.** `setup` says what the ledger is: its name for the anchor, the secret that fingerprints of files
 are made with, the anchor and the key; the last one holds. `open` gives a data set its total, `charge` charges it,
@@ -18,10 +18,13 @@ Version 1 had no salts, signatures and setups. It is read, and written only to m
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
+import re
 import secrets
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,14 +33,15 @@ from pathlib import Path
 from typing import Any
 
 from sklar.budget.account import Entry
-from sklar.budget.ledger.key import is_signed, key_name, sign
 from sklar.budget.receipt import Receipt
 from sklar.errors import LedgerError
 
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
 
-_WAIT_SECONDS = 60.0
+WAIT_SECONDS = 60.0
+VARIABLE = "SKLAR_LEDGER_KEY"
+_KEY = re.compile(r"[0-9a-f]{64}")
 _KEYS = {
     "setup": {"ledger", "secret", "anchor", "key", "lost"},
     "open": {"epsilon", "delta", "neighbors"},
@@ -69,8 +73,7 @@ class Pages:
         self.entries: list[Entry] = []
         self._identities: list[str] = []
         self.version = self._recognize()
-        signatures = self._read()
-        self._check_key(signatures, keying=keying)
+        self._check_key(self._read(), keying=keying)
 
     @property
     def setups(self) -> list[tuple[int, Setup]]:
@@ -110,8 +113,7 @@ class Pages:
         self._connection.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, head, salt, signature)
         )
-        self.entries.append(_entry(*fields[:5], head))
-        self._identities.append(fields[5])
+        self._add(*fields, head)
         return Receipt(entry=fields[0], head=head)
 
     def set_up(self, *, anchor: str | None, lost: bool = False) -> None:
@@ -151,8 +153,7 @@ class Pages:
             raise self._damaged("it belongs to another program")
         if version not in (1, VERSION):
             raise self._damaged(f"its version is {version}, not {VERSION}")
-        found = self._connection.execute("PRAGMA integrity_check").fetchall()
-        if found != [("ok",)]:
+        if self._connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
             raise self._damaged("SQLite's integrity check fails")
         return int(version)
 
@@ -182,10 +183,14 @@ class Pages:
             if kind not in _KEYS or found - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
                 # Only a later Sklar, or a forger who knows how to chain, writes one.
                 raise self._damaged(f"entry {number} is of an unknown kind")
-            self.entries.append(_entry(number, time, kind, dataset, body, head))
-            self._identities.append(file)
+            self._add(number, time, kind, dataset, body, file, head)
             signatures.append(signature)
         return signatures
+
+    def _add(self, number: int, time: str, kind: Any, dataset: str, body: str, file: str, head: str) -> None:
+        entry = Entry(number=number, time=time, kind=kind, dataset=dataset, body=json.loads(body), head=head)
+        self.entries.append(entry)
+        self._identities.append(file)
 
     def _check_key(self, signatures: list[str], *, keying: bool) -> None:
         setup = self.setup
@@ -201,12 +206,10 @@ class Pages:
                 f"signatures off. If it was made without, run: sklar ledger upgrade {self.path} --key KEYFILE"
             )
         if wanted != key_name(self._key):
-            raise LedgerError(
-                f"ledger '{self.path}' has another key than the one given ({wanted}, not {key_name(self._key)}). Give "
-                "its own."
-            )
+            own = f"({wanted}, not {key_name(self._key)})"
+            raise LedgerError(f"ledger '{self.path}' has another key than the one given {own}. Give its own.")
         for entry, signature in zip(self.entries, signatures, strict=True):
-            if not is_signed(self._key, entry.head, signature):
+            if not hmac.compare_digest(sign(self._key, entry.head), signature):
                 raise self._damaged(f"entry {entry.number} was not written with its key")
 
     def _damaged(self, what: str) -> LedgerError:
@@ -232,7 +235,7 @@ def open_pages(
                 f"ledger '{path}' does not exist. Make it: sklar ledger init {path} --dataset NAME --epsilon E"
             )
         address = f"{path.resolve().as_uri()}?mode=rw"
-        connection = sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise _trouble(path, error) from None
     try:
@@ -256,7 +259,7 @@ def open_pages(
 
 def _trouble(path: Path, error: OSError | sqlite3.Error) -> LedgerError:
     if "locked" in str(error):
-        return LedgerError(f"ledger '{path}' was in use by another process for {_WAIT_SECONDS:.0f} seconds. Try again.")
+        return LedgerError(f"ledger '{path}' was in use by another process for {WAIT_SECONDS:.0f} seconds. Try again.")
     if isinstance(error, OSError | sqlite3.OperationalError):
         return LedgerError(
             f"ledger '{path}' cannot be used: {error}. It must be a file that can be written, on a disk with room."
@@ -268,5 +271,57 @@ def _head(previous: str, *fields: object) -> str:
     return hashlib.sha256(json.dumps([previous, *fields]).encode()).hexdigest()
 
 
-def _entry(number: Any, time: Any, kind: Any, dataset: Any, body: Any, head: str) -> Entry:
-    return Entry(number=number, time=time, kind=kind, dataset=dataset, body=json.loads(body), head=head)
+def find_key(file: Path | None) -> bytes | None:
+    """The key of this file, else that of the environment, else None."""
+    text, where = os.environ.get(VARIABLE), f"the environment's {VARIABLE}"
+    if file is not None:
+        text, where = _read_key(file), f"the key file '{file}'"
+    if text is None:
+        return None
+    if not _KEY.fullmatch(text.strip()):
+        raise LedgerError(f"{where} must hold 64 hexadecimal digits. Make one with: openssl rand -hex 32")
+    return bytes.fromhex(text.strip())
+
+
+def make_key(file: Path | None) -> None:
+    """Write a new key to a file that only its owner can read; a file that is there already stays as it is."""
+    if file is None:
+        return
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise LedgerError(
+            f"the key file '{file}' cannot be written: {error.strerror or error}. Name another."
+        ) from None
+    with os.fdopen(handle, "w") as opened:
+        opened.write(secrets.token_hex(32) + "\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def key_name(key: bytes) -> str:
+    """What a ledger calls its key: enough to notice another one, of no use to guess it."""
+    return hmac.new(key, b"sklar ledger key", hashlib.sha256).hexdigest()[:16]
+
+
+def sign(key: bytes, head: str) -> str:
+    """What only a holder of the key can write beside a head."""
+    return hmac.new(key, b"sklar ledger head " + head.encode(), hashlib.sha256).hexdigest()
+
+
+def _read_key(file: Path) -> str:
+    try:
+        with file.open() as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            text = opened.read(1024)
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"the key file '{file}' cannot be read ({type(error).__name__}). Check the path.") from None
+    # Elsewhere than on POSIX these bits say nothing.
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise LedgerError(
+            f"the key file '{file}' must be for its owner alone, got mode {stat.S_IMODE(mode):04o}. Run: "
+            f"chmod 600 {file}"
+        )
+    return text

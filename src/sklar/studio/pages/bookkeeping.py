@@ -8,8 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from sklar.budget.account import Account
-from sklar.budget.ledger import Ledger
-from sklar.budget.ledger.check import check_releases
+from sklar.budget.ledger import Ledger, check_releases
 from sklar.errors import SklarError
 from sklar.files.archive import load
 from sklar.studio.folder import LEDGER, Folder
