@@ -366,7 +366,7 @@ def test_an_anchor_that_alone_went_back_is_told_again(book: Ledger, tmp_path: Pa
 
 
 def test_a_ledger_can_be_shown_where_its_anchor_cannot_be_asked(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sklar.budget.ledger import book as module
+    from sklar.budget import ledger as module
 
     def missing(_: object) -> Any:
         raise MissingExtraError("an anchor on PostgreSQL needs a driver.")
