@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from sklar.paper.normals import fill_normals, to_normals, words
+from sklar.paper.winners import fill_normals, to_normals, words
 
 FULL = 2**64 - 1
 

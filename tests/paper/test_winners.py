@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from sklar.paper.normals import fill_normals
-from sklar.paper.winners import correlated, differences, settle, settle_two
+from sklar.paper.winners import correlated, differences, fill_normals, settle, settle_two
 
 
 def lower(n: int, seed: int = 0) -> NDArray[np.float32]:

@@ -62,11 +62,6 @@ class Condition:
     boxes: tuple[Box, ...]
     text: str
 
-    @property
-    def attributes(self) -> tuple[int, ...]:
-        """The measured attributes that it is about."""
-        return tuple(sorted({attribute for box in self.boxes for attribute in box}))
-
 
 def given_sampler(copula: Copula, condition: Condition) -> GivenSampler | RejectingSampler:
     """Draws records of this model that satisfy the condition; an impossible one is refused."""
@@ -82,7 +77,7 @@ def given_sampler(copula: Copula, condition: Condition) -> GivenSampler | Reject
     parts = components[:, condition.origin] * condition.share.astype(np.float32)
     condition = replace(condition, boxes=boxes)
     schema, honored = condition.schema.measured, None
-    if set(condition.attributes) & set(constrained(schema.allowed)):
+    if set().union(*condition.boxes) & set(constrained(schema.allowed)):
         honored = chance_of_rules(parts, schema.cells.offsets, schema.allowed)
         if honored is None:
             return RejectingSampler(copula, condition)

@@ -316,7 +316,7 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
 
 
 def _independent(goal: _Goal) -> _Fit:
-    """One class of people with one of events: nothing but margins, by all tables that say something of them."""
+    """One class of people with one of events: nothing but margins, by all tables."""
     fit = _Fit(goal, SEED, 1, 1, until=_MARGIN_STEPS)
     fit.advance(_MARGIN_STEPS)
     return fit

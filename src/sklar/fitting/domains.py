@@ -38,7 +38,10 @@ def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Sch
     taken = frozenset(Schema(name="", attributes=public).dummy_names)
     for attribute in schema.private_domains:
         if not attribute.categorical and ladder_of(attribute).tables == 0:
-            found[attribute.name] = every_value(attribute)
+            # Every grain between its bounds is a level: so few that there is nothing to search.
+            ladder = ladder_of(attribute)
+            grains = np.arange(ladder.low, ladder.high + 1)
+            found[attribute.name] = _with_levels(attribute, ladder, grains, (), domain="public")
     for finding, own in searched(search.findings, blocks):
         attribute = schema.attribute(finding.attribute)
         if own[0].keys is not None:
@@ -80,12 +83,6 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     largest = sorted(free, key=lambda text: (-common[text], text))[: attribute.at_most]
     values = tuple(sorted(largest, key=natural))
     return replace(attribute, values=values, domain="found", at_most=0)
-
-
-def every_value(attribute: Attribute) -> Attribute:
-    """The attribute with every grain between its bounds as a level: so few that there is nothing to search."""
-    ladder = ladder_of(attribute)
-    return _with_levels(attribute, ladder, np.arange(ladder.low, ladder.high + 1), (), domain="public")
 
 
 def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:

@@ -1,19 +1,16 @@
 """Which three-way tables are worth measuring: post-processing of the first stage's noisy tables.
 
 Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and where
-they disagree most, they are likely to be wrong. (They are as long as held-out tables say, so that they do not disagree
-about noise.) With P_f the table of three attributes that fit f predicts, over coarse levels and centered along each
-attribute, so that it holds nothing that pairs say:
+they disagree most, they are likely to be wrong. With P_f the table of three attributes that fit f predicts, over coarse
+levels and centered along each attribute, so that it holds nothing that pairs say:
 
 - v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
 - c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
 
 **Scores.** Fits may agree on something wrong: a column that follows from two others, and shows in no pair. Where a
-release affords them (`budget.plan.plan_scores`), noisy scores say how far every table lies from what the fits predict
-together, in rows; where pairs show no dependence, from independence. A score is right within two sds of its noise, but
-once in twenty: c is brought within that, and v by the same factor. Where fits hardly disagree, the shape of their
-disagreement says nothing: |x|_1 <= sqrt(cells) |x|, and v is c sqrt(cells) / (2 n) times the usual share of that, the
-median over tables. Without scores, nothing is looked for where pairs show no dependence.
+release affords them, noisy scores say how far every table lies from what the fits predict together, in rows; where
+pairs show no dependence, from independence. c is brought within two sds of its score, and v by the same factor. Where
+fits hardly disagree, v is c sqrt(cells) / (2 n), its bound, times the usual share of that, the median over tables.
 
 **Worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table is sigma sqrt(prod(K - 1)) long;
 s = c / that length is the signal over the noise. The best mix of a guess that is off by c and a measurement that is off

@@ -46,10 +46,9 @@ class _Group(NamedTuple):
 class TableLoss:
     """Sum over tables t of weight_t |P_t - target_t|^2, with its gradient in contrasts.
 
-    `targets` are probabilities, laid out by `triples`; `weights` has shape (t,); `noise` is the loss that the noise of
-    the targets alone adds. An attribute's contrasts f are those of its levels' probabilities p = 1/K + Q^T f. With S
-    the sums over coarse levels, of n_g levels each, the coarse ones are S p = n_g / K + (S Q^T) f, and a gradient G in
-    them is (S Q^T)^T G in the contrasts.
+    `targets` are probabilities, laid out by `triples`; `noise` is the loss that the noise of the targets alone adds.
+    With p = 1/K + Q^T f the probabilities of an attribute's levels and S the sums over coarse levels, of n_g levels
+    each, the coarse ones are S p = n_g / K + (S Q^T) f, and a gradient G in them is (S Q^T)^T G in the contrasts f.
     """
 
     def __init__(self, triples: Tables, targets: Doubles, weights: Doubles, noise: float = 0.0) -> None:

@@ -35,7 +35,6 @@ KERNELS = {
     "sklar.rows.planes": "counting",
     "sklar.fitting.steps": "fitting",
     "sklar.draw.refine": "refining",
-    "sklar.paper.normals": "normals of the binary copula",
     "sklar.paper.winners": "sampling from the binary copula",
     "sklar.custodian.evaluate.conjunctions": "evaluating",
 }
