@@ -4,21 +4,13 @@ from __future__ import annotations
 
 BASE = """[table]
 name = "people"
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60, 120]
-[attributes.city]
-type = "categorical"
-values = ["Bern", "Rome"]
-missing = "?"
+[attributes]
+age = {type = "integer", edges = [0, 20, 40, 60, 120]}
+city = {type = "categorical", values = ["Bern", "Rome"], missing = "?"}
 """
 FLAG = """[attributes.ok]
 type = "boolean"
 """
-MONEY_AND_DATE = """[attributes.income]
-type = "real"
-edges = [0, 100000, 500000]
-[attributes.born]
-type = "date"
-edges = ["1900-01-01", "1950-01-01", "2000-01-01"]
+MONEY_AND_DATE = """income = {type = "real", edges = [0, 100000, 500000]}
+born = {type = "date", edges = ["1900-01-01", "1950-01-01", "2000-01-01"]}
 """

@@ -16,11 +16,7 @@ ROOT = Path(__file__).parents[2]
 PLANTED = {
     "exact counts in the release": ("release.py", "from sklar.rows.count import Exact", "Exact counts stay with"),
     "exact counts in a fit": ("fitting/margins.py", "from sklar.rows.count import Exact", "Exact counts stay with"),
-    "the vault in an answer": (
-        "answer/query.py",
-        "from sklar.kernel.vault import Vault",
-        "Only release and the engines",
-    ),
+    "the vault in an answer": ("answer/query.py", "from sklar.kernel.vault import Vault", "Only release and the engin"),
     "rows in a verifier": ("trust/verify/__init__.py", "from sklar.rows.read import open_source", "read rows"),
     "a fit in the rows": ("rows/encode.py", "from sklar.fitting.margins import project", "Rows know nothing"),
     "the custodian in the release": ("release.py", "from sklar.custodian.check import check", "One way down"),
@@ -30,14 +26,8 @@ PLANTED = {
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "--no-cache"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, settings = [sys.executable, "-c", code, "--no-cache"], os.environ | {"PYTHONPATH": str(folder / "src")}
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

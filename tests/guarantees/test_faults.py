@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,8 @@ def kill_at_random(folder: Path, kills: int, seed: int, methods: tuple[str, str]
     unused = [entry.cost for entry in account.charges]
     for model in models:
         measured = model.certificate.budget.cost(model.certificate.spend)
-        paid = next(charge for charge in unused if charge.covers(measured))
-        unused.remove(paid)
-    receipts = {model.certificate.receipt for model in models}
-    assert len(receipts) == len(models)
+        unused.remove(next(charge for charge in unused if charge.covers(measured)))
+    assert len({model.certificate.receipt for model in models}) == len(models)
     assert check_releases("l.db", entries, (), [(str(i), model.measured) for i, model in enumerate(models)]).passed
     # A killed run may lose a charge, at most one each; no model is without one.
     assert 0 <= len(unused) <= kills
@@ -101,7 +100,7 @@ def kill_at_random(folder: Path, kills: int, seed: int, methods: tuple[str, str]
 
 def test_killed_at_random_points(tmp_path: Path) -> None:
     # Of one kind, whose processes are ready sooner; what is charged and written is the same.
-    kill_at_random(people(tmp_path), kills=4, seed=1, methods=("mixture", "mixture"))
+    kill_at_random(people(tmp_path), kills=3, seed=1, methods=("mixture", "mixture"))
     # A run after that works.
     book = Ledger(tmp_path / "l.db", key=tmp_path / "key")
     sklar.fit(tmp_path / "people.csv", SCHEMA, epsilon=0.1, method="mixture", ledger=book)
@@ -149,13 +148,10 @@ def kill_charges(folder: Path, kills: int, seed: int) -> int:
         # A mark is never ahead of the ledger: that would wedge it. One charge may be untold.
         assert len(entries) - mark.entries in (0, 1)
         behind += len(entries) - mark.entries
-    heads = {entry.number: entry.head for entry in book.history()}
-    for line in told:
-        if line.endswith("\n"):
-            number, head = line.split()
-            assert heads[int(number)] == head
-    charges = len(heads) - 2
-    assert len([line for line in told if line.endswith("\n")]) <= charges <= len(told) + kills
+    heads = {str(entry.number): entry.head for entry in book.history()}
+    whole = [line.split() for line in told if line.endswith("\n")]
+    assert all(heads[number] == head for number, head in whole)
+    assert len(whole) <= len(heads) - 2 <= len(told) + kills
     return behind
 
 
@@ -258,30 +254,31 @@ def huge_levels(folder: Path) -> bytes:
     return json.dumps(document).encode()
 
 
-def write_hostile(path: Path, kind: str) -> None:
-    if kind == "array of 720 MB":
-        zip_of(path, block1=720 << 20)
-    elif kind == "description of 720 MB":
-        zip_of(path, model=720 << 20)
-    elif kind == "many members":
-        zip_of(path, **{f"m{i}": 300 << 20 for i in range(4)})
-    elif kind == "declared shape":
-        zip_of(path, block1=declared("(1000000000000,)"))
-    elif kind == "right shape, no data":
-        zip_of(path, block1=declared("(12,)"))
-    elif kind == "huge levels":
-        zip_of(path, model=huge_levels(path.parent))
-    elif kind == "10 MB cells":
-        path.write_bytes(b"age,city\n" + (b"9" * 10_000_000 + b",x\n" + b"30," + b"y" * 10_000_000 + b"\n") * 8)
-    elif kind == "one line of 900 MB":
-        with path.open("wb") as file:
-            file.write(b"age,city\n")
-            file.truncate(900 << 20)
-    else:
-        with gzip.open(path, "wb", compresslevel=1) as packed:
-            packed.write(b"age,city\n")
-            for _ in range(900):
-                packed.write(b'"' + bytes((1 << 20) - 1))
+def one_line(path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(b"age,city\n")
+        file.truncate(900 << 20)
+
+
+def packed_line(path: Path) -> None:
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(b"age,city\n")
+        for _ in range(900):
+            packed.write(b'"' + bytes((1 << 20) - 1))
+
+
+CELLS = b"9" * 10_000_000 + b",x\n" + b"30," + b"y" * 10_000_000 + b"\n"
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "array of 720 MB": lambda path: zip_of(path, block1=720 << 20),
+    "description of 720 MB": lambda path: zip_of(path, model=720 << 20),
+    "many members": lambda path: zip_of(path, **{f"m{i}": 300 << 20 for i in range(4)}),
+    "declared shape": lambda path: zip_of(path, block1=declared("(1000000000000,)")),
+    "right shape, no data": lambda path: zip_of(path, block1=declared("(12,)")),
+    "huge levels": lambda path: zip_of(path, model=huge_levels(path.parent)),
+    "10 MB cells": lambda path: path.write_bytes(b"age,city\n" + CELLS * 8),
+    "one line of 900 MB": one_line,
+    "gzip of 900 MB": packed_line,
+}
 
 
 @pytest.mark.parametrize(
@@ -307,12 +304,11 @@ def test_hostile_input_takes_bounded_memory(sound: Path, kinds: dict[str, str]) 
     endings = {"10 MB cells": "csv", "one line of 900 MB": "csv", "gzip of 900 MB": "csv.gz"}
     names = [f"bad{number}.{endings.get(kind, 'sklar')}" for number, kind in enumerate(kinds)]
     for name, kind in zip(names, kinds, strict=True):
-        write_hostile(sound / name, kind)
+        HOSTILE[kind](sound / name)
     command = [sys.executable, "-c", LIMITED, str(ROOM), *names]
     done = subprocess.run(command, cwd=sound, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    for kind, said, line in zip(kinds, kinds.values(), lines, strict=True):
+    for (kind, said), line in zip(kinds.items(), done.stdout.splitlines(), strict=True):
         assert said in line, kind
 
 
@@ -330,7 +326,7 @@ EDGES: dict[str, tuple[Any, Schema]] = {
 }
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 100.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1000.0])
 @pytest.mark.parametrize("method", ["binary", "auto"])
 @pytest.mark.parametrize("name", EDGES)
 def test_numbers_at_the_edge(name: str, method: Any, epsilon: float) -> None:
@@ -358,20 +354,15 @@ def test_tables_without_noise(method: Any, neighbors: Any) -> None:
 def test_a_tiny_epsilon_on_many_attributes() -> None:
     """As many attributes and levels as Adult has (14 and 194): noise of scale 8 million a count, rows valid all."""
     sizes = [9, 16, 7, 15, 6, 5, 2, 42, 10, 10, 10, 10, 10, 42]
-    schema = Schema(
-        name="wide",
-        attributes=tuple(
-            Attribute(name=f"a{i}", kind="categorical", values=tuple(map(str, range(size))))
-            for i, size in enumerate(sizes)
-        ),
-    )
-    generator = np.random.default_rng(1)
-    table = pa.table({f"a{i}": [str(v) for v in generator.integers(0, size, 500)] for i, size in enumerate(sizes)})
+    values = {f"a{i}": tuple(map(str, range(size))) for i, size in enumerate(sizes)}
+    attributes = (Attribute(name=name, kind="categorical", values=own) for name, own in values.items())
+    schema, generator = Schema(name="wide", attributes=tuple(attributes)), np.random.default_rng(1)
+    table = pa.table({name: generator.choice(own, 500) for name, own in values.items()})
     for method in ("auto", "binary"):
         model = sklar.fit(table, schema, epsilon=1e-5, method=method)
         assert min(entry.scale for entry in model.certificate.measurements) > 1e6
         rows = model.sample(100, seed=1)
-        assert all(set(rows[f"a{i}"].to_list()) <= set(map(str, range(size))) for i, size in enumerate(sizes))
+        assert all(set(rows[name].to_list()) <= {*own} for name, own in values.items())
         assert verify_model(model).passed
 
 

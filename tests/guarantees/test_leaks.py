@@ -123,13 +123,12 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_no_marker_leaves(folders: tuple[Path, Path], way: str) -> None:
     _, work = folders
-    table, release = "../MARKERPATH/people.csv", ["--schema", "s.toml", "--epsilon", "1", *WAYS[way]]
-    neighbors = ["--neighbors", "add-remove"] if way == "add-remove" else []
-    ledger = ["--ledger", "l.db"]
+    neighbors = WAYS[way] if way == "add-remove" else []
+    release = ("../MARKERPATH/people.csv", "--schema", "s.toml", "--epsilon", "1", *WAYS[way], "--ledger", "l.db")
     printed = [
         sklar("ledger", "init", "l.db", "--dataset", "people", "--epsilon", "5", *neighbors),
-        sklar("release", table, *release, *ledger, "--out", "o.csv"),
-        sklar("fit", table, *release, *ledger, "--model", "f.sklar"),
+        sklar("release", *release, "--out", "o.csv"),
+        sklar("fit", *release, "--model", "f.sklar"),
         sklar("sample", "o.sklar", "--rows", "500", "--out", "again.parquet"),
         sklar("report", "o.sklar", "--out", "r.html"),
         sklar("verify", "o.sklar"),
@@ -168,10 +167,8 @@ def test_no_marker_in_errors_and_tracebacks(folders: tuple[Path, Path], kind: st
     release = ("release", table, "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--out", "o.csv")
     printed = [sklar(*release, fails=fails)]
     if fails:
-        printed += [
-            sklar("evaluate", table, table, "--schema", "s.toml", fails=True),
-            sklar("schema", "check", "s.toml", table, fails=True),
-        ]
+        printed.append(sklar("evaluate", table, table, "--schema", "s.toml", fails=True))
+        printed.append(sklar("schema", "check", "s.toml", table, fails=True))
         if kind != "no column":
             printed.append(sklar("schema", "draft", table, "-o", "d.toml", fails=True))
         assert all(b"Traceback" in text for text in printed)

@@ -122,10 +122,8 @@ def test_common_categories_have_noise_and_reach_the_threshold() -> None:
 
 def test_every_table_of_a_search_has_noise() -> None:
     """Answers of two searches of the same rows: no table of theirs is the same twice."""
-    schema = Schema(
-        name="t",
-        attributes=(Attribute(name="x", kind="integer", edges=(0, 5_000), domain="private", at_most=5),),
-    )
+    sought = Attribute(name="x", kind="integer", edges=(0, 5_000), domain="private", at_most=5)
+    schema = Schema(name="t", attributes=(sought,))
     table = pl.DataFrame({"x": np.arange(4_000)})
     budget = Budget(epsilon=1.0)
     found = [Measurer.open(table, schema, budget).search()[1] for _ in range(2)]

@@ -76,11 +76,9 @@ def _structured(rows: int) -> tuple[pl.DataFrame, Schema]:
     generator = np.random.default_rng(rows)
     one, two, noise = (generator.integers(0, size, rows) for size in (4, 5, 3))
     columns = {"a": one, "b": two, "c": (one + two) % 3, "d": (one * 3 + two * 2 + noise) % 11}
-    attributes = tuple(
-        Attribute(name=name, kind="integer", edges=tuple(range(size + 1)))
-        for name, size in zip(columns, (4, 5, 3, 11), strict=True)
-    )
-    return pl.DataFrame(columns), Schema(name="people", attributes=attributes)
+    edges = (tuple(range(size + 1)) for size in (4, 5, 3, 11))
+    own = (Attribute(name=name, kind="integer", edges=each) for name, each in zip(columns, edges, strict=True))
+    return pl.DataFrame(columns), Schema(name="people", attributes=tuple(own))
 
 
 def test_a_refusal_of_the_ledger_ends_the_release(tmp_path: Path) -> None:

@@ -31,25 +31,11 @@ RULED = Schema.from_dict({**SCHEMA.to_dict(), "rules": [{"forbid": {"a0": "v0", 
 PRIVATE = Schema.from_toml("""
 [table]
 name = "towns"
-[attributes.town]
-type = "categorical"
-domain = "private"
-at_most = 8
-[attributes.income]
-type = "real"
-domain = "private"
-low = 0.0
-high = 100_000.0
-bins = 6
-[attributes.age]
-type = "integer"
-domain = "private"
-low = 0
-high = 120
-bins = 5
-[attributes.smoker]
-type = "boolean"
-missing = ""
+[attributes]
+town = {type = "categorical", domain = "private", at_most = 8}
+income = {type = "real", domain = "private", low = 0.0, high = 100000.0, bins = 6}
+age = {type = "integer", domain = "private", low = 0, high = 120, bins = 5}
+smoker = {type = "boolean", missing = ""}
 """)
 
 

@@ -30,7 +30,7 @@ def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) 
     found = check_changes(release_once, SMALL, Budget(epsilon=1.0), "", most=2)
     assert not found.passed
     assert found.measured > 1.8
-    assert not guess_person(whole_numbers(*[2] * 20), 75, tmp_path).passed
+    assert not guess_person(whole_numbers(*[2] * 8), 75, tmp_path).passed
 
 
 def test_a_wrong_number_of_rows_is_flagged() -> None:

@@ -97,7 +97,7 @@ class Effort:
 
     `wide_rows` are those of the widest table whose counts are compared: enough for compiled counting. `neighbors` are
     replacements of a row, by the number of rows of the table: a few, more than a thousand, more than five, and more
-    than a batch. `draws` are of the sampler by itself.
+    than a batch. `draws` are of the sampler by itself, `crowd` are the rows of a person whose every change is tried.
     """
 
     wide_rows: int = 100_000
@@ -111,6 +111,7 @@ class Effort:
     twice: int = 3_000
     third: int = 6
     searches: int = 60
+    crowd: int = 3
 
 
 FULL = Effort()

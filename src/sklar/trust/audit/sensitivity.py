@@ -66,11 +66,11 @@ def check_records(_: Path, __: Effort) -> Iterator[Comparison]:
     yield check_changes(release_twice, whole_numbers(2, 2, 2), _ADDED, "parities, a row added")
 
 
-def check_crowds(_: Path, __: Effort) -> Iterator[Comparison]:
+def check_crowds(_: Path, effort: Effort) -> Iterator[Comparison]:
     """Every replacement of a person in a small table, for both ways to count and both kinds of neighbors."""
-    small = whole_numbers(2, 2)
-    by_rows = people_of(small, "rows", 2)
-    yield check_changes(release_once, people_of(small, "rows", 3), _ONE, "up to 3 rows, Gaussian noise", most=3)
+    small, most = whole_numbers(2, 2), effort.crowd
+    by_rows, many = people_of(small, "rows", 2), people_of(small, "rows", most)
+    yield check_changes(release_once, many, _ONE, f"up to {most} rows, Gaussian noise", most=most)
     yield check_changes(release_once, people_of(small, "people"), _ONE, "one row, Gaussian noise", most=2)
     yield check_changes(release_once, by_rows, _ADDED, "up to 2 rows, a person added", most=2)
     yield check_changes(release_once, by_rows, PURE, "up to 2 rows, Laplace noise", most=2)

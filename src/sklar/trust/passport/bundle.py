@@ -141,8 +141,8 @@ def _texts(facts: Facts) -> dict[str, str]:
     return {
         "README.md": readme(facts),
         REPORT: publishable(facts.model, file_name=MODEL),
-        SCHEMA: facts.schema.to_toml(),
-        CERTIFICATE: _json(facts.certificate.to_dict()),
+        SCHEMA: facts.model.schema.to_toml(),
+        CERTIFICATE: _json(facts.model.certificate.to_dict()),
         "datapackage.json": _json(data_package(facts)),
         "croissant.json": _json(croissant(facts)),
         "dcat.jsonld": _json(dcat(facts)),

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from sklar.answer.report.publish import typical_errors
-from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.certificate import rounded_up
 from sklar.errors import OutputError
 from sklar.files.model import Model
 from sklar.public.outputs import output_of, plain_output
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Attribute
 from sklar.public.shown import shown_name, shown_table
 
 REPORT = "report.html"
@@ -159,8 +159,8 @@ class Column:
 class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
-    `epsilon` and `delta` are upper bounds. `unit` is whom the promise is about, in words, `errors` are typical standard
-    errors of a one-way and of a two-way count, `contents` are those of the files in `DATA`.
+    `epsilon` and `delta` are upper bounds, `errors` typical standard errors of a one-way and of a two-way count,
+    `contents` those of the files in `DATA`.
     """
 
     model: Model
@@ -179,16 +179,6 @@ class Facts:
     citation: str
     errors: tuple[float, float | None]
 
-    @property
-    def schema(self) -> Schema:
-        """What is publicly known of the table."""
-        return self.model.schema
-
-    @property
-    def certificate(self) -> Certificate:
-        """What was spent."""
-        return self.model.certificate
-
     def address(self, name: str) -> str:
         """Where a file stands: beside its description, or below the address that the publisher states."""
         return name if self.publication.url is None else f"{self.publication.url.rstrip('/')}/{name}"
@@ -199,9 +189,9 @@ class Facts:
         if self.model.dummies:
             return tuple(
                 Column(name=name, title=name, description=f"1 where {name}, else 0", family="integer", values=(0, 1))
-                for name in self.schema.dummy_names
+                for name in self.model.schema.dummy_names
             )
-        return tuple(_column(attribute) for attribute in self.schema.attributes)
+        return tuple(_column(attribute) for attribute in self.model.schema.attributes)
 
 
 def facts_of(model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]) -> Facts:

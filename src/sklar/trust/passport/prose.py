@@ -127,7 +127,7 @@ def _card(facts: Facts) -> dict[str, Any]:
 
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
-    schema, stated, publication = facts.schema, facts.certificate, facts.publication
+    schema, stated, publication = facts.model.schema, facts.model.certificate, facts.publication
     one_way, two_way = facts.errors
     paired = "" if two_way is None else f", one over two attributes by ± {two_way:,.0f}"
     asked = ", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))
@@ -200,7 +200,7 @@ def checklist(facts: Facts) -> str:
     NIST's guide orders the questions about a differential privacy guarantee as a pyramid: each level rests on those
     below it. What the model states is answered; what only the custodian knows is marked as open.
     """
-    stated, named, (one_way, two_way) = facts.certificate, facts.publication.publisher, facts.errors
+    stated, named, (one_way, two_way) = facts.model.certificate, facts.publication.publisher, facts.errors
     who = "the custodian" if named is None else f"the custodian ({plain(named)})"
     by = facts.sklar if stated.claimed_by is None else f"{plain(stated.claimed_by)} (claimed, not checked)"
     verify, audit, risk = "`sklar verify .`", "`sklar audit`", risk_of(stated)
@@ -208,7 +208,7 @@ def checklist(facts: Facts) -> str:
     counted = "people" if stated.count is not None else "rows"
     public = ["the schema", "the settings"]
     public += [f"the number of {counted}"] if stated.public_rows is not None else []
-    public += ["rules"] if facts.schema.rules else []
+    public += ["rules"] if facts.model.schema.rules else []
     bounds = {"replace-one": "bounded: their number is public"}
     bounded = bounds.get(stated.neighbors, "unbounded: their number is measured with noise")
     sections = {
@@ -226,7 +226,8 @@ def checklist(facts: Facts) -> str:
              "composition", by, verify),
             ("Implementation of noise", "exact, whole numbers, the system's entropy", by, audit),
             ("Choices made from the data", "from noisy tables only, within the budget", by, "`sklar verify --refit`"),
-            ("Domains (categories and bins)", _domains(facts.schema), f"{who}, who reviewed the schema", code(SCHEMA)),
+            ("Domains (categories and bins)", _domains(facts.model.schema), f"{who}, who reviewed the schema",
+             code(SCHEMA)),
             ("Treated as public", ", ".join(public), who, code(SCHEMA)),
             ("Utility", f"± {one_way:,.0f} rows for a count over one attribute{paired} (standard errors)",
              f"{who}, by epsilon and the schema", code(REPORT)),
@@ -243,7 +244,7 @@ def checklist(facts: Facts) -> str:
         ),
     }  # fmt: skip
     parts = [
-        f"# Checklist after NIST SP 800-226: {plain(facts.schema.name)}\n",
+        f"# Checklist after NIST SP 800-226: {plain(facts.model.schema.name)}\n",
         "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025, "
         "https://doi.org/10.6028/NIST.SP.800-226), asks what a promise rests on, from the parameters down to how the "
         f"data were collected. Answers come from {code(MODEL)}. {_OPEN} is what the file cannot tell: the publisher "

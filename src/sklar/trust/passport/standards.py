@@ -39,7 +39,7 @@ def data_package(facts: Facts) -> dict[str, Any]:
         "name": facts.slug,
         "title": facts.title,
         "description": facts.description,
-        "version": facts.certificate.schema_sha256[:16],
+        "version": facts.model.certificate.schema_sha256[:16],
         "keywords": [*_KEYWORDS],
         **_stated(
             homepage=publication.url,
@@ -114,14 +114,9 @@ _CROISSANT_CONTEXT = {
     **{name: f"cr:{name}" for name in _CROISSANT_NAMES},
 }
 _CROISSANT_TYPES = {
-    "string": "sc:Text",
-    "integer": "sc:Integer",
-    "number": "sc:Float",
-    "boolean": "sc:Boolean",
-    "date": "sc:Date",
-    "datetime": "sc:DateTime",
-    "time": "sc:Time",
-}
+    "string": "sc:Text", "integer": "sc:Integer", "number": "sc:Float", "boolean": "sc:Boolean", "date": "sc:Date",
+    "datetime": "sc:DateTime", "time": "sc:Time",
+}  # fmt: skip
 
 
 def croissant(facts: Facts) -> dict[str, Any]:
@@ -217,9 +212,8 @@ def dcat(facts: Facts) -> dict[str, Any]:
     """A DCAT description (JSON-LD) for data catalogs: one dataset and its distributions."""
     publication, address = facts.publication, facts.publication.license_address
     license_ = {} if address is None else {"dct:license": {"@id": address}}
-    named = publication.publisher and {"@type": "foaf:Agent", "foaf:name": publication.publisher}
     optional = {
-        "dct:publisher": named,
+        "dct:publisher": publication.publisher and {"@type": "foaf:Agent", "foaf:name": publication.publisher},
         "dcat:contactPoint": publication.contact and _contact(publication.contact, publication.publisher),
         "dct:issued": publication.date and {"@value": publication.date, "@type": "xsd:date"},
         "dcat:landingPage": publication.url and {"@id": publication.url, "@type": "foaf:Document"},
@@ -228,7 +222,7 @@ def dcat(facts: Facts) -> dict[str, Any]:
         "@context": _DCAT_CONTEXT,
         "@id": publication.url or "./",
         "@type": "dcat:Dataset",
-        "dct:identifier": facts.certificate.schema_sha256,
+        "dct:identifier": facts.model.certificate.schema_sha256,
         "dct:title": _english(facts.title),
         "dct:description": _english(facts.description),
         "dcat:keyword": [_english(word) for word in _KEYWORDS],
@@ -277,7 +271,7 @@ def registry_entry(facts: Facts) -> dict[str, Any]:
 
     The registry's schema (github.com/opendp/deployments-registry-data) changes; this is its layout of September 2026.
     """
-    certificate, publication = facts.certificate, facts.publication
+    certificate, publication = facts.model.certificate, facts.publication
     replaced, people = certificate.neighbors == "replace-one", certificate.count is not None
     one_way, two_way = facts.errors
     measured = []
@@ -291,25 +285,20 @@ def registry_entry(facts: Facts) -> dict[str, Any]:
         public.append(f"the number of {'people' if people else 'rows'}")
     if certificate.read_from_rows:
         public.append(f"categories and bins read from the records: {', '.join(certificate.read_from_rows[:20])}")
-    mechanism = (
-        f"Exact discrete {certificate.mechanism} noise on every cell of one-way and two-way tables of counts, from the "
-        f"operating system's entropy ({facts.sklar}). No floating-point noise."
-    )
-    if certificate.claimed_by is not None:
+    claimed, kind = certificate.claimed_by, certificate.mechanism
+    sector = f"{MARK}: Government, Industry or Nonprofit"
+    mechanism = f"Claimed by {claimed}, not checked: {kind} noise on tables of counts."
+    if claimed is None:
         mechanism = (
-            f"Claimed by {certificate.claimed_by}, not checked: {certificate.mechanism} noise on tables of counts."
+            f"Exact discrete {kind} noise on every cell of one-way and two-way tables of counts, from the operating "
+            f"system's entropy ({facts.sklar}). No floating-point noise."
         )
     return {
         "url_slug": facts.slug,
         "deployment": {
             "basic": {
                 "name": facts.title,
-                "data_curators": [
-                    {
-                        "data_curator_name": publication.publisher or MARK,
-                        "data_curator_type": f"{MARK}: Government, Industry or Nonprofit",
-                    }
-                ],
+                "data_curators": [{"data_curator_name": publication.publisher or MARK, "data_curator_type": sector}],
                 "description": facts.description,
                 "intended_use": MARK,
                 "data_product_type": "Synthetic data",
@@ -318,7 +307,7 @@ def registry_entry(facts: Facts) -> dict[str, Any]:
             },
             "dp_variant": {
                 "variant_name": "Approximate DP" if certificate.delta else "Pure DP",
-                "data_domain": f"Tables with the {facts.schema.n_attributes} attributes of the published schema "
+                "data_domain": f"Tables with the {facts.model.schema.n_attributes} attributes of the published schema "
                 f"(SHA-256 {certificate.schema_sha256}), whose values all have a public domain.",
                 "unprotected_quantities": f"Treated as public: {', '.join(public)}.",
             },
