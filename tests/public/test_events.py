@@ -40,7 +40,7 @@ def test_bins_cover_every_number_of_events() -> None:
 
 
 def test_names_of_what_was_read_from_rows() -> None:
-    linked = changed(people=schema(PEOPLE + 'provenance = "rows"\n'))
+    linked = changed(people=schema(PEOPLE.replace('"west"]', '"west"], provenance = "rows"')))
     assert linked.read_from_rows == ("people: region",)
     assert linked.name == "people"
 
@@ -124,4 +124,4 @@ def test_budgets_are_by_person() -> None:
 
 def test_entries_must_be_reviewed() -> None:
     with pytest.raises(SchemaError, match="not reviewed: urgent"):
-        changed(events=schema(EVENTS + "reviewed = false\n")).require_reviewed()
+        changed(events=schema(EVENTS.replace('"boolean"', '"boolean", reviewed = false'))).require_reviewed()
