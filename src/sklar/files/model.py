@@ -73,11 +73,8 @@ class Model:
             f"delta = {rounded_up(certificate.delta, 3)} ({certificate.neighbors})",
             "model": " ".join(self.copula.summary(self.settings)).removeprefix("Model: "),
         }
-        columns: dict[str, list[Any]] = {
-            "attribute": [attribute.name for attribute in schema.attributes],
-            "type": [attribute.kind for attribute in schema.attributes],
-            "levels": [attribute.n_levels for attribute in schema.attributes],
-        }
+        shown = {"attribute": "name", "type": "kind", "levels": "n_levels"}
+        columns = {title: [getattr(each, name) for each in schema.attributes] for title, name in shown.items()}
         note = "Everything here is public: .sample(), .query and .plot cost no privacy."
         return html_card(f"Model of '{schema.name}'", facts, columns, note=note)
 
@@ -249,8 +246,7 @@ class Model:
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
         lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
-            found = schema.attribute(finding.attribute)
-            what = "domain"
+            found, what = schema.attribute(finding.attribute), "domain"
             if finding.of == "rounding":
                 what, kept = "rounding", "1 noisy table of decade by step"
             elif finding.threshold is None:
@@ -492,13 +488,11 @@ def report(model: Model | str | Path, *, out: str | Path | None = None) -> Repor
     """A report that is safe to publish, from a model alone; with `out`, it is written there, too."""
     from sklar.answer.report import publishable
 
-    given = _model_of(model)
+    target, given = None if out is None else check_target(out, (".html",)), _model_of(model)
     name = f"{given.schema.name}.sklar" if isinstance(model, Model) else Path(model).name
-    if out is not None:
-        check_target(out, (".html",))
     made = Report(name=name, html=publishable(given, file_name=name))
-    if out is not None:
-        made.save(out)
+    if target is not None:
+        made.save(target)
     return made
 
 

@@ -37,21 +37,24 @@ def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None =
     """The rows of `model.sample(rows, seed=seed)` as a Spark DataFrame; its partitions hold them in order."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    rows, seed = check_draw(rows, seed)
-    rows = model.n_rows if rows is None else rows
-    spark = session()
+    shipped, rows, seed, ranges = _prepare(model, rows, seed)
     described = from_arrow_schema(_spark_types(model), prefer_timestamp_ntz=True)
-    ranges = _ranges(model, rows, seed, int(spark.sparkContext.defaultParallelism))
-    numbers = spark.range(0, ranges[-1][1], 1, len(ranges))
-    return numbers.mapInArrow(partial(_draw_part, _shipped(model), rows, seed), described)
+    numbers = session().range(0, ranges[-1][1], 1, len(ranges))
+    return numbers.mapInArrow(partial(_draw_part, shipped, rows, seed), described)
 
 
-def _shipped(model: Model) -> Broadcast[bytes]:
-    """The model's file, fetched once by every executor for as long as it is in use."""
+def _prepare(
+    model: Model, rows: int | None, seed: int | None
+) -> tuple[Broadcast[bytes], int, int, list[tuple[int, int]]]:
+    """The model's file, fetched once by every executor; rows, seed, and the first and the end of each file's blocks."""
+    rows, seed = check_draw(rows, seed)
+    rows, context = model.n_rows if rows is None else rows, session().sparkContext
+    numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
+    parts = min(numbers, max(-(-rows // _PART_ROWS), int(context.defaultParallelism)))
+    ranges = [(numbers * part // parts, numbers * (part + 1) // parts) for part in range(parts)]
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "model.sklar"
-        model.save(path)
-        return session().sparkContext.broadcast(path.read_bytes())
+        model.save(path := Path(folder) / "model.sklar")
+        return context.broadcast(path.read_bytes()), rows, seed, ranges
 
 
 def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: int | None = None) -> None:
@@ -61,19 +64,14 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
     all are there.
     """
     check_folder(path)
-    rows, seed = check_draw(rows, seed)
-    rows = model.n_rows if rows is None else rows
+    shipped, rows, seed, ranges = _prepare(model, rows, seed)
     context, place = session().sparkContext, place_of(path)
     place = place.absolute() if isinstance(place, Path) else place
-    shipped, ranges = _shipped(model), _ranges(model, rows, seed, int(context.defaultParallelism))
-    with _told(path):
-        if isinstance(place, Path):
-            place.mkdir(parents=True)
-        else:
-            place.make_folder()
+    with _one_error(path):
+        place.mkdir(parents=True) if isinstance(place, Path) else place.make_folder()
     # From here on the folder is this run's, to fill or to remove.
     try:
-        with _told(path), one_thread(context):
+        with _one_error(path), one_thread(context):
             work = partial(_write_part, shipped, rows, seed, str(place))
             written = sum(context.parallelize(list(enumerate(ranges)), len(ranges)).map(work).collect())
             if written != rows:
@@ -87,8 +85,8 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """What Spark or a file system says of a failure becomes one sentence."""
+def _one_error(path: str) -> Iterator[None]:
+    """Report one clear error, whatever Spark or a file system says."""
     try:
         yield
     except SklarError:
@@ -98,13 +96,6 @@ def _told(path: str) -> Iterator[None]:
             f"Spark could not write '{path}' ({type(error).__name__}). Choose a path that does not exist yet, where "
             "its executors may write."
         ) from None
-
-
-def _ranges(model: Model, rows: int, seed: int, cores: int) -> list[tuple[int, int]]:
-    """The blocks of each file, as a first and an end."""
-    numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
-    parts = min(numbers, max(-(-rows // _PART_ROWS), cores))
-    return [(numbers * part // parts, numbers * (part + 1) // parts) for part in range(parts)]
 
 
 def _write_part(
@@ -161,7 +152,6 @@ def _draw_part(
 def _sampler(model: bytes, seed: int, *, enums: bool = False) -> tuple[Model, BlockSampler]:
     """Made once by a Python worker, which draws many parts. `enums` is for files, as one machine writes them."""
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "model.sklar"
-        path.write_bytes(model)
+        (path := Path(folder) / "model.sklar").write_bytes(model)
         loaded = load(path)
         return loaded, BlockSampler(loaded.copula, seed, shapes=loaded.shapes, enums=enums)

@@ -113,7 +113,12 @@ def write_frames(
             if suffix == ".csv":
                 _write_csv(temporary, columns, frames, described, spreadsheet=spreadsheet)
             elif suffix == ".parquet":
-                write_parquet(temporary, columns, frames, {} if shown is None else {_TYPES: _arrow_types(shown)})
+                metadata = {}
+                if shown is not None:
+                    # How a Parquet file tells its readers the types of its columns: as Arrow's schema.
+                    pl.DataFrame(schema=shown).write_parquet(empty := BytesIO())
+                    metadata[_TYPES] = pl.read_parquet_metadata(empty.getvalue())[_TYPES]
+                write_parquet(temporary, columns, frames, metadata)
             elif suffix == ".ndjson":
                 _stream(columns, frames).sink_ndjson(temporary)
             else:
@@ -149,26 +154,14 @@ def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame]
         raise
 
 
-def _arrow_types(columns: pl.Schema) -> str:
-    """How a Parquet file tells its readers the types of its columns: as Arrow's schema, in its metadata."""
-    empty = BytesIO()
-    pl.DataFrame(schema=columns).write_parquet(empty)
-    return pl.read_parquet_metadata(empty.getvalue())[_TYPES]
-
-
 def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
     """Frames that polars takes one after the other, as it has room for them."""
-
-    def source(
-        _columns: list[str] | None, _predicate: pl.Expr | None, _rows: int | None, _size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        # Not a generator around them: an interruption would end it, and them, from within polars.
-        return iter(frames)
 
     # Imported here: polars is slow to load, and a model file is checked without it.
     from polars.io.plugins import register_io_source
 
-    return register_io_source(source, schema=columns)
+    # Not a generator around them: an interruption would end it, and them, from within polars.
+    return register_io_source(lambda _columns, _predicate, _rows, _size: iter(frames), schema=columns)
 
 
 def _write_csv(
