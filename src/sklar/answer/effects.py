@@ -86,10 +86,6 @@ class Effects:
         """The numbers of levels of some of the attributes."""
         return tuple(self.sizes[self.where.index(i)] for i in attributes)
 
-    def widest(self) -> list[Subset]:
-        """The sets that were measured and that no larger measured set holds."""
-        return [one for one in self.by_set if not any(set(one) < set(other) for other in self.by_set)]
-
 
 def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[NoisyTable]:
     """The noisy tables of each attribute, of its pairs with those `beside` it (by default all), and of larger sets."""

@@ -282,13 +282,13 @@ def _measured_part(
 def regress(
     effects: Effects, reference: Reference, psi: Floats, union: Floats
 ) -> tuple[dict[Subset, Floats], dict[Subset, Floats], Floats]:
-    """Psi, shape (records, q), regressed on functions of all measured sets, and of coarse ones; and the fitted values.
-
-    Weighted least squares on indicators of cells, by conjugate gradients: (B' W B + ridge) g = B' W psi.
+    """Psi, shape (records, q), regressed on functions of all measured sets, and of coarse ones; and the fitted values:
+    weighted least squares on indicators of cells, by conjugate gradients, (B' W B + ridge) g = B' W psi.
     """
     from scipy.sparse import csr_array
 
-    sets = effects.widest()
+    # The measured sets that no larger one holds.
+    sets = [one for one in effects.by_set if not any(set(one) < set(other) for other in effects.by_set)]
     shapes = [effects.shape(each) for each in sets]
     # A triple whose own table was measured needs no coarse one.
     coarse = {each: effect for each, effect in effects.coarse.items() if each not in effects.by_set}
