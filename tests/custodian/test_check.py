@@ -28,32 +28,13 @@ from tests.linked import small, tables
 
 SCHEMA = Schema.from_toml(
     """
-    [attributes.folding]
-    type = "categorical"
-    values = ["a", "b"]
-    missing = "?"
-    other = true
-    [attributes.bare]
-    type = "categorical"
-    values = ["a", "b"]
-    [attributes.age]
-    type = "integer"
-    edges = [0, 10, 20]
-    missing = "-1"
-    [attributes.share]
-    type = "real"
-    edges = [0, 1]
-    missing = "?"
-    outside = "missing"
-    [attributes.flag]
-    type = "boolean"
-    missing = "?"
-    [attributes.gain]
-    type = "integer"
-    edges = [0, 10]
-    points = [0]
-    special = ["N", -9]
-    missing = ""
+    [attributes]
+    folding = { type = "categorical", values = ["a", "b"], missing = "?", other = true }
+    bare = { type = "categorical", values = ["a", "b"] }
+    age = { type = "integer", edges = [0, 10, 20], missing = "-1" }
+    share = { type = "real", edges = [0, 1], missing = "?", outside = "missing" }
+    flag = { type = "boolean", missing = "?" }
+    gain = { type = "integer", edges = [0, 10], points = [0], special = ["N", -9], missing = "" }
     """
 )
 FATES = [
@@ -137,8 +118,8 @@ def test_a_check_reads_as_the_schema_says(tmp_path: Path) -> None:
 
 
 def test_rules_are_counted_beside_a_domain_that_a_release_has_yet_to_find() -> None:
-    text = "".join(f"[attributes.{name}]\ntype = 'categorical'\nvalues = ['x', 'y']\n" for name in "ab")
-    text += "[attributes.c]\ntype = 'categorical'\ndomain = 'private'\n"
+    text = "[attributes]\nc = { type = 'categorical', domain = 'private' }\n"
+    text += "".join(f"{name} = {{ type = 'categorical', values = ['x', 'y'] }}\n" for name in "ab")
     schema = Schema.from_toml(text + "[[rules]]\nforbid = { a = ['x'], b = ['y'] }\n")
     checked = check(schema, pa.table({"a": ["x", "x", "y", None], "b": ["y", "x", "y", "y"], "c": ["p"] * 4}))
     assert checked.rows_that_break == (1,)
@@ -188,9 +169,8 @@ PEOPLE = """[table]
 name = "v"
 person = "id"
 count = "people"
-[attributes.ward]
-type = "categorical"
-values = ["A", "B"]
+[attributes]
+ward = { type = "categorical", values = ["A", "B"] }
 """
 BY_PERSON = Schema.from_toml(PEOPLE)
 

@@ -19,19 +19,11 @@ from sklar.rows.engines import open_table
 TOWNS = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]
 SCHEMA = Schema.from_toml(
     """
-    [attributes.town]
-    type = "categorical"
-    values = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]
-    [attributes.age]
-    type = "integer"
-    edges = [0, 30, 60, 100]
-    missing = "-"
-    [attributes.pay]
-    type = "real"
-    edges = [0, 800, 12000, 50000, 200000]
-    [attributes.share]
-    type = "real"
-    edges = [-1, 0, 0.5, 1]
+    [attributes]
+    town = { type = "categorical", values = ["Köln", "São Tomé", "Ulm, Donau", "Jena"] }
+    age = { type = "integer", edges = [0, 30, 60, 100], missing = "-" }
+    pay = { type = "real", edges = [0, 800, 12000, 50000, 200000] }
+    share = { type = "real", edges = [-1, 0, 0.5, 1] }
     """
 )
 NAMES = SCHEMA.names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +28,19 @@ from sklar.files.write import write_frames
 from sklar.public.schema import Attribute, Schema
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, dummy_matrix, records
 
+NOT_BITS = "column 'b=true' of a table of dummies must hold 0 or 1 in every row"
 WIDE = Schema(name="wide", attributes=tuple(Attribute(name=f"x{j}", kind="boolean") for j in range(9)))
 
 
 def listed(asked: TripleQueries) -> list[tuple[int, int, int]]:
     """The triples in the order of their layout, written out from its definition."""
-    schema = asked.schema
-    offsets, m = schema.offsets, schema.n_attributes
+    offsets, levels = asked.schema.offsets, asked.schema.n_levels
     return [
         (a, b, c)
-        for i in range(m)
-        for j in range(i + 1, m)
+        for i, j in combinations(range(asked.schema.n_attributes), 2)
         for a in range(offsets[i], offsets[i + 1])
         for b in range(offsets[j], offsets[j + 1])
-        for c in range(offsets[j + 1], schema.n_levels)
+        for c in range(offsets[j + 1], levels)
     ]
 
 
@@ -132,10 +131,7 @@ def test_files_of_both_forms_are_read(tmp_path: Path, form: str) -> None:
     ("table", "message"),
     [
         *(
-            (
-                pl.DataFrame({name: [0, 1] for name in SCHEMA.dummy_names} | {"b=true": bad}),
-                "column 'b=true' of a table of dummies must hold 0 or 1 in every row",
-            )
+            (pl.DataFrame({name: [0, 1] for name in SCHEMA.dummy_names} | {"b=true": bad}), NOT_BITS)
             for bad in ([0, 2], [1, None], ["0", "yes"])
         ),
         (pl.DataFrame({"a": ["x"]}), "has no column for 'b', 'c', 'd'"),
