@@ -143,12 +143,8 @@ class Certificate(Tabular):
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """What was measured: one line for every stage, kind of table and noise scale."""
-        return {
-            "stage": [each.stage for each in self.measurements],
-            "what": [each.what for each in self.measurements],
-            "tables": [each.tables for each in self.measurements],
-            "scale": [each.scale for each in self.measurements],
-        }
+        names = ("stage", "what", "tables", "scale")
+        return {name: [getattr(each, name) for each in self.measurements] for name in names}
 
     @property
     def unit(self) -> str:
@@ -209,11 +205,9 @@ class Certificate(Tabular):
         if document.get("tokens") is not None:
             document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
-            measurements = tuple(Measurement(**entry) for entry in document["measurements"])
-            domains = tuple(Finding.of_dict(entry) for entry in document["domains"])
             parts = {
-                "measurements": measurements,
-                "domains": domains,
+                "measurements": tuple(Measurement(**entry) for entry in document["measurements"]),
+                "domains": tuple(Finding.of_dict(entry) for entry in document["domains"]),
                 "earlier": tuple(document["earlier"]),
                 "receipt": Receipt.of(document.get("receipt")),
                 "read_from_rows": tuple(document.get("read_from_rows", ())),

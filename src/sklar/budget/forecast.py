@@ -49,7 +49,7 @@ _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
 
 _SHOWN_PAIRS = 8
 _ROWS_PER_PERSON = (1, 2, 4, 8, 16, 32)
-_BARS = " ▏▎▍▌▋▊▉█"
+_BARS: tuple[str, ...] = ("", *"▏▎▍▌▋▊▉")
 _WIDTH = 16
 
 
@@ -60,12 +60,10 @@ class Forecast(Tabular):
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
     a count of each attribute's levels, averaged over the direct table and the sums of two-way tables that `query` uses:
     over attributes that declare `missing` or `other`, or over all where the table is `complete`. `pair_sd`, shape
-    (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `spend` is what all tables cost,
-    `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the
-    noise of a search for numbers is what it would be if the budget were larger: 1 where it is as small as numbers want
-    it. `triples_share` is the most of the second stage's cost that may go to three-way tables: which, and whether any,
-    the first stage's noisy tables decide, and noisy scores of all of them. `scores_share` is the part of all cost that
-    these take, out of the second stage's; 0 where there are none.
+    (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `split` is the share of the privacy
+    cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
+    search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
+    the part of all cost that scores of them take.
     """
 
     schema: Schema
@@ -347,18 +345,17 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
-    third = [f"{each.budget.epsilon:.4g}" for each in forecasts if each.triples_share]
-    if third:
-        lines.append(
-            f"At epsilon {', '.join(third)}, up to {TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over "
-            "coarse levels, where models of stage 1 disagree. Pairs then have a little more noise than is said here."
-        )
-    scored = [f"{each.budget.epsilon:.4g}" for each in forecasts if each.scores_share]
-    if scored:
-        lines.append(
-            f"At epsilon {', '.join(scored)}, {SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: "
-            "how far each three-way table lies from the models of stage 1."
-        )
+    third = (
+        f"up to {TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, where models of stage 1 "
+        "disagree. Pairs then have a little more noise than is said here."
+    )
+    scores = (
+        f"{SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each three-way table lies from "
+        "the models of stage 1."
+    )
+    for share, text in (("triples_share", third), ("scores_share", scores)):
+        if where := [f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, share)]:
+            lines.append(f"At epsilon {', '.join(where)}, {text}")
     for each in forecasts:
         least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]
         if least:
@@ -423,8 +420,8 @@ def _search_lines(each: Forecast) -> list[str]:
 
 
 def _bar(share: float) -> str:
-    eighths = max(round(share * _WIDTH * 8), 1)
-    return "█" * (eighths // 8) + (_BARS[eighths % 8] if eighths % 8 else "")
+    whole, eighths = divmod(max(round(share * _WIDTH * 8), 1), 8)
+    return "█" * whole + _BARS[eighths]
 
 
 def _duration(seconds: float) -> str:

@@ -25,14 +25,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import Ladder, ladder_of, next_cells
+from sklar.budget.ladder import ladder_of, next_cells
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
 
 # The standard error of a number's counts that a search wants, as a part of the rows.
 WANTED = 0.0034
-# What the tables of one column cost together, in tables at that noise.
+# What the tables of one column cost together, in tables at that noise. Two cost as much as four: where they reach every
+# grain, the shape inside a bin is theirs alone.
 _WHOLE_SEARCH = 4
 # Of the whole cost, the most that finding numbers may take, however many columns there are.
 MOST = 0.15
@@ -123,7 +124,6 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
 
 
 def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
-    """The plan for these attributes."""
     if not wanted:
         return Search()
     categories = [attribute for attribute in wanted if attribute.categorical]
@@ -134,7 +134,9 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
     # What the whole budget buys, as a sum of 1 / scale^2.
     whole = float(np.sum(inner.scales(np.ones(_REST_TABLES)) ** -2.0))
     table = _UNKNOWN_ROWS if n_rows is None else (WANTED * max(n_rows, 1)) ** -2.0 / whole
-    asked = sum(_units(ladder) * table + bool(ladder.steps) * ROUNDING_SHARE for ladder in ladders.values())
+    asked = sum(
+        bool(ladder.tables) * _WHOLE_SEARCH * table + bool(ladder.steps) * ROUNDING_SHARE for ladder in ladders.values()
+    )
     factor = min(1.0, MOST / asked) if asked else 1.0
 
     findings: list[tuple[Finding, float]] = []
@@ -154,7 +156,7 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
             at_most=attribute.at_most,
         )
         if ladder.tables:
-            findings.append((blank, table * factor * _units(ladder) / ladder.tables))
+            findings.append((blank, table * factor * _WHOLE_SEARCH / ladder.tables))
         if ladder.steps:
             findings.append((replace(blank, of="rounding", tables=1), ROUNDING_SHARE * factor))
     costs = [cost for finding, cost in findings for _ in range(finding.tables)]
@@ -236,14 +238,6 @@ def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
     near = abs(stated.threshold - planned.threshold) <= 1
     lost = chance_of_one(stated.scale, stated.threshold, rows)
     return close and near and math.isclose(stated.lost_delta, lost, rel_tol=1e-9)
-
-
-def _units(ladder: Ladder) -> int:
-    """What a column's tables cost together, in tables at the wanted noise.
-
-    Two tables cost as much as four: where they reach every grain, the shape inside a bin is theirs alone.
-    """
-    return _WHOLE_SEARCH if ladder.tables else 0
 
 
 def _at_scale(finding: Finding, scale: float, chance: float, rows: int) -> Finding:
