@@ -14,7 +14,7 @@ from sklar.machine.threads import using
 from sklar.paper.estimate import fit_binary
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import noisy_estimates, schema_of
-from tests.fitting.test_latent import random_model
+from tests.fitting.test_descent import random_model
 
 
 @pytest.mark.parametrize("rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS, 3 * BLOCK_ROWS + 7])

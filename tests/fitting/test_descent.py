@@ -1,15 +1,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
 from sklar.fitting import descent
+from sklar.fitting.choose import fit_steps
 from sklar.fitting.denoise import Targets, denoise_tables
 from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start
-from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_tables, contrasts
+from sklar.fitting.latent import LatentModel
+from sklar.fitting.steps import (
+    CompiledLogits,
+    Logits,
+    attribute_of_contrast,
+    contrast_levels,
+    contrast_tables,
+    contrasts,
+)
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
@@ -211,3 +220,78 @@ def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatc
     monkeypatch.setattr(descent, "_HELD", 0)
     made = CellWeights(cells, precision)
     assert np.array_equal(np.concatenate([made.rows(0, 4), made.rows(4, 9)]), whole)
+
+
+def random_model(schema: Schema, components: int, seed: int = 0) -> LatentModel:
+    logits = 2 * np.random.default_rng(seed).standard_normal((components, schema.n_levels), dtype=np.float32)
+    return LatentModel(schema=schema, probabilities=softmaxed(logits.T, schema)[0].T)
+
+
+def test_predicted_pairs_equal_enumeration() -> None:
+    schema = schema_of(2, 3, 2)
+    model = random_model(schema, 4)
+    joint = np.zeros((7, 7))
+    for component in model.probabilities.astype(np.float64):
+        for codes in product(*(range(size) for size in schema.sizes)):
+            at = schema.offsets[:-1] + np.array(codes)
+            chance = component[at].prod() / 4
+            for i, j in product(range(3), repeat=2):
+                if i != j:
+                    joint[at[i], at[j]] += chance
+    assert np.allclose(model.predict_pairs(), joint, atol=1e-6)
+
+
+def test_fit_recovers_the_tables_of_a_known_mixture() -> None:
+    schema = schema_of(3, 4, 2, 5)
+    joint = mixture_joint(schema, 3, 2)
+    cells, levels = schema.cells, np.diag(joint)
+    estimates = noisy_estimates(schema, joint, 1_000_000, 1e-6)
+    model = fit_steps(estimates, schema, levels, Start(components=60), steps=500, fits=2)
+    total_variation = np.abs(cells.flat(model.predict_pairs() - joint)).sum() / 2 / cells.n_pairs
+    assert np.abs(cells.flat(np.outer(levels, levels) - joint)).sum() / 2 / cells.n_pairs > 0.1
+    assert total_variation < 0.01
+    assert np.abs(model.margins() - levels).max() < 0.01
+
+
+def test_union_holds_every_fit() -> None:
+    schema = schema_of(2, 2)
+    joint = mixture_joint(schema, 2, 0)
+    estimates, levels = noisy_estimates(schema, joint, 1_000_000, 1e-6), np.diag(joint)
+    model = fit_steps(estimates, schema, levels, Start(components=10), steps=5, fits=3)
+    assert model.n_components == 30
+    alone = fit_steps(estimates, schema, levels, Start(components=10, seed=2), steps=5, fits=1)
+    # Sums within a product may take another order.
+    assert np.allclose(model.probabilities[20:], alone.probabilities, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_contrasts_are_orthonormal_and_blind_to_constants(size: int) -> None:
+    schema = schema_of(size)
+    q = contrasts(np.eye(size, dtype=np.float32), schema.cells)
+    assert q.shape == (size - 1, size)
+    assert np.allclose(q @ q.T, np.eye(size - 1), atol=1e-6)
+    assert np.allclose(q @ np.ones(size), 0.0, atol=1e-6)
+
+
+def test_contrasts_of_a_table_are_those_of_its_rows_and_then_of_its_columns() -> None:
+    cells = schema_of(2, 4, 1, 3).cells
+    square = np.random.default_rng(0).standard_normal((10, 10)).astype(np.float32)
+    wanted = contrasts(contrasts(cells.square(cells.flat(square)), cells).T, cells).T
+    assert np.allclose(np.triu(contrast_tables(cells.flat(square), cells)), wanted, atol=1e-6)
+
+
+def test_squared_distances_of_tables_are_the_sum_of_three() -> None:
+    schema = schema_of(2, 3, 1, 5)
+    first, second = mixture_joint(schema, 3, 0), mixture_joint(schema, 3, 1)
+    moved = contrast_tables(schema.cells.flat((first - second).astype(np.float32)), schema.cells)
+    margins = contrast_levels(np.diag(first) - np.diag(second), schema.cells)
+    starts = np.concatenate([[0], np.cumsum(schema.sizes - 1)])
+    for i in range(4):
+        for j in range(i + 1, 4):
+            a, b = (slice(schema.offsets[k], schema.offsets[k + 1]) for k in (i, j))
+            u, v = (slice(starts[k], starts[k + 1]) for k in (i, j))
+            assert not moved[u, u].any()
+            parts = (moved[u, v] ** 2).sum()
+            parts += (margins[u] ** 2).sum() / schema.sizes[j] + (margins[v] ** 2).sum() / schema.sizes[i]
+            assert np.array_equal(moved[u, v], moved[v, u].T)
+            assert np.isclose(parts, ((first - second)[a, b] ** 2).sum(), rtol=1e-4, atol=1e-9)

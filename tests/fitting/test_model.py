@@ -14,7 +14,7 @@ from sklar.errors import ModelError
 from sklar.fitting.latent import LatentModel, independent
 from sklar.paper.estimate import fit_binary
 from sklar.paper.gaussian import BinaryCopula, Repairs
-from tests.fitting.test_latent import random_model
+from tests.fitting.test_descent import random_model
 from tests.paper.test_binary import SCHEMA, probabilities
 
 SETTINGS: dict[str, Any] = {

@@ -127,7 +127,8 @@ def calibrate(cells: Cells, levels: Doubles, factor: Floats) -> Doubles:
         apart = differences(within, [np.arange(alone.size)])
         drawn = correlated(apart, _CALIBRATION_ROWS, int(larger[place]), _CALIBRATION_SEED)
         won, settled = np.empty(_CALIBRATION_ROWS, dtype=np.uint16), np.empty(alone.size)
-        settle(drawn, 0, alone, shares[place] * _CALIBRATION_ROWS, steepness[place], 15, won, settled)
+        goals = np.stack([alone, shares[place] * _CALIBRATION_ROWS, steepness[place]])
+        settle(drawn, 0, goals, 15, won, settled)
         return settled
 
     for place, settled in enumerate(side_by_side(calibrated, range(larger.size))):

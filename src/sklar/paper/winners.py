@@ -108,14 +108,16 @@ class BinarySampler:
             words(chance, _ROUNDING, block, seed)
             targets = np.array([self._shares[index][0] * rows for index in self._two])
             second = np.empty((self._two.size, rows), dtype=np.uint8)
-            settle_two(drawn, *self._between, targets, chance, _ROUNDS, second)
+            first, between, density = self._between
+            settle_two(drawn, first, np.stack([between, density, targets]), chance, _ROUNDS, second)
             codes[self._two] = second
             for place, index in enumerate(self._two.tolist()):
                 if self._present[index][1] != 1:
                     codes[index] = self._present[index][second[place]]
         won = np.empty(rows, dtype=np.uint16)
         for index, first, cuts, steepness in self._more:
-            settle(drawn, first, cuts, self._shares[index] * rows, steepness, _ROUNDS, won, np.empty(cuts.size))
+            goals = np.stack([cuts, self._shares[index] * rows, steepness])
+            settle(drawn, first, goals, _ROUNDS, won, np.empty(cuts.size))
             present = self._present[index]
             codes[index] = won if present[-1] == present.size - 1 else present[won]
         return codes
@@ -223,24 +225,14 @@ def _winners(drawn: Floats, first: int, cuts: Doubles, winners: NDArray[np.uint1
     wins[last] = winners.size - wins[:last].sum()
 
 
-@compiled(
-    "void(float32[:, :, ::1], int64, float64[::1], float64[::1], float64[::1], int64, uint16[::1], float64[::1])",
-    boundscheck=False,
-)
-def settle(
-    drawn: Floats,
-    first: int,
-    cuts: Doubles,
-    targets: Doubles,
-    slopes: Doubles,
-    rounds: int,
-    won: NDArray[np.uint16],
-    settled: Doubles,
-) -> None:
-    """The winning level of each row, `won`, and cut points, `settled`, moved so that levels win as often as `targets`.
+@compiled("void(float32[:, :, ::1], int64, float64[:, ::1], int64, uint16[::1], float64[::1])", boundscheck=False)
+def settle(drawn: Floats, first: int, goals: Doubles, rounds: int, won: NDArray[np.uint16], settled: Doubles) -> None:
+    """The winning level of each row, `won`, and cut points, `settled`, moved so that levels win as often as they shall.
 
-    `drawn`, shape (tiles, n, columns), holds the attribute's differences at `first` and after, one fewer than levels.
+    `goals`, shape (3, levels), are the cut points to begin with, how often levels shall win, and their slopes. `drawn`,
+    shape (tiles, n, columns), holds the attribute's differences at `first` and after, one fewer than levels.
     """
+    cuts, targets, slopes = goals[0], goals[1], goals[2]
     levels = cuts.size
     # A level with a target of a few is left to chance: forcing its count would round it to nothing.
     gain = targets / (targets + 10.0) / slopes
@@ -273,26 +265,18 @@ def settle(
             break
 
 
-@compiled(
-    "void(float32[:, :, ::1], int64[::1], float64[::1], float64[::1], float64[::1], uint32[::1], int64, uint8[:, ::1])",
-    boundscheck=False,
-)
+@compiled("void(float32[:, :, ::1], int64[::1], float64[:, ::1], uint32[::1], int64, uint8[:, ::1])", boundscheck=False)
 def settle_two(
-    drawn: Floats,
-    first: Ints,
-    cuts: Doubles,
-    densities: Doubles,
-    targets: Doubles,
-    chance: NDArray[np.uint32],
-    rounds: int,
-    won: NDArray[np.uint8],
+    drawn: Floats, first: Ints, goals: Doubles, chance: NDArray[np.uint32], rounds: int, won: NDArray[np.uint8]
 ) -> None:
     """The same for many attributes of two levels at once: `won`, shape (attributes, rows), has the winner of each row.
 
-    Level 0 wins where the difference in row `first` of `drawn` is above the cut point, whose density there is given;
-    its target is rounded by a random word. Cut points: Newton's steps until one is bracketed, then in proportion.
+    Level 0 wins where the difference in row `first` of `drawn` is above the cut point. `goals`, shape (3, attributes),
+    are cut points, densities there, and targets, which a random word rounds. Cut points: Newton's steps until one is
+    bracketed, then in proportion.
     """
     rows, columns = won.shape[1], drawn.shape[2]
+    cuts, densities, targets = goals[0], goals[1], goals[2]
     for i in range(first.size):
         # A level with a target of a few is left to chance, as above.
         rarer = min(targets[i], rows - targets[i])
