@@ -33,8 +33,8 @@ from sklar.files.write import write_frames, write_text
 from sklar.generate import generate, schema_toml
 from sklar.machine.threads import workers
 from sklar.public.schema import Schema
+from sklar.rows.executors import MOST_SHUFFLED, TASKS_PER_CORE
 from sklar.rows.parts import TASK_SECONDS
-from sklar.rows.spark import MOST_SHUFFLED, TASKS_PER_CORE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

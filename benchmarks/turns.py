@@ -110,8 +110,8 @@ def in_turn(session: Any, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _load(_number: int) -> None:
-    import sklar.rows.planes
-    import sklar.rows.spark  # noqa: F401
+    import sklar.rows.executors
+    import sklar.rows.planes  # noqa: F401
 
 
 @click.command(help=__doc__)

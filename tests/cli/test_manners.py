@@ -27,25 +27,13 @@ from tests.cli.test_cli import run
 ADULT = """
 [table]
 name = "adult"
-[attributes.age]
-type = "integer"
-edges = [0, 20, 30, 40, 60, 120]
-[attributes.workclass]
-type = "categorical"
-values = ["Private", "State"]
-missing = "?"
-[attributes.education]
-type = "categorical"
-values = ["Bachelors", "Masters", "Doctorate"]
-[attributes.education-num]
-type = "integer"
-edges = [13, 14, 15, 17]
-[attributes.sex]
-type = "categorical"
-values = ["Female", "Male"]
-[attributes.income]
-type = "categorical"
-values = ["<=50K", ">50K"]
+[attributes]
+age = {type = "integer", edges = [0, 20, 30, 40, 60, 120]}
+workclass = {type = "categorical", values = ["Private", "State"], missing = "?"}
+education = {type = "categorical", values = ["Bachelors", "Masters", "Doctorate"]}
+education-num = {type = "integer", edges = [13, 14, 15, 17]}
+sex = {type = "categorical", values = ["Female", "Male"]}
+income = {type = "categorical", values = ["<=50K", ">50K"]}
 """
 
 

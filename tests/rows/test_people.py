@@ -27,10 +27,8 @@ from sklar.machine.progress import Progress
 from sklar.public.person import NullIds, Person
 from sklar.public.schema import Schema
 from sklar.release import measure
-from sklar.rows import people as module
-from sklar.rows.count import ask_all, count
-from sklar.rows.engines import open_table
-from sklar.rows.people import (
+from sklar.rows import bounded as module
+from sklar.rows.bounded import (
     BUCKETS,
     Buckets,
     Marker,
@@ -43,6 +41,8 @@ from sklar.rows.people import (
     records_of,
     reduced,
 )
+from sklar.rows.count import ask_all, count
+from sklar.rows.engines import open_table
 from sklar.rows.sql import Query
 
 ATTRIBUTES = """
@@ -257,7 +257,7 @@ KILLED = """
 import os, signal, sys, tempfile
 import numpy as np, polars as pl
 from sklar.public.person import Person
-from sklar.rows import people
+from sklar.rows import bounded as people
 tempfile.tempdir, people.HELD_BYTES = sys.argv[1], 0
 frame = pl.DataFrame({"row": np.arange(1000), "id": np.arange(1000) % 50})
 person = Person(column="id", count="people")

@@ -29,12 +29,12 @@ from sklar.files.spark import write_on_spark
 from sklar.kernel import vault as door
 from sklar.public.schema import Schema
 from sklar.release import fit
+from sklar.rows import executors as on_spark
 from sklar.rows import parts, sums
-from sklar.rows import spark as on_spark
 from sklar.rows.count import Ask, ask_all, count
 from sklar.rows.engines import open_table
+from sklar.rows.executors import SparkFiles, SparkFrame
 from sklar.rows.read import open_source
-from sklar.rows.spark import SparkFiles, SparkFrame
 from tests.rows.test_count import answers_by, same, schema_of
 from tests.rows.test_engines import SCHEMA, expected, table
 

@@ -23,20 +23,13 @@ from sklar.studio.serve import make_server
 PEOPLE = "age,sex,region,smoker\n" + "".join(
     f"{20 + row % 50},{('female', 'male')[row % 2]},{'snn'[row % 3]},{'yn'[row % 5 > 0]}\n" for row in range(400)
 )
-SCHEMA = """[table]
+SCHEMA = """
+[table]
 name = "people"
-
-[attributes.age]
-type = "integer"
-edges = [0, 30, 50, 100]
-
-[attributes.sex]
-type = "categorical"
-values = ["female", "male"]
-
-[attributes.region]
-type = "categorical"
-values = ["n", "s"]
+[attributes]
+age = {type = "integer", edges = [0, 30, 50, 100]}
+sex = {type = "categorical", values = ["female", "male"]}
+region = {type = "categorical", values = ["n", "s"]}
 """
 
 

@@ -31,8 +31,8 @@ from sklar.public.events import Linked
 from sklar.public.reading import Reading, describe_reading
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
+from sklar.rows.bounded import Marker, ids_of
 from sklar.rows.encode import coder, encode_column, missing_number
-from sklar.rows.people import Marker, ids_of
 from sklar.rows.read import open_source
 from sklar.rows.shares import LinkedRows
 from sklar.rows.source import require_columns, require_person

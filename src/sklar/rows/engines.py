@@ -29,9 +29,9 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import merged, workers
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.bounded import Secrets, choose_here, placed, records_of
 from sklar.rows.count import Ask, Exact, count
 from sklar.rows.discover import Histogram
-from sklar.rows.people import Secrets, choose_here, placed, records_of
 from sklar.rows.read import open_source, reads_again, takes_one_pass
 from sklar.rows.source import Source, batch_rows, files_at_once, require_columns, require_person
 from sklar.rows.sql import Query as RowsOfQuery
@@ -129,7 +129,7 @@ def open_table(
         return LocalTable(data, schema, checkpoint)
     if checkpoint is not None:
         raise DataError("a checkpoint is for engine 'local', got engine 'spark', which repeats lost parts by itself.")
-    from sklar.rows.spark import open_spark
+    from sklar.rows.executors import open_spark
 
     table = open_spark(data, schema)
     require_columns(table, schema)

@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
+from sklar.rows.bounded import packed, unpacked
 from sklar.rows.count import Ask, Exact, no_answers
-from sklar.rows.people import packed, unpacked
 
 Piece = tuple[int, int, bytes]
 

@@ -20,8 +20,8 @@ from sklar.errors import DataError
 from sklar.machine.compiled import OFFSETS, Worth, compiled, population_count, prange
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.bounded import chosen_places
 from sklar.rows.encode import encode, encode_column
-from sklar.rows.people import chosen_places
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns
 

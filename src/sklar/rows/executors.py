@@ -7,7 +7,7 @@ rows come through Arrow (`mapInArrow`). What follows is the same: a task counts 
 cut into pieces; each is summed over all tasks in an executor (`rows.sums`), so that neither the driver nor any executor
 holds more than a few tables at once. Only the sum comes to the driver, and only there is noise drawn, by the vault.
 
-Where rows are chosen by person, their records meet in buckets first (`rows.people`), and buckets are counted.
+Where rows are chosen by person, their records meet in buckets first (`rows.bounded`), and buckets are counted.
 
 A task that is repeated, or runs twice, counts the same rows, and sends the same pieces under the same number. What
 Spark keeps on the way (shuffle files, event logs) is private: docs/scale.md.
@@ -33,9 +33,9 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
 from sklar.public.person import Person
 from sklar.public.schema import Schema
+from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
 from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, Part, Seen, look, open_files, read_part, share_out
-from sklar.rows.people import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
 from sklar.rows.source import batch_rows, normalizer, unrepeated
 from sklar.rows.streams import frame_of
 from sklar.rows.sums import Piece, add, cut, join, length, runs_of
