@@ -40,7 +40,7 @@ class Flaw:
 
 _THEOREMS, _VAULT, _NOISE, _QUERIES = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py", "kernel/queries.py"
 _ADD = "        noisy += counts\n"
-_DRAW = "noisy = draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(own, counts.size))"
+_DRAW = "noisy = draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(query, own))"
 _VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
 _ROW_TESTS = "tests/guarantees/test_row_by_row.py"
 _RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklar.errors import BudgetError, DataError
 from sklar.kernel.cells import MANY_CELLS
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
-from sklar.kernel.queries import QUERIES, Block, Query
+from sklar.kernel.queries import QUERIES, Block, Query, Tables
 from sklar.kernel.seal import Sealed, seal
 from sklar.kernel.theorems import NOTHING, ROUNDING, Budget, Spend
 
@@ -104,7 +104,7 @@ class Vault(metaclass=Sealed):
             self._spent = spent
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
         sizes = query.sizes if keys is None else np.array([counts.size])
-        noisy = draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(own, counts.size))
+        noisy = draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(query, own))
         noisy += counts
         keys, noisy = query.show(keys, noisy)
         return Block(query=query, scales=own, values=noisy, keys=keys)
@@ -123,11 +123,12 @@ class Vault(metaclass=Sealed):
         if not within:
             raise BudgetError("this measurement costs more than was reserved. Reserve all stages at first.")
 
-    def _fits_32_bits(self, scales: NDArray[np.float64], cells: int) -> bool:
+    def _fits_32_bits(self, query: Query, scales: NDArray[np.float64]) -> bool:
         """Whether very many cells are drawn, and 32 bits hold every count with its noise: by public facts alone."""
-        # A draw is below 128 times its scale (`noise`).
+        # A cell of a table holds at most all rows, and a draw is below 128 times its scale (`noise`).
         rows = self.n_rows
-        return bool(cells > MANY_CELLS and rows is not None and rows + 128 * scales.max() < 2**31)
+        many = type(query) is Tables and query.n_cells > MANY_CELLS
+        return bool(many and rows is not None and rows + 128 * scales.max() < 2**31)
 
 
 def _groups(spend: Spend) -> zip[tuple[float, float, float]]:
