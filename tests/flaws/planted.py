@@ -476,6 +476,32 @@ FLAWS = (
         audited=False,
     ),
     Flaw(
+        name="a second plan by exact counts",
+        edits=(
+            Edit(
+                "release.py",
+                "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
+                '        exact = measurer._exact\n        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
+                "        outlook = look_ahead(bare, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
+            ),
+        ),
+        tests=(_RELEASE_TESTS,),
+    ),
+    Flaw(
+        name="three-way tables chosen by exact counts",
+        edits=(
+            Edit(
+                "release.py",
+                "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
+                '        exact = measurer._exact\n        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
+                "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
+                "        other = look_ahead(bare, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
+                "        outlook = replace(outlook, seen=other.seen)\n",
+            ),
+        ),
+        tests=("tests/test_third_stage.py::test_the_audit_finds_nothing_here",),
+    ),
+    Flaw(
         name="a model fitted to exact counts",
         edits=(
             Edit(

@@ -194,6 +194,11 @@ def inner(data: bytes, generator: np.random.Generator) -> bytes:
     """The same zip with one member mutated, so that the checksum is right and the content is not."""
     contents = unzipped(data)
     name = sorted(contents)[int(generator.integers(len(contents)))] if generator.random() < 0.5 else "model.json"
+    if generator.random() < 0.2:
+        # The lowest bit of a noisy count: such a file is a model.
+        changed = bytearray(contents["block1.npy"])
+        changed[-8] ^= 1
+        return zipped(contents | {"block1.npy": bytes(changed)})
     return zipped(contents | {name: mutate(contents[name], generator)})
 
 

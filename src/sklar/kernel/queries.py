@@ -258,7 +258,7 @@ class Parities(_Query):
         """Exact numbers of rows with an odd sum, sets in the order of `Tables.members`, order after order.
 
         >>> Parities(cells=Cells([2, 2, 2]), orders=3).count(np.array([[1, 1], [1, 0], [1, -1]])).tolist()
-        [2, 1, 1, 1, 1, 2, 2]
+        [2, 1, 1, 1, 1, 0, 2]
         """
         bits = np.array([np.asarray(each) == 1 for each in codes])
         sets = [chosen for table in self.tables for chosen in table.members.tolist()]
