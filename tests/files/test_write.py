@@ -220,14 +220,11 @@ def test_no_rows_make_a_file_with_a_header(tmp_path: Path, suffix: str) -> None:
     assert sum(frame.height for frame in source.batches(PLAIN.names)) == 0
 
 
-def test_without_a_description_nulls_are_empty(tmp_path: Path) -> None:
+def test_without_a_description_nulls_are_empty_and_text_is_utf8(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     frame = pl.DataFrame({"a": ["x,y", None], "b": [1, None]})
     write_frames(path, frame.schema, [frame], None)
     assert path.read_text() == 'a,b\n"x,y",1\n,\n'
-
-
-def test_text_is_written_as_utf8(tmp_path: Path) -> None:
     write_text(tmp_path / "a.toml", "é\n")
     assert (tmp_path / "a.toml").read_bytes() == b"\xc3\xa9\n"
 
@@ -257,8 +254,7 @@ def test_a_stream_that_breaks_leaves_what_was_there(
     assert before is None or path.read_text() == before
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path, suffix: str) -> None:
+def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path) -> None:
     # A limit on the size of files fails in the operating system, below polars, as a full disk does.
     program = f"""
 import resource, signal
@@ -270,15 +266,17 @@ from sklar.files.write import write_frames
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 frame = pl.DataFrame({{"x": np.random.default_rng(0).random(300_000)}})
-try:
-    write_frames(Path("out{suffix}"), frame.schema, [frame], None)
-except OutputError as error:
-    print(error)
+for suffix in {SUFFIXES}:
+    try:
+        write_frames(Path("out" + suffix), frame.schema, [frame], None)
+    except OutputError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert done.stdout.startswith(f"'out{suffix}' could not be written: ")
-    assert done.stdout.endswith(" Nothing was left behind.\n")
+    for suffix, line in zip(SUFFIXES, done.stdout.splitlines(), strict=True):
+        assert line.startswith(f"'out{suffix}' could not be written: ")
+        assert line.endswith(" Nothing was left behind.")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,9 +288,8 @@ def test_a_failure_to_flush_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OutputError, match="No space left on device"):
         write(tmp_path / "out.csv")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_final_name_appears_only_at_the_end(tmp_path: Path) -> None:
+    monkeypatch.undo()
+    # The final name appears only at the end.
     path = tmp_path / "out.csv"
     with replacing(path) as temporary:
         temporary.write_text("half")
