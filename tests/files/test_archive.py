@@ -259,3 +259,20 @@ def test_what_is_refused_at_the_door_is_refused_by_verify(model: Path, tmp_path:
     found = verify(json_bomb(model, tmp_path / "f.sklar"))
     assert not found.passed
     assert "its description is larger than any model's" in found.checks[0].detail
+
+
+def test_a_search_that_found_nothing_stands_beside_one_that_did(tmp_path: Path) -> None:
+    schema = Schema.from_toml("""
+[attributes]
+town = {type = "categorical", domain = "private"}
+age = {type = "integer", domain = "private", low = 0, high = 100}
+""")
+    table = pa.table({"town": [f"t{row}" for row in range(300)], "age": [row % 90 for row in range(300)]})
+    made = sklar.fit(table, schema, epsilon=1.0, method="binary")
+    made.save(tmp_path / "m.sklar")
+    again = load(tmp_path / "m.sklar")
+    assert [block.values.tolist() for block in again.measured.blocks] == [
+        block.values.tolist() for block in made.measured.blocks
+    ]
+    assert again.schema.attribute("town").values == ()
+    assert verify(tmp_path / "m.sklar").passed
