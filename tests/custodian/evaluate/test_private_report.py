@@ -40,8 +40,8 @@ def test_every_part_is_there_and_says_private() -> None:
     text = " ".join(read(document).text)
     parts = (
         "What to use, and what not|Column by column, real beside synthetic|Raw values of numbers|"
-        "Missing values and texts|Errors of counts|Distribution of errors|Attribute by attribute|Pair by pair|side by side|"
-        "Trained on synthetic rows, tested on real ones|Synthetic counts are scaled"
+        "Missing values and texts|Errors of counts|Distribution of errors|Attribute by attribute|Pair by pair|"
+        "side by side|Trained on synthetic rows, tested on real ones|Synthetic counts are scaled"
     )
     for part in parts.split("|"):
         assert part in text

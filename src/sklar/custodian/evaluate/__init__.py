@@ -4,7 +4,7 @@ Everything here sees the real rows without noise, and says so on every output. T
 
 >>> import polars as pl
 >>> from sklar import Schema
->>> schema = Schema.from_toml("[attributes.smoker]\ntype = 'boolean'")
+>>> schema = Schema.from_toml("attributes.smoker.type = 'boolean'")
 >>> real, synthetic = pl.DataFrame({"smoker": [True, True, False]}), pl.DataFrame({"smoker": [True, False, False]})
 >>> evaluate(real, synthetic, schema).result("one-way").errors.best(100).average
 1.0
