@@ -21,7 +21,7 @@ FAST = {
     ),
     # Counted without compiled code, which the copy would have to compile.
     "data-dependent clipping above 1,000 rows": "next(check_counts(folder, replace(QUICK, wide_rows=1_000)))",
-    "three-way tables chosen by exact counts": "next(check_third(folder, QUICK))",
+    "three-way tables without noise": "next(check_third(folder, QUICK))",
 }
 ATTACK = """
 import tempfile

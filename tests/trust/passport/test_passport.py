@@ -18,7 +18,7 @@ from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
 from sklar.trust.passport import Publication, bundle, publish, verify_folder
-from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES, Column
+from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES, RowColumn
 from sklar.trust.passport.prose import code, plain, yaml
 from sklar.trust.passport.standards import ids_of
 from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, run_elsewhere
@@ -267,5 +267,5 @@ def test_texts_of_others_are_escaped() -> None:
 
 
 def test_no_two_columns_have_one_address() -> None:
-    columns = [Column(name=name, title="", family="string") for name in ("a b", "a_b", "a_b_3", "a,b")]
+    columns = [RowColumn(name=name, title="", family="string") for name in ("a b", "a_b", "a_b_3", "a,b")]
     assert ids_of(columns) == ["a_b", "a_b_2", "a_b_3", "a_b_4"]

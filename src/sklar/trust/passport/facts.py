@@ -137,7 +137,7 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class RowColumn:
     """A column of the synthetic rows: its values where they are listed, its least and largest number where it has any.
 
     `missing` is what stands in the CSV file where a value is missing; None where none can be.
@@ -184,11 +184,11 @@ class Facts:
         return name if self.publication.url is None else f"{self.publication.url.rstrip('/')}/{name}"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RowColumn, ...]:
         """The columns of the synthetic rows."""
         if self.model.dummies:
             return tuple(
-                Column(name=name, title=name, description=f"1 where {name}, else 0", family="integer", values=(0, 1))
+                RowColumn(name=name, title=name, description=f"1 where {name}, else 0", family="integer", values=(0, 1))
                 for name in self.model.schema.dummy_names
             )
         return tuple(_column(attribute) for attribute in self.model.schema.attributes)
@@ -238,7 +238,7 @@ def described(attribute: Attribute) -> str:
     return " ".join(filter(None, (words.description, f"Unit: {words.unit}." if words.unit else "")))
 
 
-def _column(attribute: Attribute) -> Column:
+def _column(attribute: Attribute) -> RowColumn:
     """How an attribute is released."""
     output, words = output_of(attribute), attribute.words
     listed = output.name.endswith("category")
@@ -261,7 +261,7 @@ def _column(attribute: Attribute) -> Column:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
         about += f" Counted in {bins}; values inside a bin are drawn, not measured."
     labels = dict(words.labels)
-    return Column(
+    return RowColumn(
         name=attribute.name,
         title=shown_name(attribute),
         family=family,

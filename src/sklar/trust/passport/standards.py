@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
-from sklar.trust.passport.facts import DATA, FILES, REPORT, ROWS_CSV, ROWS_PARQUET, WEB, Column, Facts
+from sklar.trust.passport.facts import DATA, FILES, REPORT, ROWS_CSV, ROWS_PARQUET, WEB, Facts, RowColumn
 
 _KEYWORDS = ("synthetic data", "differential privacy")
 # In the registry's entry: what only people know.
@@ -67,7 +67,7 @@ def _resource(facts: Facts, name: str) -> dict[str, Any]:
     }
 
 
-def _package_field(column: Column) -> dict[str, Any]:
+def _package_field(column: RowColumn) -> dict[str, Any]:
     constraints = _stated(
         required=True if column.missing is None else None,
         enum=list(column.values) or None,
@@ -171,7 +171,7 @@ def _file_object(facts: Facts, name: str) -> dict[str, Any]:
     }
 
 
-def ids_of(columns: Sequence[Column]) -> list[str]:
+def ids_of(columns: Sequence[RowColumn]) -> list[str]:
     """A name for each column that is part of an address: letters, digits, and no two alike."""
     ids: dict[str, None] = {}
     for number, column in enumerate(columns, start=1):
@@ -182,7 +182,7 @@ def ids_of(columns: Sequence[Column]) -> list[str]:
     return list(ids)
 
 
-def _croissant_field(column: Column, named: str) -> dict[str, Any]:
+def _croissant_field(column: RowColumn, named: str) -> dict[str, Any]:
     described = f"{column.title}. {column.description}".strip() if column.description else column.title
     if column.labels:
         described += " " + "; ".join(f"{value}: {label}" for value, label in column.labels) + "."
