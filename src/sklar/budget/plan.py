@@ -108,7 +108,7 @@ Importance: TypeAlias = tuple[float, ...] | None
 # Of the cost of all tables, the one-way tables' share where all are measured at once. They answer what is asked most
 # and anchor every two-way table.
 ONE_WAY_SHARE = 0.4
-# Of the cost of two-way tables, what waits for the second stage.
+# Of the cost of two-way tables, the second-stage reserve.
 _SECOND_SHARE = 0.4
 # Larger tables need less noise per cell for the same total variation: cost grows with cells^0.2.
 CELLS_POWER = 0.2

@@ -169,7 +169,7 @@ def _arrays(archive: zipfile.ZipFile) -> Iterator[ReadArray]:
     yield array
     unread = sorted(set(archive.namelist()) - read)
     if unread:
-        raise ModelError(f"it holds '{unread[0]!s:.60}', which no model does.")
+        raise ModelError(f"unexpected member '{unread[0]!s:.60}'.")
 
 
 def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:

@@ -1,6 +1,6 @@
 """How many threads work at once, decided in one place, and the ways to use them.
 
-Kernels are compiled to release Python's lock and stay in the thread that calls them; so do matrix products here.
+Kernels are compiled to release the GIL and stay in the thread that calls them; so do matrix products here.
 Several pieces of work side by side are faster than one after the other spread over all processors, many times so when
 the machine is busy, and no result depends on the number of threads.
 """

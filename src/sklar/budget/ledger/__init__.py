@@ -44,7 +44,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What speaks against a ledger's being complete and in force, and what could not be checked."""
+    """Whether a ledger is complete and in force, and what could not be checked."""
 
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -167,7 +167,7 @@ class Ledger:
         return self._find(self.history(), dataset)
 
     def standing(self) -> Standing:
-        """What speaks against the ledger's being complete and in force, and what could not be checked."""
+        """Whether the ledger is complete and in force, and what could not be checked."""
         with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
             problems, remarks, setup = [], [], pages.setup
             try:
@@ -330,7 +330,7 @@ def _nothing_measured() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasesChecked:
-    """A ledger, and releases beside it: what speaks against them. `releases` has one line for each, None when paid."""
+    """A ledger and releases checked against it. `releases` has one line for each, None when paid."""
 
     ledger: str
     entries: int
