@@ -37,28 +37,13 @@ from sklar.trust.verify import verify
 
 TOML = b"""[table]
 name = "people"
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60, 120]
-missing = "?"
-outside = "missing"
-[attributes.city]
-type = "categorical"
-values = ["Bern", "Rome", "a,b"]
-other = true
-[attributes.born]
-type = "date"
-edges = ["1900-01-01", "1950-01-01", "2020-01-01"]
-[attributes.seen]
-type = "datetime"
-low = "2020-01-01T00:00:00"
-high = "2021-01-01T00:00:00"
-bins = 4
-[attributes.income]
-type = "real"
-edges = [0, 1.5, 1e6]
-[attributes.ok]
-type = "boolean"
+[attributes]
+age = {type = "integer", edges = [0, 20, 40, 60, 120], missing = "?", outside = "missing"}
+city = {type = "categorical", values = ["Bern", "Rome", "a,b"], other = true}
+born = {type = "date", edges = ["1900-01-01", "1950-01-01", "2020-01-01"]}
+seen = {type = "datetime", low = "2020-01-01T00:00:00", high = "2021-01-01T00:00:00", bins = 4}
+income = {type = "real", edges = [0, 1.5, 1e6]}
+ok = {type = "boolean"}
 """
 SCHEMA = Schema.from_toml(TOML.decode())
 CSV = (

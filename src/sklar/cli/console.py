@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -79,13 +79,19 @@ class Figures(Protocol):
         """What a person reads."""
 
 
-def print_figures(figures: Figures, *, passed: bool = True) -> None:
-    """Print what a command was asked for, as JSON or as text; exit code 1 where a check did not pass."""
+def print_answer(document: Any, lines: Iterable[str], *after: str) -> None:
+    """Print what a command was asked for, as JSON or as text; `after` is prose below the text."""
     if is_given("json"):
-        print_json(figures.to_dict())
-    else:
-        for line in figures.lines():
-            click.echo(line)
+        print_json(document)
+        return
+    for line in lines:
+        click.echo(line)
+    say(*after)
+
+
+def print_figures(figures: Figures, *, passed: bool = True) -> None:
+    """Print a result that was asked for; exit code 1 where a check did not pass."""
+    print_answer(figures.to_dict(), figures.lines())
     if not passed:
         sys.exit(1)
 
@@ -172,12 +178,12 @@ def show_progress() -> Iterator[Progress]:
         yield SILENT
         return
     shown = Bars() if sys.stderr.isatty() else Lines(timings=is_given("timings"))
+    done = False
     try:
         with telling(shown.note):
             yield shown
-    except BaseException:
-        if isinstance(shown, Bars):
+        done = True
+    finally:
+        # A line says that its stage is done; bars must be closed in any case.
+        if done or isinstance(shown, Bars):
             shown.close()
-        raise
-    else:
-        shown.close()

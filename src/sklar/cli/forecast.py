@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sklar.cli.console import JSON, is_given, print_json, say
+from sklar.cli.console import JSON, print_answer
 from sklar.cli.options import FORESEEN, N_ROWS, SCHEMA, flag, number, path, schema_of
 
 
@@ -50,10 +50,5 @@ def forecast(
     if target:
         with replacing(target) as temporary:
             plot_forecasts(forecasts, temporary, kind=target.suffix.lower()[1:])
-    if is_given("json"):
-        print_json([each.to_dict() for each in forecasts])
-        return
-    for line in table_lines(forecasts):
-        click.echo(line)
-    if target:
-        say(f"The plot is in {target}.")
+    after = [f"The plot is in {target}."] if target else []
+    print_answer([each.to_dict() for each in forecasts], table_lines(forecasts), *after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.cli.console import JSON, finish, is_given, print_figures, print_json, say, show_progress, warn
+from sklar.cli.console import JSON, finish, is_given, print_answer, print_figures, say, show_progress, warn
 from sklar.cli.options import DATA, PATH, FileOrAddress, choice, flag, neighbors_option, number, path
 
 if TYPE_CHECKING:
@@ -86,12 +86,9 @@ def show(*, file: Path, key: Path | None) -> None:
     for problem in standing.problems:
         warn(problem)
     _remark(standing.remarks)
-    if is_given("json"):
-        print_json([account.to_dict() for account in accounts])
-        return
-    for line in (line for account in accounts for line in account.lines()):
-        click.echo(line)
-    say("Drawing more rows from a model that was paid for costs nothing.")
+    lines = [line for account in accounts for line in account.lines()]
+    after = "Drawing more rows from a model that was paid for costs nothing."
+    print_answer([account.to_dict() for account in accounts], lines, after)
 
 
 @ledger.command()
@@ -105,11 +102,7 @@ def history(*, file: Path, key: Path | None) -> None:
       sklar ledger history ledger.db
     """
     entries = _open(file, key).history()
-    if is_given("json"):
-        print_json([entry.to_dict() for entry in entries])
-        return
-    for entry in entries:
-        click.echo(entry.line())
+    print_answer([entry.to_dict() for entry in entries], [entry.line() for entry in entries])
 
 
 @ledger.command()

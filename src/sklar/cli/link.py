@@ -7,52 +7,41 @@ from typing import Any
 
 import click
 
+from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, show_progress
 from sklar.cli.fit import told
-from sklar.cli.options import (
-    DELTA,
-    MODEL_OUT,
-    SEED,
-    THREADS,
-    FileOrAddress,
-    flag,
-    ledger_options,
-    neighbors_option,
-    number,
-    open_ledger,
-    path,
-    rows_out,
-)
 
 
 @click.command(short_help="Release people and their events, one budget per person.")
-@click.argument("people", type=FileOrAddress())
-@click.argument("events", type=FileOrAddress())
-@path(
+@click.argument("people", type=shared.FileOrAddress())
+@click.argument("events", type=shared.FileOrAddress())
+@shared.path(
     "--schema",
     "S.toml",
     "What is publicly known of both tables, with [people] and [events].",
     to="schema_path",
     required=True,
 )
-@click.option("--epsilon", required=True, type=number, help="Privacy budget per person: smaller is more private.")
-@DELTA
-@neighbors_option(
+@click.option(
+    "--epsilon", required=True, type=shared.number, help="Privacy budget per person: smaller is more private."
+)
+@shared.DELTA
+@shared.neighbors_option(
     "Whom the guarantee compares: tables that differ in all rows of one person (the number of people is public), or in "
     "one person's presence."
 )
-@flag(
+@shared.flag(
     "--check",
     "First tell how many events have no person or are too many for one. What it says is PRIVATE.",
     to="check_first",
 )
-@ledger_options(name="that of the table of people")
+@shared.ledger_options(name="that of the table of people")
 @click.option("--people", "n_people", type=int, help="People to draw.  [default: as many as the original has]")
-@SEED
-@rows_out(text="Where the synthetic people go.")
-@rows_out("--events-out", "Where their events go.")
-@MODEL_OUT
-@THREADS
+@shared.SEED
+@shared.rows_out(text="Where the synthetic people go.")
+@shared.rows_out("--events-out", "Where their events go.")
+@shared.MODEL_OUT
+@shared.THREADS
 @JSON
 @TIMINGS
 def link(
@@ -86,7 +75,7 @@ def link(
         raise click.UsageError("people and events need a file each: --out and --events-out name the same one.")
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     n_people, seed = check_draw(n_people, seed)
-    book = open_ledger(options["ledger"], options["ledger_key"])
+    book = shared.open_ledger(options["ledger"], options["ledger_key"])
     linked = Linked.load(schema_path)
     budget = Budget(**{name: options[name] for name in ("epsilon", "delta", "neighbors")})
     with show_progress() as progress:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sklar.errors import DataError
 from sklar.generate.blueprint import choose
@@ -39,29 +38,19 @@ _OUTCOMES = ("home", "home care", "transferred", "back soon")
 _AILMENTS = 6
 _AILMENT = [0.28, 0.17, 0.15, 0.13, 0.11, 0.16]
 _OF_CHRONIC = [
-    [0.86, 0.03, 0.03, 0.03, 0.02, 0.03],
-    [0.20, 0.62, 0.08, 0.02, 0.06, 0.02],
-    [0.22, 0.10, 0.60, 0.03, 0.03, 0.02],
-    [0.26, 0.03, 0.05, 0.62, 0.01, 0.03],
-    [0.20, 0.18, 0.08, 0.02, 0.50, 0.02],
-    [0.30, 0.04, 0.03, 0.02, 0.02, 0.59],
-]
+    [0.86, 0.03, 0.03, 0.03, 0.02, 0.03], [0.20, 0.62, 0.08, 0.02, 0.06, 0.02],
+    [0.22, 0.10, 0.60, 0.03, 0.03, 0.02], [0.26, 0.03, 0.05, 0.62, 0.01, 0.03],
+    [0.20, 0.18, 0.08, 0.02, 0.50, 0.02], [0.30, 0.04, 0.03, 0.02, 0.02, 0.59]
+]  # fmt: skip
 _OF_SMOKER = [
-    [0.62, 0.24, 0.14],
-    [0.52, 0.30, 0.18],
-    [0.34, 0.36, 0.30],
-    [0.16, 0.34, 0.50],
-    [0.50, 0.30, 0.20],
-    [0.6, 0.25, 0.15],
-]
+    [0.62, 0.24, 0.14], [0.52, 0.30, 0.18], [0.34, 0.36, 0.30], [0.16, 0.34, 0.50], [0.50, 0.30, 0.20],
+    [0.6, 0.25, 0.15]
+]  # fmt: skip
 _OF_DEPARTMENT = [
-    [0.46, 0.03, 0.03, 0.05, 0.01, 0.14, 0.18, 0.10],
-    [0.44, 0.12, 0.02, 0.03, 0.12, 0.16, 0.03, 0.08],
-    [0.18, 0.58, 0.06, 0.01, 0.03, 0.01, 0.01, 0.12],
-    [0.20, 0.06, 0.58, 0.01, 0.01, 0.01, 0.01, 0.12],
-    [0.16, 0.08, 0.01, 0.01, 0.64, 0.02, 0.01, 0.07],
-    [0.22, 0.02, 0.01, 0.64, 0.01, 0.02, 0.01, 0.07],
-]
+    [0.46, 0.03, 0.03, 0.05, 0.01, 0.14, 0.18, 0.10], [0.44, 0.12, 0.02, 0.03, 0.12, 0.16, 0.03, 0.08],
+    [0.18, 0.58, 0.06, 0.01, 0.03, 0.01, 0.01, 0.12], [0.20, 0.06, 0.58, 0.01, 0.01, 0.01, 0.01, 0.12],
+    [0.16, 0.08, 0.01, 0.01, 0.64, 0.02, 0.01, 0.07], [0.22, 0.02, 0.01, 0.64, 0.01, 0.02, 0.01, 0.07]
+]  # fmt: skip
 # Diagnoses go with the department: two of each of six groups.
 _OF_DIAGNOSIS = [
     [0.20, 0.18, 0.06, 0.05, 0.06, 0.05, 0.07, 0.06, 0.05, 0.06, 0.08, 0.08],
@@ -71,24 +60,15 @@ _OF_DIAGNOSIS = [
     [0.02, 0.02, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.48, 0.30, 0.03, 0.03],
     [0.06, 0.04, 0.02, 0.01, 0.01, 0.01, 0.02, 0.01, 0.02, 0.02, 0.46, 0.32],
     [0.10, 0.06, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02, 0.01, 0.01, 0.32, 0.42],
-    [0.12, 0.10, 0.12, 0.08, 0.14, 0.08, 0.10, 0.08, 0.05, 0.04, 0.05, 0.04],
-]
+    [0.12, 0.10, 0.12, 0.08, 0.14, 0.08, 0.10, 0.08, 0.05, 0.04, 0.05, 0.04]
+]  # fmt: skip
 _OF_URGENCY = [
-    [0.70, 0.22, 0.08],
-    [0.42, 0.34, 0.24],
-    [0.46, 0.34, 0.20],
-    [0.74, 0.20, 0.06],
-    [0.58, 0.30, 0.12],
-    [0.82, 0.15, 0.03],
-    [0.80, 0.17, 0.03],
-    [0.03, 0.17, 0.80],
-]
+    [0.70, 0.22, 0.08], [0.42, 0.34, 0.24], [0.46, 0.34, 0.20], [0.74, 0.20, 0.06], [0.58, 0.30, 0.12],
+    [0.82, 0.15, 0.03], [0.80, 0.17, 0.03], [0.03, 0.17, 0.80]
+]  # fmt: skip
 _OF_OUTCOME = [
-    [0.93, 0.05, 0.019, 0.001],
-    [0.84, 0.11, 0.044, 0.006],
-    [0.72, 0.16, 0.09, 0.03],
-    [0.56, 0.25, 0.12, 0.07],
-]
+    [0.93, 0.05, 0.019, 0.001], [0.84, 0.11, 0.044, 0.006], [0.72, 0.16, 0.09, 0.03], [0.56, 0.25, 0.12, 0.07]
+]  # fmt: skip
 
 _PATIENTS: dict[str, dict[str, Any]] = {
     "age": {"type": "integer", "edges": [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 101]},
@@ -166,19 +146,7 @@ def _draw(rng: np.random.Generator, first: int) -> tuple[pl.DataFrame, pl.DataFr
             "smoker": np.array(_SMOKER)[smoker],
         }
     )
-    return people, _visits(rng, key, number, ailment, frailty, age, insurance)
-
-
-def _visits(
-    rng: np.random.Generator,
-    key: NDArray[np.int64],
-    number: NDArray[np.int64],
-    ailment: NDArray[np.intp],
-    frailty: NDArray[np.float64],
-    age: NDArray[np.int64],
-    insurance: NDArray[np.intp],
-) -> pl.DataFrame:
-    owner = np.repeat(np.arange(key.size), number)
+    owner = np.repeat(np.arange(_BLOCK), number)
     rows = owner.size
     # One visit in eight is about something else.
     about = np.where(rng.random(rows) < 0.125, choose(rng, _AILMENT, rows=rows), ailment[owner])
@@ -191,7 +159,7 @@ def _visits(
     price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
     cost = np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows))
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
-    return pl.DataFrame(
+    visits = pl.DataFrame(
         {
             KEY: key[owner],
             "department": np.array(_DEPARTMENTS)[department],
@@ -202,3 +170,4 @@ def _visits(
             "outcome": np.array(_OUTCOMES)[choose(rng, _OF_OUTCOME, worse)],
         }
     )
+    return people, visits

@@ -19,8 +19,6 @@ Engine = Literal["local", "spark"]
 
 # Set by spark-submit, whose settings say which Python executors run.
 _BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
-# Polars would start a thread for every core of a machine, in every task.
-_ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 
 
 def choose_engine(engine: Engine | None, data: object) -> Engine:
@@ -74,7 +72,8 @@ def session() -> SparkSession:
 def one_thread(context: SparkContext) -> Iterator[None]:
     """Tasks that begin inside the block run in Python processes that read with one thread: Spark runs a task a core."""
     before = dict(context.environment)
-    context.environment.update(_ONE_THREAD)
+    # Polars would start a thread for every core of a machine, in every task.
+    context.environment["POLARS_MAX_THREADS"] = "1"
     try:
         yield
     finally:

@@ -21,11 +21,9 @@ class _Lazy(ModuleType):
     """Stands for a package until one of its names is looked up, and holds all its names from then on."""
 
     def __getattr__(self, name: str) -> Any:
-        vars(self).update(vars(import_module(self.__name__)))
-        try:
-            return vars(self)[name]
-        except KeyError:
-            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'") from None
+        module = import_module(self.__name__)
+        vars(self).update(vars(module))
+        return getattr(module, name)
 
 
 def lazily(name: str) -> Any:
