@@ -242,11 +242,7 @@ def fit_aim(table: Table, rho: float, order: int, megabytes: float, seconds: flo
         before = inferred.table(clique)
         table.measure_again(measured, clique, sigma)
         model, inferred = estimated(
-            table,
-            measured.values(),
-            iters=1_000 if last else 300,
-            warm_start=model,
-            tol=None if last else 1e-4,
+            table, measured.values(), iters=1_000 if last else 300, warm_start=model, tol=None if last else 1e-4
         )
         if float(np.abs(inferred.table(clique) - before).sum()) <= expected * table.domain.size(clique):
             sigma, epsilon = sigma / 2, epsilon * 2

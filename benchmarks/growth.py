@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 ROWS = 5_240_260
 
-AXES = {
-    "n": "rows of the DSS-like table",
-    "m": "binary attributes (d = 2 m)",
-    "d": "levels of 16 attributes in all",
-}
+AXES = {"n": "rows of the DSS-like table", "m": "binary attributes (d = 2 m)", "d": "levels of 16 attributes in all"}
 ATTRIBUTES = (125, 250, 500, 1000)
 # Each attribute packs this many columns of Syn 1, so that its number of levels is a power of two.
 PACKED = (2, 3, 4, 5)

@@ -273,11 +273,7 @@ shown by itself. The cost on a cluster is reckoned in [docs/scale.md](../scale.m
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The tables."""
-    names = {
-        "here": "one process",
-        "resumed": "after a kill at half: the second one",
-        "spark": "Spark, one machine",
-    }
+    names = {"here": "one process", "resumed": "after a kill at half: the second one", "spark": "Spark, one machine"}
     main_rows = [
         [
             names[name] + (f", {run['kept_rows']:,} rows kept" if name == "resumed" else ""),

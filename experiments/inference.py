@@ -260,7 +260,8 @@ def run(
             model = release(case, generator)
             questions = [question for kind in LINEAR for question in case.questions.get(kind, ())]
             truths = {
-                question: list(answer_to(AsIfReal(Inquiry(model, question), case.truth)).figures) for question in questions
+                question: list(answer_to(AsIfReal(Inquiry(model, question), case.truth)).figures)
+                for question in questions
             }
             tally.add(case.name, list(draw_many(case, model, truths, missing, generator)))
             tally.drawn[case.name] = tally.drawn.get(case.name, 0) + missing

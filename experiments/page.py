@@ -171,7 +171,7 @@ def _against_us(results: Mapping[str, Any]) -> str:
     quarter = record.spread(results["epsilon_sweep"]["0.25"]["DP independence"]["classes"]["two-way"]["100"]["average"])
     high = {output: _mean(hospital, output, HIGH, 100) for output in ("dpc", "DP independence")}
     return f"""
-## What speaks against dpc
+## Known weaknesses of dpc
 
 *DP independence* spends the whole budget on one-way tables and draws every attribute on its own; *DPCopula-Kendall*
 (Li, Xiong and Jiang 2014) is the closest earlier method, given the same e' for each histogram and each tau; *sklar

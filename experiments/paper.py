@@ -43,10 +43,7 @@ ERRORS = {
 }
 
 # cop (no noise), maximum error of the best 99% of the queries.
-COP_99 = {
-    "one-way": {"adult": 149, "dss": 170, "hospital": 28},
-    "two-way": {"adult": 353, "dss": 83, "hospital": 6},
-}
+COP_99 = {"one-way": {"adult": 149, "dss": 170, "hospital": 28}, "two-way": {"adult": 353, "dss": 83, "hospital": 6}}
 
 # dpc on Adult, average and maximum over all queries.
 SWEEP = {0.25: {"one-way": (357, 3419), "two-way": (68, 6421)}, 5.0: {"one-way": (41, 179), "two-way": (27, 5882)}}

@@ -69,12 +69,7 @@ def _public(arguments: Sequence[str]) -> list[str]:
 
 
 def write(
-    folder: Path,
-    name: str,
-    *,
-    document: Mapping[str, Any],
-    markdown: str,
-    figures: Mapping[str, Figure] | None = None,
+    folder: Path, name: str, *, document: Mapping[str, Any], markdown: str, figures: Mapping[str, Figure] | None = None
 ) -> None:
     """Write NAME.json and NAME.md, and every figure as .svg and .png."""
     from sklar.custodian.evaluate.figures import save

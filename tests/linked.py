@@ -45,10 +45,6 @@ def tables(n: int = 400) -> tuple[pl.DataFrame, pl.DataFrame]:
         }
     )
     events = pl.DataFrame(
-        {
-            "person": owner,
-            "kind": [("a", "b", "c")[i % 3] for i in owner],
-            "urgent": [i % 3 == 0 for i in owner],
-        }
+        {"person": owner, "kind": [("a", "b", "c")[i % 3] for i in owner], "urgent": [i % 3 == 0 for i in owner]}
     )
     return people, events

@@ -97,17 +97,11 @@ def test_rules_hold_however_little_is_given() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (
-            [{"age": 3}],
-            "must be a table of polars, pandas or Arrow, got list. Read a file first: polars.read_csv.",
-        ),
+        ([{"age": 3}], "must be a table of polars, pandas or Arrow, got list. Read a file first: polars.read_csv."),
         (pl.DataFrame({"Age": [3]}), "no attribute 'Age'. Drop or rename that column; it has: area, age"),
         (pl.DataFrame({"age": [99]}), "column 'age': '99' is outside the attribute's domain. Correct it, or make it"),
         (pl.DataFrame({"area": ["East"]}), "column 'area': 'East' is outside the attribute's domain."),
-        (
-            pl.DataFrame({"sex": ["Male"], "role": ["Wife"]}),
-            "row 1 breaks a rule of the schema, whatever is filled",
-        ),
+        (pl.DataFrame({"sex": ["Male"], "role": ["Wife"]}), "row 1 breaks a rule of the schema, whatever is filled"),
         (pl.DataFrame({"area": ["West"], "side": ["up"]}), "row 1: its values contradict the rule by which 'area'"),
         (pl.DataFrame({"age": ["[0, 30)"]}), "column 'age' must be of type Int64 or convert to it, got String."),
     ],

@@ -402,19 +402,9 @@ def test_levels_targets_and_scores_must_make_sense(model: Model) -> None:
 
 def test_too_many_groups_and_too_many_contrasts_are_refused(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most, question, message in (
-        (
-            "ratios._MOST_FIGURES",
-            9,
-            "mean(age) by region, sex",
-            "at most 9 figures are given at once, got 10. Ask",
-        ),
+        ("ratios._MOST_FIGURES", 9, "mean(age) by region, sex", "at most 9 figures are given at once, got 10. Ask"),
         ("ratios._MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
-        (
-            "regression._MOST_CONTRASTS",
-            3,
-            "independent(age, sex)",
-            "compares at most 3 contrasts, got 4. Use",
-        ),
+        ("regression._MOST_CONTRASTS", 3, "independent(age, sex)", "compares at most 3 contrasts, got 4. Use"),
     ):
         monkeypatch.setattr(f"sklar.answer.infer.{name}", most)
         with pytest.raises(QueryError, match=message):

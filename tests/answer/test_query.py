@@ -321,11 +321,7 @@ def test_most_of_an_exhaustive_attribute_is_counted_by_the_rest(model: Model) ->
 @pytest.mark.parametrize(
     ("names", "level", "message"),
     [
-        (
-            (),
-            0.95,
-            "one or two different attributes have a measured table, got 0: none. Count wider tables ",
-        ),
+        ((), 0.95, "one or two different attributes have a measured table, got 0: none. Count wider tables "),
         (("age", "age"), 0.95, "one or two different attributes have a measured table, got 2: age, age. Count wider"),
         (("height",), 0.95, "the schema has no attribute 'height'. It has: age, sex, work class, owns, weight, born."),
         (("age",), 95, "the confidence level must lie strictly between 0 and 1, got 95. Try 0.95."),

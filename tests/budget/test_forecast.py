@@ -170,8 +170,7 @@ def test_plots_are_repeatable(tmp_path: Path) -> None:
     schema.write_text(SCHEMA.to_toml())
     for name in ("a.svg", "b.svg", "a.png"):
         done = CliRunner().invoke(
-            cli,
-            ["forecast", "--schema", str(schema), "--rows", "50", "--epsilon", "1", "--plot", str(tmp_path / name)],
+            cli, ["forecast", "--schema", str(schema), "--rows", "50", "--epsilon", "1", "--plot", str(tmp_path / name)]
         )
         assert done.exit_code == 0, done.output
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

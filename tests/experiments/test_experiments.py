@@ -14,19 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments import (
-    baselines,
-    data,
-    errors,
-    illustrations,
-    kendall,
-    page,
-    paper,
-    record,
-    rules,
-    runtimes,
-    stopwatch,
-)
+from experiments import baselines, data, errors, illustrations, kendall, page, paper, record, rules, runtimes, stopwatch
 from sklar.custodian.evaluate import evaluate
 from tests.custodian.evaluate.tables import SCHEMA, records
 

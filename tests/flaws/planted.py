@@ -481,7 +481,8 @@ FLAWS = (
             Edit(
                 "release.py",
                 "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
-                '        exact = measurer._exact\n        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
+                "        exact = measurer._exact\n"
+                '        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
                 "        outlook = look_ahead(bare, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
             ),
         ),
@@ -493,7 +494,8 @@ FLAWS = (
             Edit(
                 "release.py",
                 "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
-                '        exact = measurer._exact\n        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
+                "        exact = measurer._exact\n"
+                '        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
                 "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
                 "        other = look_ahead(bare, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
                 "        outlook = replace(outlook, seen=other.seen)\n",

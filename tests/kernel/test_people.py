@@ -109,11 +109,7 @@ def test_scales_grow_with_l_and_spend_the_budget(
 ) -> None:
     def scale(rows: int | None) -> float:
         budget = Budget(
-            epsilon=1.0,
-            neighbors=neighbors,
-            mechanism=mechanism,
-            composition=composition,
-            rows_per_person=rows,
+            epsilon=1.0, neighbors=neighbors, mechanism=mechanism, composition=composition, rows_per_person=rows
         )
         scales = budget.scales(np.ones(28))
         assert 0.999 < budget.spent(budget.tables(scales)) <= 1.0

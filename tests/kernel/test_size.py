@@ -22,11 +22,11 @@ RING = {
     "count": ("exact answers equal the plain routine's", "rows/test_count.py"),
     "planes": ("the same on bits, compiled", "rows/test_count.py"),
     "sums": ("partial answers add up", "rows/test_sums.py"),
-    "people": ("at most so many rows of a person, the same in every pass", "rows/test_people.py"),
+    "bounded": ("at most so many rows of a person, the same in every pass", "rows/test_people.py"),
     "shares": ("a person's entries are that person's alone", "rows/test_shares.py"),
     "checkpoint": ("a part is counted once, also after an interruption", "rows/test_checkpoint.py"),
     "engines": ("every engine gives the same answers", "rows/test_engines.py"),
-    "spark": ("the same on a cluster", "rows/test_spark.py"),
+    "executors": ("the same on a cluster", "rows/test_spark.py"),
 }
 # The goal is 1,500.
 MOST_RING = 2_100

@@ -334,11 +334,7 @@ def test_many_numbers_are_looked_up_as_few_are_searched(
     assume(edges[-1] < 2**63)
     sentinel = None if missing is None else str(edges[0] - 1 if missing < 0 else edges[-1] + missing)
     attribute = Attribute(
-        name="x",
-        kind="integer",
-        edges=edges,
-        missing=sentinel,
-        outside=outside if sentinel is not None else "clip",
+        name="x", kind="integer", edges=edges, missing=sentinel, outside=outside if sentinel is not None else "clip"
     )
     numbers = sorted({edges[min(place, len(edges) - 1)] + by for place, by in apart} - {int(sentinel or 0)})
     numbers = [number for number in numbers if edges[0] <= number < edges[-1]]

@@ -92,13 +92,7 @@ def chosen_of(ids: pl.Series, person: Person, *, batch: int = 100) -> list[int]:
 
 
 def gathered(
-    rows: pl.DataFrame,
-    person: Person,
-    secrets: Secrets,
-    *,
-    parts: int = 4,
-    buckets: int = 3,
-    by_content: bool = False,
+    rows: pl.DataFrame, person: Person, secrets: Secrets, *, parts: int = 4, buckets: int = 3, by_content: bool = False
 ) -> pl.DataFrame:
     """What is chosen of rows in this many parts that meet in buckets; the last part comes first."""
     meeting: dict[int, list[pl.DataFrame]] = {}

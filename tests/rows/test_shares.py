@@ -178,13 +178,7 @@ def test_shares_are_those_of_the_recipe() -> None:
 
 
 def _shares(
-    kind: str,
-    i: int,
-    j: int,
-    shape: tuple[int, ...],
-    person: list[int],
-    events: list[list[int]],
-    bins: tuple[int, ...],
+    kind: str, i: int, j: int, shape: tuple[int, ...], person: list[int], events: list[list[int]], bins: tuple[int, ...]
 ) -> list[tuple[int, Fraction]]:
     k, one = len(events), Fraction(1)
     in_bin = max(at for at, begin in enumerate(bins) if begin <= k)

@@ -74,8 +74,7 @@ def test_what_is_not_there(bucket: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
-    [("t.parquet", [1, 2, 3]), ("t.arrow", [6]), ("t.csv", [7, 8]), ("parts", [4, 5])],
+    ("path", "wanted"), [("t.parquet", [1, 2, 3]), ("t.arrow", [6]), ("t.csv", [7, 8]), ("parts", [4, 5])]
 )
 def test_parts_of_a_store_are_its_rows(bucket: str, path: str, wanted: list[int]) -> None:
     """As executors of Spark read them: listed by pyarrow, read by polars."""

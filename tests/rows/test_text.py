@@ -178,11 +178,7 @@ LACKS = "has no column for 'age', 'town'."
             Reading(),
             f"""{LACKS} Its header has them between bars: set delimiter = "|" and quote = "'" in [table].""",
         ),
-        (
-            b"'age','town'\n",
-            Reading(),
-            f"""{LACKS} Its header has them between commas: set quote = "'" in [table].""",
-        ),
+        (b"'age','town'\n", Reading(), f"""{LACKS} Its header has them between commas: set quote = "'" in [table]."""),
         (
             b"Age, Town\n",
             Reading(),
@@ -193,11 +189,7 @@ LACKS = "has no column for 'age', 'town'."
             Reading(),
             f"{LACKS} If its first line is a row already, set header = false and columns = [...] in [table].",
         ),
-        (
-            b"age,SECRET\n",
-            Reading(),
-            "has no column for 'town'. Correct the schema, or remove the attribute from it.",
-        ),
+        (b"age,SECRET\n", Reading(), "has no column for 'town'. Correct the schema, or remove the attribute from it."),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_the_likely_option(

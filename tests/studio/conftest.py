@@ -64,12 +64,7 @@ class Browser:
         return f"127.0.0.1:{self.session.port}"
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        headers: Mapping[str, str | None] | None = None,
-        body: bytes | None = None,
+        self, method: str, path: str, *, headers: Mapping[str, str | None] | None = None, body: bytes | None = None
     ) -> Answer:
         """One request. A header of None is not sent."""
         sent: dict[str, str | None] = {"Host": self.host}

@@ -257,11 +257,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "scales times 4, one stage": ("binary", scaled(4.0), "noise"),
     "scales times 8, the paper's": ("paper", scaled(8.0), "noise"),
     "stage two reuses the noise of stage one": ("auto", second_look(lambda one, _: one), "noise"),
-    "stage two takes off the noise of stage one": (
-        "auto",
-        second_look(lambda one, two: two + PAIRS - one),
-        "noise",
-    ),
+    "stage two takes off the noise of stage one": ("auto", second_look(lambda one, two: two + PAIRS - one), "noise"),
     "exact two-way tables": ("auto", lambda d, a: a.update(dict.fromkeys(tables_of(d, 2), PAIRS)), "noise"),
     "one exact two-way table": ("auto", one_table_exact, "noise"),
     "even counts": ("auto", even_counts, "noise"),

@@ -27,11 +27,7 @@ Accountant = Literal["curve", "zcdp", "sum"]
 Unit = Literal["row", "person"]
 
 _DEARER = 1.2
-_WORDS = {
-    "curve": "pooled on the Gaussian curve",
-    "zcdp": "pooled as zCDP",
-    "sum": "epsilons and deltas added up",
-}
+_WORDS = {"curve": "pooled on the Gaussian curve", "zcdp": "pooled as zCDP", "sum": "epsilons and deltas added up"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

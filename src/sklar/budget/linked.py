@@ -91,9 +91,7 @@ def linked_queries(linked: Linked, tokens: int, *, total: bool) -> list[Shares]:
     """
     return [
         Shares(
-            what=kind,
-            lengths=np.array([table.cells for table in tables]),
-            each=tokens if kind in WITH_EVENTS else 1,
+            what=kind, lengths=np.array([table.cells for table in tables]), each=tokens if kind in WITH_EVENTS else 1
         )
         for kind, tables in linked_tables(linked).items()
         if total or kind != "people"

@@ -177,11 +177,7 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
 
 
 def finding_faults(
-    schema: Schema,
-    budget: Budget,
-    findings: Sequence[Finding],
-    earlier: Sequence[str],
-    n_rows: int | None,
+    schema: Schema, budget: Budget, findings: Sequence[Finding], earlier: Sequence[str], n_rows: int | None
 ) -> tuple[str, ...]:
     """What is wrong with the searches that a certificate states for this schema; none where it is what a release does.
 

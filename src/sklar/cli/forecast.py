@@ -19,8 +19,7 @@ from sklar.cli.options import FORESEEN, N_ROWS, SCHEMA, flag, number, path, sche
 )
 @FORESEEN
 @flag(
-    "--complete",
-    "Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query.",
+    "--complete", "Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query."
 )
 @JSON
 @path("--plot", "OUT.png|.svg", "Draw the error against epsilon.", to="plot_path")

@@ -144,15 +144,9 @@ def _check(part: str, schema: Schema, key: object) -> None:
     refuse(
         f"[{part}] ",
         (not named, f"key must name the column that says whose row it is, got {key!r}."),
-        (
-            key in schema.names,
-            f"key '{key}' is also an attribute of its schema. It is not released: remove it there.",
-        ),
+        (key in schema.names, f"key '{key}' is also an attribute of its schema. It is not released: remove it there."),
         (schema.person, "the key says whose row it is: its schema takes no [table] person. Remove it and its keys."),
-        (
-            private,
-            f"domains of linked tables must be public, got a private one: '{private}'. List its levels.",
-        ),
+        (private, f"domains of linked tables must be public, got a private one: '{private}'. List its levels."),
         (schema.rules, "linked tables take no rules yet. Remove [[rules]] from the schema."),
         (schema.importance is not None, "linked tables take no weights yet. Remove weight and [[pairs]]."),
     )

@@ -85,18 +85,12 @@ def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
 
 def null_code(attribute: Attribute) -> int:
     """The code of a null or an empty text."""
-    return next(
-        (code for code in (attribute.missing_code, attribute.other_code) if code is not None),
-        NO_CELL,
-    )
+    return next((code for code in (attribute.missing_code, attribute.other_code) if code is not None), NO_CELL)
 
 
 def unknown_code(attribute: Attribute) -> int:
     """The code of a value that the domain does not hold and that cannot be clipped into it."""
-    return next(
-        (code for code in (attribute.other_code, attribute.missing_code) if code is not None),
-        NO_CELL,
-    )
+    return next((code for code in (attribute.other_code, attribute.missing_code) if code is not None), NO_CELL)
 
 
 def coder(attribute: Attribute) -> Callable[[object], int]:

@@ -291,10 +291,7 @@ def add_threes(
                 counts[at] += np.int32(rest)
 
 
-@compiled(
-    f"void(int64, {OFFSETS}, {OFFSETS}, int64[::1], int64[::1], int64[::1], int32[::1])",
-    boundscheck=False,
-)
+@compiled(f"void(int64, {OFFSETS}, {OFFSETS}, int64[::1], int64[::1], int64[::1], int32[::1])", boundscheck=False)
 def complete(
     i: int,
     offsets: NDArray[np.int64],

@@ -118,8 +118,7 @@ def _run_postgres(address: str, text: str, held: ExitStack) -> Any:
 
 def _ask(work: Callable[[], Any]) -> Any:
     return _try(
-        work,
-        "the database did not run the query. Run it in the database's own shell (duckdb, psql) to see why.",
+        work, "the database did not run the query. Run it in the database's own shell (duckdb, psql) to see why."
     )
 
 

@@ -18,16 +18,7 @@ from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import (
-    PERCENTILES,
-    THRESHOLDS,
-    ColumnFit,
-    Numbers,
-    Share,
-    brief,
-    text,
-    width_text,
-)
+from sklar.custodian.evaluate.verdict import PERCENTILES, THRESHOLDS, ColumnFit, Numbers, Share, brief, text, width_text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 

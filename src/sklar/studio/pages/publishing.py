@@ -99,10 +99,7 @@ def download(visit: Visit) -> Response:
     """A file that may be given to anybody: of those that the page lists, and of no other."""
     name, desk = visit.request.path_params["file"], visit.desk
     for number in visit.releases:
-        allowed = (
-            *_products(visit.folder, desk, number),
-            *_published(visit.folder, f"{desk.name}-{number}-published"),
-        )
+        allowed = (*_products(visit.folder, desk, number), *_published(visit.folder, f"{desk.name}-{number}-published"))
         if any(each.name == name for each in allowed):
             path = visit.folder.inside(name)
             # A browser must never show it as a page of the studio.
