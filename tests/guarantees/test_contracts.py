@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 PLANTED = {
     "exact counts in the release": ("release.py", "from sklar.rows.count import Exact", "Exact counts stay with"),
     "exact counts in a fit": ("fitting/margins.py", "from sklar.rows.count import Exact", "Exact counts stay with"),
-    "the vault in an answer": ("answer/query.py", "from sklar.kernel.vault import Vault", "Only release and the engin"),
+    "the vault in an answer": ("answer/query.py", "from sklar.kernel.vault import Vault", "Only the engines open"),
+    "the vault in the release": ("release.py", "from sklar.kernel.vault import Vault", "Only the engines open"),
     "rows in a verifier": ("trust/verify/__init__.py", "from sklar.rows.read import open_source", "read rows"),
     "a fit in the rows": ("rows/encode.py", "from sklar.fitting.margins import project", "Rows know nothing"),
     "the custodian in the release": ("release.py", "from sklar.custodian.check import check", "One way down"),
