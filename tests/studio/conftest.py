@@ -73,7 +73,7 @@ class Browser:
         if method == "POST":
             sent |= {"Origin": f"http://{self.host}", "Content-Type": "application/x-www-form-urlencoded"}
         sent |= headers or {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=300)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in sent.items():
@@ -154,11 +154,11 @@ class running:  # noqa: N801 - reads as a word of the language
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=300)
         self._socket.close()
 
 
-def await_(done: Callable[[], bool], wait_s: float = 60) -> None:
+def await_(done: Callable[[], bool], wait_s: float = 300) -> None:
     """Wait until something holds."""
     end = time.monotonic() + wait_s
     while not done():

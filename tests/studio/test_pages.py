@@ -94,7 +94,7 @@ def test_a_large_table_is_waited_for(inside: Browser, monkeypatch: pytest.Monkey
     held = threading.Event()
 
     def slow(*arguments: object, **options: object) -> object:
-        held.wait(30)
+        held.wait(300)
         return draft(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("sklar.studio.looks.draft", slow)

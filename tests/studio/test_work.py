@@ -74,7 +74,7 @@ def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Fold
     # The first studio is gone. A second one finds the work, and what came of it.
     with running(folder.root) as second:
         second.enter()
-        await_(lambda: 'data-state="running"' not in second.get("/t/people/release/state").text, 120)
+        await_(lambda: 'data-state="running"' not in second.get("/t/people/release/state").text)
         page = second.get("/t/people/release")
         assert "Release 1 is made" in page.said
         assert "The ledger was charged for this release" in page.said
@@ -119,7 +119,7 @@ def look_at(studio: Browser) -> None:
 
 def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.notes() / "0001.cancel.json").touch()
-    monkeypatch.setattr("sklar.custodian.check.check_values", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr("sklar.custodian.check.check_values", lambda *_, **__: time.sleep(300))
     state = do(folder)
     assert (state["state"], state["message"]) == ("cancelled", "Cancelled. No file was left half-written.")
     assert charges(folder) == 0
@@ -129,7 +129,7 @@ def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch:
 def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(*_: object, **__: object) -> None:
         (folder.notes() / "0001.cancel.json").touch()
-        time.sleep(30)
+        time.sleep(300)
 
     monkeypatch.setattr("sklar.fitting.choose.fit_auto", wait)
     state = do(folder)
