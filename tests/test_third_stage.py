@@ -26,7 +26,7 @@ from sklar.files.model import Model, fit_tables
 from sklar.kernel.queries import Block, Distances, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Attribute, Schema
-from sklar.trust.audit.comparison import QUICK
+from sklar.trust.audit import QUICK
 from sklar.trust.audit.inventions import frame_of
 from sklar.trust.audit.leaks import check_third
 from sklar.trust.verify import verify

@@ -28,7 +28,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from sklar.kernel.theorems import Budget
-from sklar.trust.audit.comparison import QUICK
+from sklar.trust.audit import QUICK
 from sklar.trust.audit.inventions import release_once, release_twice, whole_numbers
 from sklar.trust.audit.leaks import check_third
 from sklar.trust.audit.noises import check_noise_of_cells

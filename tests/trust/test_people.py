@@ -16,9 +16,9 @@ from sklar.kernel.theorems import Budget
 from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.trust.audit.guesses import guess_person
-from sklar.trust.audit.inventions import Released, exactly, release_once, whole_numbers
-from sklar.trust.audit.sensitivity import check_changes, people_of
+from sklar.trust.audit.inventions import Released, exactly, people_of, release_once, whole_numbers
+from sklar.trust.audit.noises import guess_person
+from sklar.trust.audit.sensitivity import check_changes
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify, verify_model
 from tests.trust.forge import opened

@@ -1,9 +1,7 @@
-"""Try to break the privacy of the code that is installed here, on invented tables, in a process of its own.
+"""Attacks on the privacy of the code that is installed here: whole releases of invented tables, in another process.
 
-The attacks take the whole path of a release, from a file to a model, through the public interface alone: `release.fit`
-and `release.measure`. Nothing is replaced on the way. Where an attack needs exact counts it measures with a budget that
-is large enough to need no noise. A process of its own shares nothing with the one that asks: an audit cannot touch a
-release that runs beside it.
+Attacks use the public interface alone, `release.fit` and `release.measure`, and replace nothing. One that needs exact
+counts measures with a budget that needs no noise. The process shares nothing with a release that runs beside it.
 """
 
 from __future__ import annotations
@@ -11,12 +9,102 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from textwrap import wrap
+from typing import Any
 
 from sklar.errors import NoiseError
 from sklar.machine.progress import SILENT, Progress
-from sklar.trust.audit.comparison import Audit, Comparison
 
-__all__ = ["Audit", "Comparison", "audit"]
+# The chance with which one statistical comparison fails sound code.
+ALPHA = 1e-6
+_WIDTH = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One comparison of what is claimed with what came out.
+
+    `part` is the part of the path from file to model that is attacked. `tried`, `found` and `sees` are sentences: what
+    was tried, what came out, and what the attack would have seen. `p_value` is the chance of something as odd where
+    chance is involved.
+    """
+
+    part: str
+    tried: str
+    found: str
+    sees: str
+    passed: bool
+    claimed: float
+    measured: float
+    trials: int
+    p_value: float | None = None
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        lines = [*wrap(f"{self.part}: {self.tried}", _WIDTH), *wrap(f"{self.found} {self.sees}", _WIDTH)]
+        mark = "ok   " if self.passed else "FAIL "
+        return [(" " * 5 if number else mark) + line for number, line in enumerate(lines)]
+
+
+def conclude(
+    part: str, tried: str, wrong: Sequence[str], right: str, sees: str, trials: int = 1, p_value: float | None = None
+) -> Comparison:
+    """A comparison that passes where nothing is wrong; it quotes the first of what is wrong."""
+    found = wrong[0] if wrong else right
+    return Comparison(part, tried, found, sees, not wrong, 0.0, float(len(wrong)), trials, p_value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """All comparisons."""
+
+    findings: tuple[Comparison, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether none of them found anything."""
+        return all(finding.passed for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"passed": self.passed, "alpha": ALPHA, "findings": [asdict(finding) for finding in self.findings]}
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        verdict = "nothing found" if self.passed else "THIS CODE IS NOT PRIVATE AS CLAIMED. Do not release with it"
+        lines = [line for finding in self.findings for line in finding.lines()]
+        return [*lines, f"{len(self.findings)} attacks: {verdict}."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How many of what each attack tries: releases, where nothing else is said. Sound code passes whatever the effort.
+
+    `wide_rows` are those of the widest table whose counts are compared: enough for compiled counting. `neighbors` are
+    replacements of a row, by the number of rows of the table: a few, more than a thousand, more than five, and more
+    than a batch. `draws` are of the sampler by itself, `crowd` are the rows of a person whose every change is tried.
+    """
+
+    wide_rows: int = 100_000
+    neighbors: Mapping[int, int] = field(default_factory=lambda: dict.fromkeys((3, 40, 1_500, 7_000, 100_000), 300))
+    cells: int = 400
+    stretches: int = 8
+    draws: int = 2_000_000
+    ratio: int = 20_000
+    person: int = 4_000
+    once: int = 8_000
+    twice: int = 3_000
+    third: int = 6
+    searches: int = 60
+    crowd: int = 3
+
+
+QUICK = Effort(
+    wide_rows=45_000, neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32}, cells=100, stretches=2,
+    draws=200_000, ratio=500, person=150, once=300, twice=60,
+)  # fmt: skip
 
 
 def audit(*, quick: bool = False, progress: Progress = SILENT) -> Audit:

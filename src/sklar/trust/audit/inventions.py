@@ -1,7 +1,6 @@
-"""Invented tables whose codes are known beforehand, their neighbors, and the release of them as an attacker sees it.
+"""Invented tables, their neighbors, and their releases as an attacker sees them: noisy cells and public facts.
 
-Every value comes with the code that the schema gives it, written down here by hand. So the right counts of a table are
-known without asking the code under attack. A file goes in; noisy cells and public facts come out.
+The code of every value is written down here by hand, so that right counts are known without the code under attack.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,11 +21,14 @@ from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.axis import days
+from sklar.public.person import Count, Person
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 
 # Noise at this epsilon is zero but for a chance below exp(-1000).
-_EXACT = 1e9
+EXACT = Budget(epsilon=1e9)
+ONE = Budget(epsilon=1.0)
+ADDED = Budget(epsilon=1.0, neighbors="add-remove")
 PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
 _BORN = tuple(days(dt.date(year, 1, 1)) for year in (1900, 1950, 2000, 2030))
 PEOPLE = Schema(
@@ -76,13 +78,17 @@ def whole_numbers(*sizes: int) -> Schema:
     return Schema(name="audit", attributes=tuple(own))
 
 
-def frame_of(schema: Schema, codes: NDArray[np.int32]) -> pl.DataFrame:
+def people_of(schema: Schema, count: Count, most: int = 1) -> Schema:
+    """The schema for people, whose ids are in the column `id`."""
+    return replace(schema, person=Person(column="id", count=count, rows_per_person=most))
+
+
+def frame_of(schema: Schema, codes: NDArray[np.integer]) -> pl.DataFrame:
     """A table of whole numbers, from codes of shape (m, rows)."""
     return pl.DataFrame(dict(zip(schema.names, codes, strict=True)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Invented:
+class Invented(NamedTuple):
     """Rows of the schema `PEOPLE`, and the codes that they have, shape (m, rows)."""
 
     frame: pl.DataFrame
@@ -91,12 +97,12 @@ class Invented:
     def ordered(self) -> Invented:
         """The same rows in the order of their codes."""
         order = np.lexsort(self.codes[::-1])
-        return Invented(frame=self.frame[order.tolist()], codes=self.codes[:, order])
+        return Invented(self.frame[order.tolist()], self.codes[:, order])
 
 
-def invent(rows: int, generator: np.random.Generator, *, typed: bool = False) -> Invented:
+def invent(rows: int, *, typed: bool = False) -> Invented:
     """This many rows, of texts or of typed values; most hold common values, a few rare ones."""
-    columns, codes = {}, []
+    columns, codes, generator = {}, [], np.random.default_rng()
     for name, values, kind in zip(PEOPLE.names, _TYPED if typed else _TEXTS, _TYPES, strict=True):
         # The k-th value is half as common as the one before, down to a few in a thousand: rare bins must be seen too.
         weights = np.maximum(0.5 ** np.arange(len(values)), 0.004)
@@ -104,7 +110,7 @@ def invent(rows: int, generator: np.random.Generator, *, typed: bool = False) ->
         listed = pl.Series(name, [value for value, _ in values], dtype=kind if typed else pl.String)
         columns[name] = listed.gather(chosen)
         codes.append(np.array([code for _, code in values])[chosen])
-    return Invented(frame=pl.DataFrame(columns), codes=np.array(codes))
+    return Invented(pl.DataFrame(columns), np.array(codes))
 
 
 def right_counts(codes: NDArray[Any], schema: Schema) -> NDArray[np.int64]:
@@ -124,31 +130,26 @@ def write(frame: pl.DataFrame, path: Path) -> Path:
     return path
 
 
-def replaced(frame: pl.DataFrame, place: int, row: tuple[Any, ...]) -> pl.DataFrame:
-    """The neighbor whose row at this place is another."""
-    other = pl.DataFrame([row], schema=frame.schema, orient="row")
-    return pl.concat([frame[:place], other, frame[place + 1 :]])
-
-
 def neighbors(
-    frame: pl.DataFrame, count: int, generator: np.random.Generator, odd: Iterator[str], *, batch: int = 65_536
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Replacements to try: places where something may end, and rows of random, extreme and odd values.
+    frame: pl.DataFrame, count: int, odd: Iterator[str], *, batch: int = 65_536
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The table with one row replaced, and the place of that row, so often.
 
     A place is the first, the last, one at the end of a batch, or any. A third of the rows hold the next `odd` texts, a
     third the rarest values (those at edges and outside), a third any.
     """
-    rows, typed = frame.height, frame.dtypes[0] != pl.String
+    rows, typed, generator = frame.height, frame.dtypes[0] != pl.String, np.random.default_rng()
     ends = [0, rows - 1, *(place for end in range(batch, rows, batch) for place in (end - 1, end))]
     listed = _TYPED if typed else _TEXTS
     for number in range(count):
         place = ends[number // 2 % len(ends)] if number % 2 else int(generator.integers(rows))
         if number % 3 == 0 and not typed:
-            yield place, tuple(next(odd) for _ in listed)
+            row = [next(odd) for _ in listed]
         else:
             first = [len(values) - len(values) // 2 if number % 3 == 1 else 0 for values in listed]
-            chosen = (values[generator.integers(low, len(values))] for values, low in zip(listed, first, strict=True))
-            yield place, tuple(value for value, _ in chosen)
+            row = [values[generator.integers(low, len(values))][0] for values, low in zip(listed, first, strict=True)]
+        other = pl.DataFrame([row], schema=frame.schema, orient="row")
+        yield place, pl.concat([frame[:place], other, frame[place + 1 :]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,7 +178,7 @@ def release_twice(data: object, schema: Schema, budget: Budget) -> Released:
 
 def exactly(release: Release) -> Release:
     """The same release with noise that is always zero: exact cells, by the public interface."""
-    return lambda data, schema, budget: release(data, schema, replace(budget, epsilon=_EXACT))
+    return lambda data, schema, budget: release(data, schema, replace(budget, epsilon=EXACT.epsilon))
 
 
 def released(measured: Measured) -> Released:
@@ -205,13 +206,12 @@ def facts_of(measured: Measured) -> dict[str, str]:
     facts: dict[str, str] = {}
 
     def note(place: str, value: Any) -> None:
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(value, list | tuple):
+            value = {"length": len(value), **dict(enumerate(value))}
         if isinstance(value, dict):
             for key, item in value.items():
                 note(f"{place}.{key}", item)
-        elif isinstance(value, list | tuple):
-            note(f"{place}.length", len(value))
-            for number, item in enumerate(value):
-                note(f"{place}.{number}", item)
         else:
             facts[place] = repr(value)
 
@@ -219,9 +219,7 @@ def facts_of(measured: Measured) -> dict[str, str]:
     note("schema", measured.schema.to_dict())
     for number, block in enumerate(measured.blocks):
         query = block.query.of if isinstance(block.query, Distances) else block.query
-        told: dict[str, Any] = {"kind": type(block.query).__name__, "cells": block.values.size}
-        for name in ("order", "orders", "sets", "coarse"):
-            value = getattr(query, name, None)
-            told[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        note(f"block {number}", {**told, "scales": block.scales.tolist()})
+        shown = {name: getattr(query, name, None) for name in ("order", "orders", "sets", "coarse")}
+        shown |= {"kind": type(block.query).__name__, "cells": block.values.size, "scales": block.scales}
+        note(f"block {number}", shown)
     return facts

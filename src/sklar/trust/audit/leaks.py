@@ -1,10 +1,9 @@
-"""Attacks on what is shown beside noisy cells: facts that tell neighbors apart, plans and models that know too much.
-
-Which three-way tables are measured, with which noise, over which rows and at which cost is attacked here too.
-"""
+"""Attacks on what a release shows or keeps beside noisy cells: facts, plans, models, ledger, checkpoints, the seal."""
 
 from __future__ import annotations
 
+import math
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,107 +14,94 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc
 
 from sklar.budget.certificate import SCORES, Measured
-from sklar.budget.method import Method
+from sklar.budget.ledger import Ledger
+from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import plan_release
+from sklar.errors import BudgetError, DataError
 from sklar.files.model import fit_tables
 from sklar.fitting.margins import pool
 from sklar.fitting.third import look, look_ahead
-from sklar.kernel.queries import PARTS, Block, Distances
-from sklar.kernel.theorems import NOTHING, Budget
+from sklar.kernel import noise
+from sklar.kernel.queries import PARTS, Block, Distances, Tables
+from sklar.kernel.theorems import DEFAULT_DELTA, NOTHING, Budget
 from sklar.public.schema import Schema
 from sklar.release import fit, measure
-from sklar.trust.audit.comparison import Comparison, Effort, conclude
-from sklar.trust.audit.inventions import (
-    PEOPLE,
-    Release,
-    facts_of,
-    frame_of,
-    invent,
-    release_twice,
-    whole_numbers,
-    write,
-)
+from sklar.trust.audit import Comparison, Effort, conclude, inventions
+from sklar.trust.audit.inventions import ADDED, EXACT, ONE, PEOPLE, Release, frame_of, invent, release_twice, write
+from sklar.trust.exact import exact_epsilon
 
 # A fact that noise decides is the same in so many releases of each neighbor, and another in those of the other, with a
 # chance below 4 ** -16.
 _RUNS = 16
-_BUDGET = Budget(epsilon=1.0)
-_ADDED = Budget(epsilon=1.0, neighbors="add-remove")
 
 
 def check_shown(folder: Path, _: Effort, release: Release = release_twice) -> Iterator[Comparison]:
     """Facts that are the same in all releases of a table, and others in all releases of its neighbor."""
-    yield _check_facts(folder, release, _BUDGET, "one row is another")
-    yield _check_facts(folder, release, _ADDED, "one row is left out")
+    for budget, words in ((ONE, "one row is another"), (ADDED, "one row is left out")):
+        whole = {"born": pl.lit("1950-01-01"), "member": pl.lit("true")}
+        table = invent(40).frame.with_columns(**whole)
+        other = table[1:]
+        if budget.neighbors == "replace-one":
+            # A row that stands in no cell of an attribute, in place of one that does.
+            other = other.vstack(table[:1].with_columns(born=pl.lit("")))
+        shown = []
+        for number, each in enumerate((table, other)):
+            path = write(each, folder / f"shown{number}.csv")
+            shown.append([inventions.facts_of(release(path, PEOPLE, budget).measured) for _ in range(_RUNS)])
+        # What is not there is a fact too.
+        every = {key for facts in shown for run in facts for key in run}
+        values = {key: [{run.get(key) for run in facts} for facts in shown] for key in every}
+        telling = sorted(key for key, (one, two) in values.items() if len(one) == len(two) == 1 and one != two)
+        yield conclude(
+            "facts beside the cells",
+            f"{2 * _RUNS} releases of two neighbors ({words}, {budget.neighbors}): all that is released beside noisy "
+            "cells, from the certificate to the number of rows and the noise scales.",
+            [f"These tell the two apart: {', '.join(telling[:3])}."] * len(telling),
+            "Nothing tells the two apart.",
+            "It sees every fact that follows from the rows and not from noise.",
+            2 * _RUNS,
+        )
     yield check_first_plan(folder, release)
-
-
-def _check_facts(folder: Path, release: Release, budget: Budget, words: str) -> Comparison:
-    whole = {"born": pl.lit("1950-01-01"), "member": pl.lit("true")}
-    table = invent(40, np.random.default_rng()).frame.with_columns(**whole)
-    other = table[1:]
-    if budget.neighbors == "replace-one":
-        # A row that stands in no cell of an attribute, in place of one that does.
-        other = other.vstack(table[:1].with_columns(born=pl.lit("")))
-    shown = []
-    for number, each in enumerate((table, other)):
-        path = write(each, folder / f"shown{number}.csv")
-        shown.append([facts_of(release(path, PEOPLE, budget).measured) for _ in range(_RUNS)])
-    # What is not there is a fact too.
-    every = {key for facts in shown for run in facts for key in run}
-    values = {key: [{run.get(key) for run in facts} for facts in shown] for key in every}
-    telling = sorted(key for key, (one, two) in values.items() if len(one) == len(two) == 1 and one != two)
-    return conclude(
-        "facts beside the cells",
-        f"{2 * _RUNS} releases of two neighbors ({words}, {budget.neighbors}): all that is released beside noisy "
-        "cells, from the certificate to the number of rows and the noise scales.",
-        [f"These tell the two apart: {', '.join(telling[:3])}."] * len(telling),
-        "It sees every fact that follows from the rows and not from noise.",
-        right="Nothing tells the two apart.",
-        trials=2 * _RUNS,
-    )
 
 
 def check_first_plan(folder: Path, release: Release) -> Comparison:
     """Under add-remove a first plan is the same for all tables: from one to another lead many neighbors."""
     shown = []
     for rows in (3, 300, 100_000):
-        path = write(invent(rows, np.random.default_rng(), typed=True).frame, folder / "plans.parquet")
-        facts = facts_of(release(path, PEOPLE, _ADDED).measured)
+        path = write(invent(rows, typed=True).frame, folder / "plans.parquet")
+        facts = inventions.facts_of(release(path, PEOPLE, ADDED).measured)
         first = ("block 0", "block 1", "block 2", "schema")
         shown.append({key: value for key, value in facts.items() if key.startswith(first)})
-    same = all(facts == shown[0] for facts in shown)
     return conclude(
         "first plan",
         "releases of 3, 300 and 100,000 rows under add-remove: the noise scales of their first stage.",
-        [] if same else ["They differ, and so tell how many rows there are."],
+        ["They differ, and so tell how many rows there are." for facts in shown[1:] if facts != shown[0]],
+        "They are the same.",
         "It sees a plan that was made from the exact number of rows.",
-        right="They are the same.",
-        trials=len(shown),
+        len(shown),
     )
 
 
 def check_plan(folder: Path, _: Effort) -> Iterator[Comparison]:
     """The second stage's scales must follow from the first stage's noisy tables."""
-    schema, generator = whole_numbers(3, 4, 5), np.random.default_rng()
+    schema, generator = inventions.whole_numbers(3, 4, 5), np.random.default_rng()
     first = generator.integers(0, 3, 3_000)
     codes = np.array([first, (first + generator.integers(0, 2, 3_000)) % 4, generator.integers(0, 5, 3_000)])
     path, runs = write(frame_of(schema, codes), folder / "plan.parquet"), 10
-    follow = [follows(measure(path, schema, _BUDGET), schema, _BUDGET) for _ in range(runs)]
+    follow = [follows(measure(path, schema, ONE), schema, ONE) for _ in range(runs)]
     yield conclude(
         "second plan",
         f"{runs} releases in two stages: the second's scales worked out again from the first's noisy tables.",
         ["They do not follow: something else decided them."] * (runs - sum(follow)),
+        "They follow.",
         "It sees a plan that was made from exact counts.",
-        right="They follow.",
-        trials=runs,
+        runs,
     )
 
 
 def check_refit(folder: Path, _: Effort) -> Iterator[Comparison]:
     """A model must follow from its noisy tables."""
-    path = write(invent(500, np.random.default_rng()).frame, folder / "refit.csv")
-    wrong = []
+    path, wrong = write(invent(500).frame, folder / "refit.csv"), []
     for method in ("binary", "mixture"):
         model = fit(path, PEOPLE, epsilon=1.0, method=method)
         again = fit_tables(model.measured, method=method)
@@ -127,9 +113,9 @@ def check_refit(folder: Path, _: Effort) -> Iterator[Comparison]:
         "model",
         "two releases, a model of each kind: fitted again to the noisy tables that the model holds.",
         wrong,
+        "The same models come out.",
         "It sees a model that was fitted to anything but its noisy tables.",
-        right="The same models come out.",
-        trials=2,
+        2,
     )
 
 
@@ -141,23 +127,24 @@ _LEVEL = 1e-9
 
 def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """The tables and scales of a third stage follow from noisy tables, hold the noise that they state, and are paid."""
-    schema, codes = whole_numbers(*_SIZES), _codes()
+    schema, codes = inventions.whole_numbers(*_SIZES), _codes()
     path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], effort.third
     # Sums of squares and their number: of tables, then of scores, which are few beside cells.
     squares = np.zeros((2, 2))
     for _ in range(runs):
         measured = measure(path, schema, _THIRD_BUDGET)
-        chosen, scores = _later(measured)
+        blocks = measured.blocks
+        chosen = next((block for block in blocks if getattr(block.query, "sets", None) is not None), None)
+        scores = next((block for block in blocks if isinstance(block.query, Distances)), None)
         if chosen is None:
             wrong.append("no three-way table was measured")
             continue
         if not follows(measured, schema, _THIRD_BUDGET):
             wrong.append("something else than noisy tables decided the later stages")
         z = (chosen.values - _counted(codes, chosen.query)) / np.repeat(chosen.scales, chosen.query.sizes)
-        for part, own in enumerate((z, _score_noise(codes, measured, schema))):
+        for part, own in enumerate((z, _score_noise(codes, measured, scores))):
             squares[part] += float(own @ own), own.size
-        spent = sum((block.spend(_THIRD_BUDGET) for block in measured.blocks), NOTHING)
-        if _THIRD_BUDGET.spent(spent) > _THIRD_BUDGET.epsilon:
+        if _THIRD_BUDGET.spent(sum((block.spend(_THIRD_BUDGET) for block in blocks), NOTHING)) > _THIRD_BUDGET.epsilon:
             wrong.append("all stages cost more than the budget")
         stated = sum(entry.tables for entry in measured.certificate.measurements if entry.order in (3, SCORES))
         if stated != chosen.scales.size + (0 if scores is None else scores.values.size):
@@ -172,9 +159,9 @@ def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
         f"{runs} releases with a third stage: its tables and scales worked out again from the first stage's "
         "noisy tables and noisy scores, its counts and scores compared with those of the rows, its cost added up.",
         [f"Wrong: {each}." for each in wrong],
+        "All of it follows.",
         "It sees tables that exact counts chose, noise that is missing, rows counted twice, and a cost left out.",
-        right="All of it follows.",
-        trials=runs,
+        runs,
     )
 
 
@@ -193,12 +180,6 @@ def _codes() -> NDArray[np.int32]:
     return np.stack(columns).astype(np.int32)
 
 
-def _later(measured: Measured) -> tuple[Block | None, Block | None]:
-    """Chosen three-way tables and noisy scores of all of them, where they were measured."""
-    chosen = (block for block in measured.blocks if getattr(block.query, "sets", None) is not None)
-    return next(chosen, None), next((block for block in measured.blocks if isinstance(block.query, Distances)), None)
-
-
 def follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     """Whether the later stages follow from the first stage's noisy tables and from noisy scores."""
     stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
@@ -214,14 +195,14 @@ def follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     )
 
 
-def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -> NDArray[np.float64]:
+def _score_noise(codes: NDArray[np.int32], measured: Measured, scores: Block | None) -> NDArray[np.float64]:
     """The noise of scores in units of what is stated; nothing where there are none."""
-    (_, scores), asked = _later(measured), look(pool(measured, first=True), schema, scored=True)
-    if scores is None or asked is None:
+    scored = look(pool(measured, first=True), measured.schema, scored=True)
+    if scores is None or scored is None:
         return np.empty(0)
-    apart = _counted(codes, asked.triples) - asked.reference
+    apart = _counted(codes, scored.triples) - scored.reference
     exact = []
-    for own, shape in zip(np.split(apart, asked.triples.offsets[1:-1]), asked.triples.shapes, strict=True):
+    for own, shape in zip(np.split(apart, scored.triples.offsets[1:-1]), scored.triples.shapes, strict=True):
         table = own.reshape(shape).astype(np.float64)
         for axis in range(3):
             table -= table.mean(axis=axis, keepdims=True)
@@ -239,3 +220,97 @@ def _counted(codes: NDArray[np.int32], triples: Any) -> NDArray[np.int64]:
         np.add.at(table, tuple(places), 1)
         counts.append(table.ravel())
     return np.concatenate(counts)
+
+
+_TOTAL, _EACH, _MANY = 1.0, 0.3, 20
+
+
+def check_ledger(folder: Path, _: Effort) -> Iterator[Comparison]:
+    """Release until the ledger refuses: what has left costs no more than the total, and every charge covers its own."""
+    book = Ledger(folder / "ledger.db")
+    book.open_account("audit", epsilon=_TOTAL, delta=DEFAULT_DELTA)
+    path = write(invent(40).frame, folder / "ledger.csv")
+    scales: list[float] = []
+    short = done = 0
+    while done < _MANY:
+        try:
+            measured = measure(path, PEOPLE, Budget(epsilon=_EACH), ledger=book, dataset="audit")
+        except BudgetError:
+            break
+        done += 1
+        # One scale a table: what one person can move in it is counted below.
+        own = np.concatenate([block.scales for block in measured.blocks if isinstance(block.query, Tables)])
+        charges = book.account("audit").charges
+        short += charges[-1].cost.rho < float(np.sum(1 / own**2)) * (1 - 1e-9)
+        short += len(charges) != done
+        scales += own.tolist()
+    short += len(book.account("audit").charges) != done
+    values, tables = np.unique(scales, return_counts=True)
+    spent = exact_epsilon("gaussian", values, 2 * tables, DEFAULT_DELTA) if values.size else math.inf
+    passed = 0 < done < _MANY and spent <= _TOTAL * 1.002
+    tried = f"releases of epsilon {_EACH} from a ledger with a total of {_TOTAL:g}, until it refused."
+    found = f"{done} releases left; together they cost epsilon {spent:.4g}."
+    sees = "It sees a ledger that lets more out than its total."
+    yield Comparison("ledger", tried, found, sees, passed, _TOTAL, spent, done)
+    yield conclude(
+        "ledger",
+        f"the charges of these {done} releases, beside the noise scales of all tables that they measured.",
+        [f"{short} charges do not cover what was measured."] * short,
+        "Every charge covers its release, and a refusal charged nothing.",
+        "It sees a table or a stage that was measured and not charged.",
+        done,
+    )
+
+
+def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
+    """Interrupt a pass over a folder of files, look at what it kept, and let it go on."""
+    parts, place, kept = [invent(300, typed=True) for _ in range(4)], folder / "parts", folder / "kept"
+    place.mkdir()
+    last = [write(part.frame, place / f"{number}.parquet") for number, part in enumerate(parts)][-1]
+    whole = last.read_bytes()
+    # A file whose pages are damaged but whose end is not: it opens, and fails when it is read.
+    damaged = min(2_000, len(whole) // 3)
+    last.write_bytes(whole[:4] + bytes(damaged) + whole[4 + damaged :])
+    raised = False
+    try:
+        measure(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)
+    except DataError:
+        raised = True
+    files = [path for path in kept.rglob("*") if path.is_file()]
+    closed = all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    closed = closed and (not files or stat.S_IMODE(kept.stat().st_mode) == 0o700)
+    last.write_bytes(whole)
+    cells = inventions.released(measure(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)).cells
+    right = inventions.right_counts(np.concatenate([part.codes for part in parts], axis=1), PEOPLE)
+    same = raised and bool(files) and np.array_equal(cells, right)
+    yield conclude(
+        "checkpoint",
+        "a pass over four files that was interrupted at the last, and went on.",
+        [] if same else ["The counts are not those of the rows."],
+        "The counts are those of the rows.",
+        "It sees a file that is counted twice, or not at all, after an interruption.",
+    )
+    yield conclude(
+        "checkpoint",
+        "what that pass kept on the disk while it was interrupted, and what it left behind in the end.",
+        ["Exact counts were open to others, or were left behind."] * ((not closed) + kept.exists()),
+        "It was closed to others, and nothing was left.",
+        "It sees rights beyond those of the owner, and every file that stays.",
+        len(files),
+    )
+
+
+def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
+    """Try to replace the noise from outside, as another part of a program might."""
+    wrong = ["The noise of this process can be replaced."]
+    try:
+        noise.discrete_gaussian = noise.discrete_gaussian
+    except AttributeError:
+        wrong = []
+    yield conclude(
+        "seal",
+        "to assign to the name of the sampler, from outside its module.",
+        wrong,
+        "It is refused.",
+        "It sees a sampler that any code in the process can switch off.",
+    )

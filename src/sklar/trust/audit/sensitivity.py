@@ -1,14 +1,15 @@
 """Attacks on reading, encoding and counting: what one row or one person can move, and whether counts are right.
 
-No chance is involved: exact cells are had by a budget that needs no noise. Neighbors of people differ in all rows of
-one person, whatever is released: a release for rows fails that attack, as its noise is meant for one row.
+No chance is involved. Neighbors of people differ in all rows of one person, whatever is released: a release for rows
+fails that attack, as its noise is meant for one row.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations_with_replacement, cycle, product
 from pathlib import Path
 
@@ -18,29 +19,11 @@ from numpy.typing import NDArray
 
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
-from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
-from sklar.trust.audit.comparison import Comparison, Effort, compare, conclude
-from sklar.trust.audit.inventions import (
-    ODD,
-    PEOPLE,
-    PURE,
-    Release,
-    exactly,
-    frame_of,
-    invent,
-    neighbors,
-    release_once,
-    release_twice,
-    replaced,
-    right_counts,
-    whole_numbers,
-    write,
-)
+from sklar.trust.audit import Comparison, Effort, conclude, inventions
+from sklar.trust.audit.inventions import ADDED, ONE, PEOPLE, PURE, Release, exactly, release_once, release_twice
 from sklar.trust.exact import exact_epsilon
 
-_ONE = Budget(epsilon=1.0)
-_ADDED = replace(_ONE, neighbors="add-remove")
 # What the numerical epsilon may be off by.
 _TOLERANCE = 1.002
 # Rows of a person beyond those that are counted.
@@ -49,30 +32,27 @@ _BEYOND = 2
 _STARTS = 60
 
 
-def people_of(schema: Schema, count: Count, most: int = 1) -> Schema:
-    """The schema for people, whose ids are in the column `id`."""
-    return replace(schema, person=Person(column="id", count=count, rows_per_person=most))
-
-
 def check_records(_: Path, __: Effort) -> Iterator[Comparison]:
     """Every replacement of one of two records, for every kind of noise."""
-    small, tight = whole_numbers(2, 3), replace(_ONE, mechanism="laplace")
-    yield check_changes(release_once, whole_numbers(4, 5), PURE, "Laplace noise, epsilons added up")
-    yield check_changes(release_once, small, _ONE, "Gaussian noise")
+    small, tight = inventions.whole_numbers(2, 3), replace(ONE, mechanism="laplace")
+    yield check_changes(release_once, inventions.whole_numbers(4, 5), PURE, "Laplace noise, epsilons added up")
+    yield check_changes(release_once, small, ONE, "Gaussian noise")
     yield check_changes(release_once, small, tight, "Laplace noise, tight")
-    yield check_changes(release_once, small, _ADDED, "Gaussian noise, a record added")
-    yield check_changes(release_twice, small, _ONE, "Gaussian noise, both stages")
-    yield check_changes(release_twice, whole_numbers(2, 2, 2, 2), _ONE, "parities of up to three", others=5_000)
-    yield check_changes(release_twice, whole_numbers(2, 2, 2), _ADDED, "parities, a row added")
+    yield check_changes(release_once, small, ADDED, "Gaussian noise, a record added")
+    yield check_changes(release_twice, small, ONE, "Gaussian noise, both stages")
+    bits = [inventions.whole_numbers(*[2] * many) for many in (4, 3)]
+    yield check_changes(release_twice, bits[0], ONE, "parities of up to three", others=5_000)
+    yield check_changes(release_twice, bits[1], ADDED, "parities, a row added")
 
 
 def check_crowds(_: Path, effort: Effort) -> Iterator[Comparison]:
     """Every replacement of a person in a small table, for both ways to count and both kinds of neighbors."""
-    small, most = whole_numbers(2, 2), effort.crowd
-    by_rows, many = people_of(small, "rows", 2), people_of(small, "rows", most)
-    yield check_changes(release_once, many, _ONE, f"up to {most} rows, Gaussian noise", most=most)
-    yield check_changes(release_once, people_of(small, "people"), _ONE, "one row, Gaussian noise", most=2)
-    yield check_changes(release_once, by_rows, _ADDED, "up to 2 rows, a person added", most=2)
+    small, most = inventions.whole_numbers(2, 2), effort.crowd
+    by_rows, many = (inventions.people_of(small, "rows", rows) for rows in (2, most))
+    people = inventions.people_of(small, "people")
+    yield check_changes(release_once, many, ONE, f"up to {most} rows, Gaussian noise", most=most)
+    yield check_changes(release_once, people, ONE, "one row, Gaussian noise", most=2)
+    yield check_changes(release_once, by_rows, ADDED, "up to 2 rows, a person added", most=2)
     yield check_changes(release_once, by_rows, PURE, "up to 2 rows, Laplace noise", most=2)
 
 
@@ -86,13 +66,13 @@ def check_changes(
     every = list(product(*[range(-1, size) for size in schema.sizes]))
     crowds = [rows for k in range(1, (most or 1) + 1) for rows in combinations_with_replacement(every, k)]
     crowds += [(record,) * (most + _BEYOND) for record in every] if most else []
-    exact = exactly(release)
 
     def beside(rows: tuple[tuple[int, ...], ...]) -> pl.DataFrame:
-        frame = frame_of(schema, np.array([*rows, *[(0,) * schema.n_attributes] * others], dtype=np.int32).T)
+        codes = np.array([*rows, *[(0,) * schema.n_attributes] * others], dtype=np.int32).T
+        frame = inventions.frame_of(schema, codes)
         return frame if most is None else frame.with_columns(id=pl.Series([0] * len(rows) + [1] * others))
 
-    shown = release(beside(crowds[0]), schema, budget)
+    shown, exact = release(beside(crowds[0]), schema, budget), exactly(release)
     cells = np.array([exact(beside(rows), schema, budget).cells[: shown.cells.size] for rows in crowds])
     if budget.neighbors == "add-remove":
         starts = exact(beside(()), schema, budget).cells[None, : shown.cells.size]
@@ -105,15 +85,10 @@ def check_changes(
     part, who = "people", f"a person with up to {most} rows, and of some with more"
     if most is None:
         part, who = "sensitivity", f"one record, in a table of {' x '.join(map(str, schema.sizes))} levels"
-    return compare(
-        part,
-        f"every change of {who} ({words}).",
-        f"The worst change costs epsilon {measured:.4g}, {budget.epsilon:g} is claimed.",
-        "It sees every change that costs more than claimed: all were tried.",
-        (budget.epsilon, measured),
-        passed=measured <= budget.epsilon * _TOLERANCE,
-        trials=amounts.size,
-    )
+    passed, tried = measured <= budget.epsilon * _TOLERANCE, f"every change of {who} ({words})."
+    found = f"The worst change costs epsilon {measured:.4g}, {budget.epsilon:g} is claimed."
+    sees = "It sees every change that costs more than claimed: all were tried."
+    return Comparison(part, tried, found, sees, passed, budget.epsilon, measured, amounts.size)
 
 
 def _amount(budget: Budget, scales: NDArray[np.float64], shifts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -138,80 +113,69 @@ def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64
 
 def check_counts(folder: Path, effort: Effort, release: Release = release_once) -> Iterator[Comparison]:
     """Exact counts of whole files against those of the codes that their values were chosen for."""
-    generator, exact = np.random.default_rng(), exactly(release)
     wrong: list[str] = []
 
     def count(schema: Schema, data: object, codes: NDArray[np.int64], words: str) -> None:
-        right = right_counts(codes, schema)
-        same = np.array_equal(exact(data, schema, _ONE).cells[: right.size], right)
+        right = inventions.right_counts(codes, schema)
+        same = np.array_equal(exactly(release)(data, schema, ONE).cells[: right.size], right)
         wrong.append("" if same else f"Wrong counts: {words}.")
 
-    for rows in effort.neighbors:
-        for typed in (False, True):
-            table, kind = invent(rows, generator, typed=typed), "parquet" if typed else "csv"
-            for each, order in ((table, "any"), (table.ordered(), "sorted")):
-                path = write(each.frame, folder / f"counts.{kind}")
-                count(PEOPLE, path, each.codes, f"{rows:,} rows in {order} order, {kind}")
-            count(PEOPLE, table.frame, table.codes, f"{rows:,} rows in memory")
+    for rows, kind in product(effort.neighbors, ("csv", "parquet")):
+        table = inventions.invent(rows, typed=kind == "parquet")
+        for each, order in ((table, "any"), (table.ordered(), "sorted")):
+            path = inventions.write(each.frame, folder / f"counts.{kind}")
+            count(PEOPLE, path, each.codes, f"{rows:,} rows in {order} order, {kind}")
+        count(PEOPLE, table.frame, table.codes, f"{rows:,} rows in memory")
     # Above this many pairs of attributes times rows, counting takes another way.
     levels, rows = [2, 2, 3, 9, 30] * 8, effort.wide_rows
-    wide = whole_numbers(*levels)
-    codes = np.array([generator.integers(-1, size, rows) for size in levels])
-    count(wide, write(frame_of(wide, codes), folder / "wide.parquet"), codes, f"{rows:,} rows of 40 attributes")
+    wide = inventions.whole_numbers(*levels)
+    codes = np.array([np.random.default_rng().integers(-1, size, rows) for size in levels])
+    path = inventions.write(inventions.frame_of(wide, codes), folder / "wide.parquet")
+    count(wide, path, codes, f"{rows:,} rows of 40 attributes")
     yield conclude(
         "counting",
         f"{len(wrong)} tables of 3 to {max(effort.neighbors):,} rows (CSV, Parquet, in memory; sorted and not) whose "
         "counts are known.",
         [*filter(None, wrong)],
+        "All counts are right.",
         "It sees a value whose code depends on other rows, and a row that is counted twice or not at all.",
-        right="All counts are right.",
-        trials=len(wrong),
+        len(wrong),
     )
 
 
 def check_neighbors(folder: Path, effort: Effort, release: Release = release_twice) -> Iterator[Comparison]:
     """Search for a neighbor that moves more than it may: in small and large files, at every place, with odd values."""
-    generator, odd, budget, exact = np.random.default_rng(), cycle(ODD), _ONE, exactly(release)
-    shifts, worst, epsilon, raised, tried = 0, 0.0, 0.0, "", 0
-    for rows, count in effort.neighbors.items():
-        for typed, in_memory in product((False, True), (False, True)):
-            table = invent(rows, generator, typed=typed)
-            frame = table.ordered().frame if in_memory else table.frame
-            path = folder / f"neighbors.{'parquet' if typed else 'csv'}"
-
-            def given(each: pl.DataFrame, path: Path | None = None if in_memory else path) -> object:
-                return each if path is None else write(each, path)
-
-            scales = release(given(frame), PEOPLE, budget).scales
-            base = exact(given(frame), PEOPLE, budget)
-            for place, row in neighbors(frame, count // 4, generator, odd):
-                tried += 1
-                try:
-                    other = exact(given(replaced(frame, place, row)), PEOPLE, budget)
-                except SklarError as error:
-                    raised = type(error).__name__
-                    continue
-                if other.cells.size != base.cells.size:
-                    shifts, epsilon = base.cells.size, math.inf
-                    continue
-                shift = np.abs(other.cells - base.cells)
-                shifts = max(shifts, int(np.bincount(base.tables, shift).max()))
-                amount = float(_amount(budget, scales, shift))
-                if amount > worst:
-                    worst, epsilon = amount, max(epsilon, cost_of(budget, scales, shift))
-    found = (
-        f"The worst of them costs epsilon {epsilon:.4g} of {budget.epsilon:g} and moves a table by {shifts} of "
-        f"{budget.shifts} allowed."
+    odd, exact, trials, raised = cycle(inventions.ODD), exactly(release), 0, ""
+    shifts, worst, epsilon = 0, 0.0, 0.0
+    for (rows, count), kind, in_memory in product(effort.neighbors.items(), ("csv", "parquet"), (False, True)):
+        table = inventions.invent(rows, typed=kind == "parquet")
+        frame = table.ordered().frame if in_memory else table.frame
+        given: Callable[[pl.DataFrame], object] = partial(inventions.write, path=folder / f"neighbors.{kind}")
+        if in_memory:
+            given = pl.DataFrame
+        scales, base = release(given(frame), PEOPLE, ONE).scales, exact(given(frame), PEOPLE, ONE)
+        for _, changed in inventions.neighbors(frame, count // 4, odd):
+            trials += 1
+            try:
+                other = exact(given(changed), PEOPLE, ONE)
+            except SklarError as error:
+                raised = type(error).__name__
+                continue
+            if other.cells.size != base.cells.size:
+                shifts, epsilon = base.cells.size, math.inf
+                continue
+            shift = np.abs(other.cells - base.cells)
+            shifts = max(shifts, int(np.bincount(base.tables, shift).max()))
+            amount = float(_amount(ONE, scales, shift))
+            if amount > worst:
+                worst, epsilon = amount, max(epsilon, cost_of(ONE, scales, shift))
+    passed = not raised and shifts <= ONE.shifts and epsilon <= ONE.epsilon * _TOLERANCE
+    tried = (
+        f"{trials:,} replacements of a row in tables of 3 to 100,000 rows: random values, values at edges "
+        "and outside, nulls, odd texts; the first row, the last, those at the ends of batches and in a sorted table."
     )
+    found = f"The worst of them costs epsilon {epsilon:.4g} of 1 and moves a table by {shifts} of {ONE.shifts} allowed."
     if raised:
         found = f"One change raised an error ({raised}), which tells that it was made."
-    yield compare(
-        "neighbors",
-        f"{tried:,} replacements of a row in tables of 3 to 100,000 rows: random values, values at edges "
-        "and outside, nulls, odd texts; the first row, the last, those at the ends of batches and in a sorted table.",
-        found,
-        "It sees a change that moves a third cell of any table, or one cell by two.",
-        (budget.epsilon, epsilon),
-        passed=not raised and shifts <= budget.shifts and epsilon <= budget.epsilon * _TOLERANCE,
-        trials=tried,
-    )
+    sees = "It sees a change that moves a third cell of any table, or one cell by two."
+    yield Comparison("neighbors", tried, found, sees, passed, ONE.epsilon, epsilon, trials)
