@@ -206,7 +206,7 @@ def test_a_group_that_noise_hides_is_said_to_be_unknown(model: Model) -> None:
     assert any("unbounded" in line for line in found.lines())
     less = infer(model, "difference of mean(age) by region", level=1 - 1e-9).figures
     assert [figure.low is None for figure in less] == [False, False, True, True]
-    assert fieller(np.array([1.0, 0.1]), np.diag([0.01, 0.01]), (0, 1), 1.96) == (-math.inf, math.inf)
+    assert fieller(np.array([1.0, 0.1]), np.diag([0.01, 0.01]), 1.96) == (-math.inf, math.inf)
 
 
 def test_a_three_way_share_says_how_little_was_measured_and_adds_the_spread_of_fits(model: Model) -> None:

@@ -1,7 +1,4 @@
-"""Rows whose nulls are filled from a model, given the rest of each row.
-
-What is filled in is post-processing of noisy tables. The rows that come in are passed on as they were.
-"""
+"""Rows whose nulls are filled from a model, given the rest of each row: post-processing of noisy tables."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], see
     filled = schema.complete(fill(copula, domains, seed))
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, 8])))
     drawn = Decoder(schema, shapes=shapes).decode(filled, generator)
-    return pl.DataFrame([_beside(drawn[name], frame, codes) for name in schema.names])
+    return pl.DataFrame([_kept(frame[name], drawn[name]) if name in codes else drawn[name] for name in schema.names])
 
 
 def _frame(rows: object, schema: Schema) -> pl.DataFrame:
@@ -77,9 +74,7 @@ def _code(attribute: Attribute, value: Any) -> int:
 
 
 def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) -> list[Domains]:
-    """The levels of each measured attribute that every row allows: the one given, those that determine a given one, or
-    all; a filled value is never missing.
-    """
+    """The levels of each measured attribute that every row allows; a filled value is never missing."""
     domains = []
     for place, attribute in enumerate(schema.measured.attributes):
         free = np.ones(attribute.n_levels, dtype=bool)
@@ -105,15 +100,11 @@ def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
     return domains
 
 
-def _beside(drawn: pl.Series, frame: pl.DataFrame, codes: Mapping[str, NDArray[np.int64]]) -> pl.Series:
-    """A filled column: values that were given as they were, where their type is the released one."""
-    if drawn.name not in codes:
-        return drawn
-    given = frame[drawn.name]
+def _kept(given: pl.Series, drawn: pl.Series) -> pl.Series:
+    """A column with its values as they were given, where they are of the released type, and its nulls filled."""
     try:
-        given = given.cast(drawn.dtype)
+        return given.cast(drawn.dtype).fill_null(drawn)
     except pl.exceptions.PolarsError:
         raise ModelError(
             f"column '{drawn.name}' must be of type {drawn.dtype} or convert to it, got {given.dtype}. Convert it."
         ) from None
-    return given.fill_null(drawn).alias(drawn.name)

@@ -36,14 +36,14 @@ def read_given(given: Given, schema: Schema) -> Node:
             f"given must be a predicate, or values by attribute, got {given!r}. Example: "
             "given={'sex': 'Female', 'age': (30, 45)}."
         )
-    return joined("and", [_stated(name, value, schema) for name, value in given.items()])
+    return joined("and", *(_stated(name, value, schema) for name, value in given.items()))
 
 
 def _stated(name: str, value: Any, schema: Schema) -> Node:
     """What a condition states of one attribute."""
     named = Token(kind="name", text=str(name), at=0)
     if value is None:
-        return Relation(operator="missing", operands=(named,))
+        return Relation("missing", named)
     if isinstance(value, tuple):
         # The range from the first of two values up to but without the second; None leaves an end open.
         if len(value) != 2 or value == (None, None) or (name in schema.names and not schema.attribute(name).binned):
@@ -51,15 +51,15 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
                 f"attribute '{name}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
                 "values into a list."
             )
-        ends = [(sign, _token(end)) for sign, end in zip((">=", "<"), value, strict=True) if end is not None]
-        return joined("and", [Relation(operator=sign, operands=(named, end)) for sign, end in ends])
+        ends = (pair for pair in zip((">=", "<"), value, strict=True) if pair[1] is not None)
+        return joined("and", *(Relation(sign, named, _token(end)) for sign, end in ends))
     if isinstance(value, list | set | frozenset):
         if not value:
             raise QueryError(f"attribute '{name}': a list of values must not be empty. List one, or leave it out.")
         # In the order of their texts: sets have none, and a seed must give the same rows every time.
         listed = value if isinstance(value, list) else sorted(value, key=str)
-        return joined("or", [_stated(name, each, schema) for each in listed])
-    return Relation(operator="=", operands=(named, _token(value)))
+        return joined("or", *(_stated(name, each, schema) for each in listed))
+    return Relation("=", named, _token(value))
 
 
 def _token(value: Any) -> Token:
@@ -87,10 +87,7 @@ def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> t
 def divide_shapes(
     divided: Divided, schema: Schema, shapes: Mapping[str, Shape], about: set[str]
 ) -> tuple[dict[str, Shape], dict[str, NDArray[np.float64]]]:
-    """Shapes inside divided bins, and the share of its level that each divided level has, both by attribute.
-
-    The numbers of attributes that a condition is `about` lie in their bins, so that they satisfy it.
-    """
+    """Shapes inside the divided bins of attributes that a condition is `about`, and each divided level's share."""
     finer_shapes, shares = dict(shapes), {}
     for attribute, finer in zip(schema.attributes, divided.schema.attributes, strict=True):
         own = shares[attribute.name] = np.ones(finer.n_levels)
@@ -107,12 +104,10 @@ def divide_shapes(
 
 def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """For each attribute, one level of every class that a predicate does not tell apart, and each level's class."""
-    own: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in expression.attributes}
-    for leaf in expression.leaves():
-        own[leaf.attribute].append(leaf.levels)
     classes = {}
-    for i, levels in own.items():
-        _, first, which = np.unique(np.stack(levels), axis=1, return_index=True, return_inverse=True)
+    for i in expression.attributes:
+        levels = np.stack([leaf.levels for leaf in expression.leaves() if leaf.attribute == i])
+        _, first, which = np.unique(levels, axis=1, return_index=True, return_inverse=True)
         classes[i] = first, which.ravel()
     return classes
 
@@ -135,14 +130,14 @@ def _unrelated(expression: Expression) -> list[Expression]:
     """Predicates that have no attribute in common, and hold together where this one does."""
     if not isinstance(expression, Combined) or expression.operator != "and":
         return [expression]
-    found: list[tuple[set[int], list[Expression]]] = []
+    groups: list[tuple[set[int], list[Expression]]] = []
     for part in (own for each in expression.parts for own in _unrelated(each)):  # type: ignore[arg-type]
         about, together = set(part.attributes), [part]
-        for group in [group for group in found if group[0] & about]:
-            found.remove(group)
+        for group in [group for group in groups if group[0] & about]:
+            groups.remove(group)
             about, together = about | group[0], [*group[1], *together]
-        found.append((about, together))
-    return [joined("and", own) for _, own in found]  # type: ignore[misc]
+        groups.append((about, together))
+    return [joined("and", *own) for _, own in groups]  # type: ignore[misc]
 
 
 def _require_few(text: str, number: int) -> None:

@@ -19,12 +19,11 @@ import difflib
 import math
 import operator as operators
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,12 +46,13 @@ class Token:
     at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One comparison as written."""
+    """One comparison as written: of an attribute with values, in either order."""
 
-    operator: str
-    operands: tuple[Token, ...]
+    __slots__ = ("operands", "operator")
+
+    def __init__(self, operator: str, *operands: Token) -> None:
+        self.operator, self.operands = operator, operands
 
 
 class Expression:
@@ -62,11 +62,10 @@ class Expression:
 
     def leaves(self) -> Iterator[Atom]:
         """The atoms."""
+        for part in self.parts if isinstance(self, Combined) else ():
+            yield from part.leaves()  # type: ignore[union-attr]
         if isinstance(self, Atom):
             yield self
-        elif isinstance(self, Combined):
-            for part in self.parts:
-                yield from part.leaves()  # type: ignore[union-attr]
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -132,11 +131,7 @@ _MAX_LENGTH = 100_000
 
 
 def tokenize(text: str) -> list[Token]:
-    """The pieces of a predicate.
-
-    >>> [token.text for token in tokenize("30 <= age and sex='F'")]
-    ['30', '<=', 'age', 'and', 'sex', '=', 'F', '']
-    """
+    """The pieces of a predicate, and its end."""
     if len(text) > _MAX_LENGTH:
         raise QueryError(f"a predicate must have at most {_MAX_LENGTH:,} characters, got {len(text):,}. Shorten it.")
     tokens, at = [], 0
@@ -166,7 +161,7 @@ def parse(text: str) -> Node:
 
 
 class TokenReader:
-    """Reads tokens one after the other; `hint` ends the message of a token that is not the expected one."""
+    """Reads tokens one after the other; `hint` ends its messages."""
 
     hint = ""
 
@@ -209,13 +204,13 @@ class _Parser(TokenReader):
         parts = [part()]
         while self.take(operator):
             parts.append(part())
-        return joined(operator, parts)
+        return joined(operator, *parts)
 
     def _factor(self, depth: int) -> Node:
         if depth > _MAX_DEPTH:
             raise QueryError(f"a predicate must nest at most {_MAX_DEPTH} deep. Simplify it.")
         if self.take("not"):
-            return _negated(self._factor(depth + 1))
+            return joined("not", self._factor(depth + 1))
         if self.take("("):
             inside = self.predicate(depth + 1)
             self.expect(")", "to close '('")
@@ -235,7 +230,7 @@ class _Parser(TokenReader):
         first, is_ = self._operand(), self.take("is")
         negated = self.take("not")
         if is_ or self.take("in"):
-            relation = Relation(operator="missing", operands=(first,))
+            relation = Relation("missing", first)
             if is_:
                 self.expect("missing", "after 'is'")
             else:
@@ -244,8 +239,8 @@ class _Parser(TokenReader):
                 while self.take(","):
                     values.append(self._operand())
                 self.expect(")", "to close the list of values")
-                relation = Relation(operator="in", operands=(first, *values))
-            return _negated(relation) if negated else relation
+                relation = Relation("in", first, *values)
+            return joined("not" if negated else "and", relation)
         if negated:
             raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
         operator = self.take("=", "!=", *COMPARED)
@@ -254,27 +249,22 @@ class _Parser(TokenReader):
                 f"a comparison is expected after '{first.text}', got {self.shown}. "
                 "Use =, !=, <, <=, >, >=, in (...) or is missing."
             )
-        second = self._operand()
-        then = self.take(*COMPARED)
+        second, then = self._operand(), self.take(*COMPARED)
         if then is None:
-            return Relation(operator=operator, operands=(first, second))
+            return Relation(operator, first, second)
         third = self._operand()
         if operator not in COMPARED or operator[0] != then[0]:
             raise QueryError(
                 f"a chain must go one way, got '{first.text} {operator} {second.text} {then} {third.text}'. "
                 "Write 30 <= age < 40."
             )
-        low = Relation(operator=TURNED[operator], operands=(second, first))
-        return joined("and", [low, Relation(operator=then, operands=(second, third))])
+        low, high = Relation(TURNED[operator], second, first), Relation(then, second, third)
+        return joined("and", low, high)
 
 
-def joined(operator: Literal["and", "or"], parts: Sequence[Node]) -> Node:
-    """Predicates joined by an operator; one is itself."""
-    return parts[0] if len(parts) == 1 else Combined(operator=operator, parts=tuple(parts))
-
-
-def _negated(node: Node) -> Node:
-    return Combined(operator="not", parts=(node,))
+def joined(operator: Literal["and", "or", "not"], *parts: Node) -> Node:
+    """Predicates joined by `and` or `or`, where one is itself; or one turned around by `not`."""
+    return parts[0] if len(parts) == 1 and operator != "not" else Combined(operator=operator, parts=parts)
 
 
 def _mapped(node: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -292,9 +282,8 @@ def resolve(node: Node, schema: Schema) -> Expression:
 def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
     """The predicate over a schema whose bins are divided where it cuts them, that schema, and the names of these bins.
 
-    Only whole bins were measured, so the caller must say what share of a bin each part has: `draw.decode` does.
-    Attributes that a rule determines are not divided: their values follow from another attribute's level alone. What
-    no division answers is refused; `exact` refuses to cut bins.
+    Only whole bins were measured: the caller must say what share of a bin each part has. What a rule determines is not
+    divided, since it follows from another attribute's level alone. `exact` refuses to cut bins.
     """
     cuts: dict[str, set[int | float]] = {}
     tree = _resolved(node, schema, None if exact else cuts)
@@ -302,7 +291,7 @@ def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expressi
     split = []
     for name, own in cuts.items():
         attribute = schema.attribute(name)
-        bins = {int(attribute.bin_codes[bisect_right(attribute.edges, cut) - 1]) for cut in own}
+        bins = {int(attribute.bin_codes[attribute.bin_of(cut)]) for cut in own}
         split += [f"{name} {attribute.levels[code]}" for code in sorted(bins)]
 
     def lift(leaf: Atom | _Interval) -> Atom:
@@ -313,8 +302,7 @@ def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expressi
     return _mapped(tree, lift), divided, tuple(split)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Interval:
+class _Interval(NamedTuple):
     """Numbers of an attribute from `low` up to but without `high`, and the points that a comparison holds for."""
 
     attribute: int
@@ -331,7 +319,7 @@ class _Interval:
 
 
 def _resolved(node: Any, schema: Schema, cuts: dict[str, set[int | float]] | None) -> Any:
-    """Every comparison resolved to whole levels, or to an interval that cuts bins: `cuts` notes where, if it may."""
+    """Every comparison as whole levels, or as an interval that cuts bins: `cuts` notes where, if it may."""
     if isinstance(node, Combined):
         return _mapped(node, lambda leaf: _resolved(leaf, schema, cuts))
     if not isinstance(node, Relation):
@@ -341,8 +329,8 @@ def _resolved(node: Any, schema: Schema, cuts: dict[str, set[int | float]] | Non
         operator, name, values = TURNED.get(operator, operator), values[0], [name]
     index = find_attribute(name, schema)
     if operator in ("in", "!="):
-        either = joined("or", [Relation(operator="=", operands=(name, value)) for value in values])
-        return _resolved(either if operator == "in" else _negated(either), schema, cuts)
+        either = joined("or", *(Relation("=", name, value) for value in values))
+        return _resolved(joined("or" if operator == "in" else "not", either), schema, cuts)
     attribute = schema.attributes[index]
     if operator == "missing":
         if attribute.missing_code is None:
@@ -397,22 +385,18 @@ def _level(attribute: Attribute, text: str) -> int | None:
         raise QueryError(
             f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"
         )
-    edge, edges = _edge(attribute, text), attribute.edges
-    if edge in attribute.special_numbers:
-        return attribute.special_codes[attribute.special_numbers.index(edge)]
-    if edge in attribute.points:
-        return int(attribute.point_codes[attribute.points.index(edge)])
-    if not edges[0] <= edge <= edges[-1]:
+    number, edges = _edge(attribute, text), attribute.edges
+    code = attribute.code_at(number)
+    if code is None:
         first, last = (attribute.edge_text(edges[end]) for end in (0, -1))
         raise QueryError(
             f"attribute '{attribute.name}': {text} lies outside [{first}, {last}]. Ask for a value inside."
         )
-    place = min(bisect_right(edges, edge) - 1, attribute.n_bins - 1)
-    if attribute.axis.stepped and edges[place + 1] - edges[place] == 1:
-        return int(attribute.bin_codes[place])
+    if number in attribute.apart or attribute.one_step(attribute.bin_of(number)):
+        return code
     # Only values that a step separates from the next have rows of their own.
-    if not attribute.axis.stepped or grain(attribute) != 1 or edge != edge // 1 or edge == edges[-1]:
-        _require_edges(attribute, "=", text, {edge})
+    if not attribute.axis.stepped or grain(attribute) != 1 or number != number // 1 or number == edges[-1]:
+        _require_edges(attribute, "=", text, {number})
     return None
 
 
@@ -446,7 +430,7 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
     Numbers are multiples of a grain, where they have one: x <= 39 is x < 40.
     """
     if operator == "=":
-        return _Interval(attribute=index, low=int(border), high=int(border) + 1, holds=lambda point: point == border)
+        return _Interval(index, int(border), int(border) + 1, lambda point: point == border)
     unit, at, upper = grain(attribute), border, operator in ("<=", ">")
     # A point stands apart from the bin that it begins, so the cut goes between them.
     begins = upper and border in attribute.edges[:-1] and border in attribute.points
@@ -456,8 +440,7 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
         multiple = (math.floor(steps) + 1 if upper else math.ceil(steps)) * unit
         at = float(multiple) if attribute.kind == "real" else int(multiple)
     low, high = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
-    compare = COMPARED[operator]
-    return _Interval(attribute=index, low=low, high=high, holds=lambda point: bool(compare(point, border)))
+    return _Interval(index, low, high, lambda point: bool(COMPARED[operator](point, border)))
 
 
 def _require_edges(attribute: Attribute, operator: str, text: str, inside: Iterable[int | float]) -> None:
@@ -475,8 +458,8 @@ def _require_edges(attribute: Attribute, operator: str, text: str, inside: Itera
     elif operator in ("<", ">=") and attribute.kind == "real" and border == edges[-1] and not apart:
         raise QueryError(f"attribute '{name}': the last bin includes {text}. Use <= or >, or a lower edge.")
     for cut in inside:
-        place = min(bisect_right(edges, cut), attribute.n_bins)
-        low, high = (attribute.edge_text(edge) for edge in edges[place - 1 : place + 1])
+        place = attribute.bin_of(cut)
+        low, high = (attribute.edge_text(edge) for edge in edges[place : place + 2])
         if operator == "=":
             what, ask = f"{text} lies within", f"{low} <= {name} < {high}"
         else:

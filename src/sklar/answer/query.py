@@ -1,20 +1,16 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
-where a release chose to measure their table, over coarse levels. Where parities of bits were measured in place of
-tables, counts of up to two bits, or three, are linear in them. Of all others only the fitted model has an opinion.
+is seen directly and in the sums of two-way tables; one over two attributes in their own table; one over three where a
+release chose to measure their table, over coarse levels. Where parities of bits were measured, counts of up to three
+bits are linear in them. Of all others only the fitted model has an opinion.
 
-A row that stands in no cell of an attribute is missing from sums over that attribute's levels. So such a sum is used
-only where the schema gives every value a level (it declares `missing` or `other`), or where the caller vouches that the
-table is `complete`: that every row has a level of every attribute.
+A row that stands in no cell of an attribute is missing from sums over its levels. Such a sum is used only where the
+schema gives every value a level (it declares `missing` or `other`), or the caller vouches that the table is `complete`.
 
 A predicate that cuts a bin is answered with the share of the bin that the model's shape gives it. The standard error
 has a part for that share, as if nothing but its mean s were known: a beta distribution whose two parameters sum to 2,
-with variance s (1 - s) / 3 (even over all shares at s = 1/2).
-
-An attribute that a rule of the schema determines is answered from the table of the one that determines it, as sums over
-the levels that give the level asked about. Forbidden combinations are answered as measured.
+with variance s (1 - s) / 3. What a rule determines is answered from the table of the attribute that determines it.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +41,6 @@ from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.rules import constrained
-from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -62,8 +57,7 @@ _MAX_CELLS = 1 << 24
 class Estimate(Tabular):
     """A one- or two-way table of unbiased estimates, each with its standard error and confidence interval.
 
-    Arrays have one axis per name, in the order asked for, and `levels` names each axis. Estimates may be negative, and
-    intervals are not cut at zero: cutting them would spoil sums and averages of several.
+    Arrays have one axis per name. Nothing is cut at zero: that would spoil sums and averages of several.
     """
 
     names: tuple[str, ...]
@@ -101,15 +95,12 @@ class Estimate(Tabular):
 class Answer:
     """How many rows satisfy a predicate: by the noisy tables, with error bars, and by the synthetic rows.
 
-    `estimate`, `standard_error`, `low` and `high` are None where no direct measurement exists. `synthetic` is the count
-    that `n_rows` synthetic rows have, on average over draws or in the drawn rows that `synthetic_by` names.
+    Figures are None where no direct measurement exists. `synthetic` is the count that `n_rows` synthetic rows have.
 
     Where one row of each person is `counted`, chosen at random, the interval is about the rows that were chosen, and
     `choosing_error` bounds the standard error that choosing them adds to a number of people: sqrt(n p (1 - p)) for the
-    share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal.
-
-    `split` names the bins that the predicate cuts, and `split_error` is the part of the standard error that is due to
-    their shares.
+    share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal. `split` names the bins that
+    the predicate cuts, and `split_error` is the part of the standard error that is due to their shares.
     """
 
     predicate: str
@@ -168,8 +159,7 @@ class Answer:
         return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Pooled:
+class _Pooled(NamedTuple):
     """The average of several looks at a table by inverse variance.
 
     A cell of each look is a sum of `terms` noisy cells, which enter the average with the standard errors `sds`.
@@ -181,12 +171,7 @@ class _Pooled:
     terms: tuple[int, ...]
 
     def reach(self, level: float, mechanism: str, size: int) -> float:
-        """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
-
-        The normal quantile under Gaussian noise. Under Laplace noise, a weighted sum X of independent Laplace variables
-        has the characteristic function phi(t), a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
-        P(|X| <= q) = 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
-        """
+        """How many standard errors an interval of this level reaches to either side of a sum over `size` cells."""
         if mechanism == "gaussian" or size == 0:
             return normal_quantile(level)
         return _laplace_quantile(level, self.sds, tuple(size * terms for terms in self.terms))
@@ -241,14 +226,11 @@ def answer(
     """
     schema, measured, parsed, normal = model.schema, model.measured, parse(predicate), normal_quantile(level)
     stated, divided, split = divide(parsed, schema, exact=exact or model.dummies)
-    finer, names = divided.schema.measured, tuple(schema.names[i] for i in stated.attributes)
+    names = tuple(schema.names[i] for i in stated.attributes)
     expression = stated.traced(divided.schema)
     where = expression.attributes
-    shares = np.ones(finer.n_levels)
-    if split:
-        _, by_name = divide_shapes(divided, schema, model.shapes, set(names))
-        shares = np.concatenate([by_name[name] for name in finer.names])
-    parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
+    _, shares = divide_shapes(divided, schema, model.shapes if split else {}, set(names if split else ()))
+    parts = _Parts(of=divided.measured_parts, shares=[shares[name] for name in divided.schema.measured.names])
 
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
@@ -258,8 +240,7 @@ def answer(
     found: CellCount | str = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     held = np.zeros(0)
     if pooled or (coarse and math.prod(int(model.measured_schema.sizes[i]) for i in where) <= _MAX_CELLS):
-        levels = {i: np.arange(finer.sizes[i]) for i in where}
-        held = parts.whole(expression.cells(levels), where, model.measured_schema)
+        held = parts.whole(expression, where)
     if pooled:
         found = count(held)
     elif coarse:
@@ -301,34 +282,30 @@ def answer(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Parts:
-    """Measured levels divided into parts: `parts` says of which level each is, `shares`, shape (d,), how much of it."""
+class _Parts(NamedTuple):
+    """Measured levels divided into parts: by attribute, the level that each part is `of`, and its share of that."""
 
-    schema: Schema
-    parts: tuple[NDArray[np.int64], ...]
-    shares: NDArray[np.float64]
+    of: Sequence[NDArray[np.int64]]
+    shares: Sequence[Floats]
 
-    def whole(self, held: NDArray[np.bool_], where: Sequence[int], schema: Schema) -> NDArray[np.float64]:
-        """The share of each cell of whole levels that a predicate holds for, given the cells of parts where it does."""
-        found = held.astype(np.float64)
+    def whole(self, expression: Expression, where: Sequence[int]) -> Floats:
+        """The share of each cell of whole levels that a predicate over parts holds for."""
+        found = expression.cells({i: np.arange(self.of[i].size) for i in where}).astype(np.float64)
         for axis, i in enumerate(where):
-            # The sum over a level's parts, each by its share.
-            sums = np.zeros((int(schema.sizes[i]), self.parts[i].size))
-            sums[self.parts[i], np.arange(self.parts[i].size)] = self.shares[self.schema.cells.levels(i)]
+            sums = np.zeros((self.of[i].max() + 1, self.of[i].size))
+            sums[self.of[i], np.arange(self.of[i].size)] = self.shares[i]
             found = np.moveaxis(np.tensordot(sums, found, axes=(1, axis)), 0, axis)
         # Shares of a level that is not divided sum to one, but for rounding.
         return np.where(np.abs(found - np.rint(found)) < 1e-9, np.rint(found), found)
 
     def drawn(self, i: int, codes: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
         """Codes of parts in place of codes of whole levels of one attribute, drawn by their shares."""
-        parts, shares = self.parts[i], self.shares[self.schema.cells.levels(i)]
-        order = np.argsort(parts, kind="stable")
-        if parts.size == parts.max() + 1:
+        of, shares = self.of[i], self.shares[i]
+        order = np.argsort(of, kind="stable")
+        if of.size == of.max() + 1:
             return np.asarray(order[codes])
-        ends = [np.cumsum(shares[order[parts[order] == k]]) for k in range(parts.max() + 1)]
-        upto = parts[order] + np.concatenate(ends)
-        at = np.searchsorted(upto, codes + generator.random(codes.size), side="right")
+        ends = [np.cumsum(shares[order[of[order] == k]]) for k in range(of.max() + 1)]
+        at = np.searchsorted(of[order] + np.concatenate(ends), codes + generator.random(codes.size), side="right")
         return np.asarray(order[np.minimum(at, order.size - 1)])
 
 
@@ -350,9 +327,7 @@ def count_cells(
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
 ) -> CellCount:
-    """The count of rows in these cells, or shares of cells, of the table of one or two attributes; of three where their
-    parity was measured.
-    """
+    """The rows in these cells, or shares of cells, of the table of one or two attributes, or of bits with parities."""
     names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
     if has_parities(measured, len(where)):
         count, sd = count_by_parities(measured, cells, where)
@@ -387,8 +362,8 @@ def _count_three(
 ) -> CellCount | str:
     """The count of rows that satisfy a predicate over these three attributes, ascending, or why there is none.
 
-    `fine` is the share of every cell of their table, over all levels, that the predicate holds for; empty where these
-    are too many. Their table was measured over coarse levels: it answers what holds in whole coarse cells.
+    `fine` is the share of every cell that the predicate holds for; empty where these are too many. Their table was
+    measured over coarse levels: it answers what holds in whole coarse cells.
     """
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
@@ -410,7 +385,7 @@ def _count_three(
 def count_by_parities(
     measured: Measured, cells: NDArray[np.bool_] | Floats, where: Sequence[int]
 ) -> tuple[float, float]:
-    """The count of rows in these cells of the table of one to three bits, or in shares of them, and its standard error.
+    """The same by parities of one to three bits: the count and its standard error.
 
     A cell of k bits is the sum over all sets S of them of (-1)^(sum of its bits in S) (n - 2 X_S) / 2^k, with X_S the
     rows whose bits in S sum to an odd number: none for the empty set.
@@ -465,12 +440,17 @@ def _average(views: Sequence[tuple[Floats, float, int]]) -> _Pooled:
 
 
 def _exhaustive(measured: Measured, where: Sequence[int]) -> bool:
-    """Whether every value whatsoever has a level of these attributes, by the schema alone."""
+    """Whether every value has a level of these attributes, by the schema alone."""
     return all(measured.schema.attributes[i].exhaustive for i in where)
 
 
 @cache
 def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
+    """The same of a weighted sum X of independent Laplace variables.
+
+    Its characteristic function phi(t) is a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
+    P(|X| <= q) is 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
+    """
     if sum(terms) == 1:
         return -math.log1p(-level) / math.sqrt(2)
     number = np.array(terms)
@@ -492,14 +472,22 @@ def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ..
 def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts: _Parts) -> tuple[float, str]:
     """The share of synthetic rows that satisfy a predicate over parts of levels, and how it was found."""
     copula, schema = model.copula, model.measured_schema
+    probabilities, offsets, held = copula.components(), schema.offsets, 0
     # Given the attributes that no rule forbids anything of, the model is as it was fitted; the others are drawn again.
-    components = copula.components()
-    if components is not None and not set(where) & set(constrained(schema.allowed)):
-        share = _expected_share(components, expression, where, schema, parts)
-        if share is not None:
-            return share, "the model's exact expectation"
+    if probabilities is not None and not set(where) & set(constrained(schema.allowed)):
+        classes, components = level_classes(expression), len(probabilities)
+        if math.prod(first.size for first, _ in classes.values()) <= _MAX_CLASSES // max(components // 256, 1):
+            # In a component attributes are independent, so classes of levels multiply.
+            joint = np.ones((components, 1))
+            for i in where:
+                first, which = classes[i]
+                own = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)[:, parts.of[i]] * parts.shares[i]
+                mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
+                mass /= mass.sum(axis=1, keepdims=True)
+                joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)
+            cells = expression.cells({i: classes[i][0] for i in where})
+            return float(joint.mean(axis=0) @ cells.ravel()), "the model's exact expectation"
     rows = min(model.n_rows, _MAX_SAMPLED)
-    offsets, held = schema.offsets, 0
     generator = np.random.Generator(np.random.SFC64(_SAMPLE_SEED))
     for block in sample_codes(copula, rows, _SAMPLE_SEED):
         if model.dummies:
@@ -509,23 +497,3 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts
             here = expression.holds({i: parts.drawn(i, block[i], generator) for i in where})
         held += int(np.count_nonzero(here))
     return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
-
-
-def _expected_share(
-    probabilities: NDArray[np.float32], expression: Expression, where: Sequence[int], schema: Schema, parts: _Parts
-) -> float | None:
-    """P(predicate): in a component attributes are independent, so classes of levels multiply; None when too many."""
-    offsets, components = schema.offsets, len(probabilities)
-    joint = np.ones((components, 1))
-    classes = level_classes(expression)
-    if math.prod(first.size for first, _ in classes.values()) > _MAX_CLASSES // max(components // 256, 1):
-        return None
-    for i in where:
-        first, which = classes[i]
-        own = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)[:, parts.parts[i]]
-        own *= parts.shares[parts.schema.cells.levels(i)]
-        mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
-        mass /= mass.sum(axis=1, keepdims=True)
-        joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)
-    held = expression.cells({i: classes[i][0] for i in where})
-    return float(joint.mean(axis=0) @ held.ravel())

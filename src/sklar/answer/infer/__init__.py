@@ -1,8 +1,7 @@
 """Valid inference from a released model: means, shares, correlations, regressions and tests, at no privacy cost.
 
 Synthetic rows carry the noise of the release and what the model makes of it: tests that treat them as real reject true
-hypotheses far too often. Noise scales are public, so an answer from the noisy tables can account for it
-(docs/inference.md, docs/method.md).
+hypotheses far too often. Answers from noisy tables account for noise of known scale (docs/inference.md).
 """
 
 from __future__ import annotations

@@ -48,9 +48,8 @@ _UNITS: dict[str, tuple[float, str]] = {
 class Figure:
     """An estimate, its standard error and its interval, whose ends are None where it has none.
 
-    `measured` is R^2 of its influence function: the share that noisy tables speak of directly; the model alone speaks
-    of the rest. The standard error is made of that of the noise, of sampling from a population (None where the table
-    itself is the target), and of the model. `p_value` is that of the hypothesis that it is 0.
+    `measured` is R^2 of its influence function: the share that noisy tables speak of; the model alone speaks of the
+    rest. The standard error is made of those of the noise, of sampling from a population, and of the model.
     """
 
     name: str
@@ -123,12 +122,6 @@ class Inference(Tabular):
                 f"  chi-square {self.test.statistic:,.1f}, {self.test.degrees:,} degrees of freedom, p-value {shown}",
                 f"  independence is {verdict}",
             ]
-        if self.figures:
-            lines += self._table()
-        lines += [f"  note: {note}" for note in self.notes]
-        return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
-
-    def _table(self) -> list[str]:
         rows = [["", "estimate", "std. error", f"{100 * self.level:.4g}% interval", "measured", "p-value"]]
         for figure in self.figures:
             # Decimals that show two digits of a standard error.
@@ -143,19 +136,16 @@ class Inference(Tabular):
         if all(figure.p_value is None for figure in self.figures):
             rows = [row[:-1] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for name, *cells in rows:
-            shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append("  ".join(["", name.ljust(widths[0]), *shown]).rstrip())
-        return lines
+        for name, *cells in rows if self.figures else ():
+            padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join(["", name.ljust(widths[0]), *padded]).rstrip())
+        lines += [f"  note: {note}" for note in self.notes]
+        return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scores:
-    """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set.
-
-    A table is coded before it is measured, so the mean of a number is the mean of its levels' scores.
-    """
+    """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set."""
 
     values: Floats
     by: str
@@ -172,9 +162,7 @@ class Scores:
 
 
 def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapping[str, Shape]]) -> Scores:
-    """A number's own score, a truth value, what the caller declares, or the mean inside a bin: of its shape there
-    (`fitting.density`), or the midpoint where that is asked for.
-    """
+    """A number's own score, a truth value, what the caller declares, or the mean or midpoint inside a bin."""
     name = attribute.name
     values = np.full(attribute.n_levels, np.nan)
     if isinstance(said, Mapping):
@@ -216,8 +204,8 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
 class Inquiry:
     """A question to a model, and what has to be said beside its figures.
 
-    Attributes of a question are those of the whole schema. Records are codes of the measured attributes `where`, shape
-    (records, attributes): what a rule determines is a function of the attribute that determines it.
+    Attributes of a question are those of the whole schema; records are codes of the measured attributes `where`, shape
+    (records, attributes).
     """
 
     def __init__(
@@ -229,11 +217,10 @@ class Inquiry:
         target: str | None = None,
         scores: Mapping[str, Declared] | None = None,
     ) -> None:
-        """Read and check a question; everything it is about is looked up.
+        """Read and check a question.
 
         `target` is "population", the one that the rows were drawn from, or "table", the confidential table itself; a
-        population by default, but for releases that count several rows of each person. `scores` says by attribute what
-        levels stand for: "midpoint", or a number for each level.
+        population by default, but for releases that count several rows of each person.
         """
         several = model.certificate.count == "rows" and model.certificate.rows > 1
         self.declared = dict(scores or {})

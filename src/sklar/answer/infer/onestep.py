@@ -6,10 +6,9 @@ the functional G that this gives is known from noisy tables without bias. So the
 
     theta(P) + <G, noisy - P>,
 
-whose noise is known exactly. What psi has beyond G was never measured: the model alone speaks of it, and how far its
-united fits disagree says how well. The variance between their one-step estimates is added as it is, not divided by
-their number, because what a fit invents the others may too. What all fits miss alike is added as `ALIKE` of the
-standard deviation of psi beyond G: what a density that differs from the model's by so much could do.
+whose noise is known exactly. Of what psi has beyond G the model alone speaks. The variance between the one-step
+estimates of its united fits is added as it is, not divided by their number, because what a fit invents the others may
+too. What all fits miss alike is added as `ALIKE` of the standard deviation of psi beyond G.
 
 A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
 of U (`answer.effects`) is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum
@@ -55,8 +54,8 @@ class Reference:
     """Records of the attributes `where`, and what each of the fits that the model unites says of them.
 
     `codes` has shape (records, attributes); `weights` has shape (fits, records), each row sums to 1. Few records are
-    listed in full, with exact probabilities; else, and where rules forbid combinations, `drawn` independent ones
-    (those of `sample` are nearer to the model than independent rows, and would understate sampling errors).
+    listed in full, with exact probabilities; else, and where rules forbid combinations, `drawn` independent ones (rows
+    of `sample` are nearer to the model, and would understate sampling errors).
     """
 
     where: Subset
@@ -175,10 +174,9 @@ class Linearized:
     """q statistics near the fitted model.
 
     `values`, shape (q,), are those of the model and `by_fit`, shape (fits, q), those of each of its fits. `influence`
-    gives psi for codes of shape (records, attributes), shape (records, q). Where part of psi is known to be a sum of
-    functions of measured tables, `exact` is that part, and `rest` the remainder as a function of codes. `scale`, shape
-    (q,), is the largest size of what is averaged where that is known (1 for a share): a model that knows of no row with
-    some property is taken to be sure to a row.
+    gives psi, shape (records, q), for codes. Where part of psi is known to be a sum of functions of measured tables,
+    `exact` is that part, and `rest` the remainder as a function of codes. `scale`, shape (q,), is the largest size of
+    what is averaged where that is known: a model that knows of no row with some property is taken to be sure to a row.
     """
 
     values: Floats
@@ -193,10 +191,9 @@ class Linearized:
 class OneStep:
     """q estimates about the coded table, with the parts of their covariance, shape (q, q) each.
 
-    `sampling` is that of a table drawn from a population, `model` that of what was not measured: the variance between
-    the united fits, and what they may miss alike. `influence` is the covariance of the influence functions under the
-    model, `beyond` that of their part that was not measured. The estimates are `offset` plus the sum over effects of
-    `coefficients` times what was measured.
+    `model` is that of what was not measured: the variance between the united fits, and what they may miss alike.
+    `influence` is the covariance of the influence functions under the model, `beyond` that of their part that was not
+    measured. The estimates are `offset` plus the sum over effects of `coefficients` times what was measured.
     """
 
     values: Floats
@@ -331,34 +328,35 @@ def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
     into[subset] = into[subset] + function if subset in into else function
 
 
-def _projections(attributes: Subset, function: Floats) -> Iterator[tuple[Subset, Floats]]:
-    """A function's part on every effect: its means over the other attributes, centered."""
-    for subset in subsets(attributes):
-        others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
-        yield subset, centered(function.mean(axis=others) if others else function, len(subset))
+def _projections(functional: Functional) -> Iterator[tuple[Subset, Subset, Floats]]:
+    """The part of every function on every effect, which is its mean over the other attributes, centered: of
+    (attributes, those of the effect, part).
+    """
+    for attributes, function in functional.items():
+        for subset in subsets(attributes):
+            others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
+            yield attributes, subset, centered(function.mean(axis=others) if others else function, len(subset))
 
 
 def parts(functional: Functional) -> dict[Subset, Floats]:
     """What a functional says of every effect, shape (q, levels ...)."""
-    found: dict[Subset, Floats] = {}
-    for attributes, function in functional.items():
-        for subset, part in _projections(attributes, function):
-            add(found, subset, part)
-    return found
+    sums: dict[Subset, Floats] = {}
+    for _, subset, part in _projections(functional):
+        add(sums, subset, part)
+    return sums
 
 
 def split_coarse(functional: Functional, coarse: Mapping[Subset, Effect]) -> tuple[Functional, Functional]:
     """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
     tops: dict[Subset, Floats] = {}
     rest: dict[Subset, Floats] = {}
-    for attributes, function in functional.items():
-        for subset, part in _projections(attributes, function):
-            if subset == attributes:
-                tops[attributes] = part
-                continue
-            for axis, i in enumerate(subset):
-                part = np.take(part, coarse[attributes].coarse[attributes.index(i)], axis=1 + axis)
-            add(rest, subset, part)
+    for attributes, subset, part in _projections(functional):
+        if subset == attributes:
+            tops[attributes] = part
+            continue
+        for axis, i in enumerate(subset):
+            part = np.take(part, coarse[attributes].coarse[attributes.index(i)], axis=1 + axis)
+        add(rest, subset, part)
     return tops, rest
 
 

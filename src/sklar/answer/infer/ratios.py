@@ -7,20 +7,19 @@ Its interval is Fieller's (1954), the set of t for which numerator - t x denomin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from functools import partial
+from itertools import product
 
 import numpy as np
 
 from sklar.answer.effects import Codes, Floats
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep, Reference
-from sklar.answer.predicate import Atom, Expression, QueryError
+from sklar.answer.predicate import QueryError
 
 RecordFunction = Callable[[Codes], Floats]
-# Where the numerator and the denominator of a ratio stand among all terms; None: it is no ratio.
-Place = tuple[int, int | None]
 
 _MOST_FIGURES = 1_000
 # Functions of records that are held at once: 400 MB.
@@ -54,36 +53,16 @@ def linear_in(ratios: Sequence[Ratio], reference: Reference) -> Linearized:
     return Linearized(values=means, by_fit=by_fit, influence=evaluate, scale=scales)
 
 
-def _places(ratios: Sequence[Ratio]) -> list[Place]:
-    widths = [1 if ratio.denominator is None else 2 for ratio in ratios]
-    starts = accumulate(widths[:-1], initial=0)
-    return [(at, None if width == 1 else at + 1) for at, width in zip(starts, widths, strict=True)]
-
-
-def _value(values: Floats, place: Place) -> tuple[float, Floats]:
-    """A ratio, and its gradient by all terms, shape (q,)."""
-    slope, (top, bottom) = np.zeros(values.size), place
-    if bottom is None:
-        slope[top] = 1.0
-        return float(values[top]), slope
-    # What is divided by is never zero; the interval tells that it may be.
-    below = float(values[bottom]) if abs(values[bottom]) > _LEAST else _LEAST
-    slope[top], slope[bottom] = 1 / below, -values[top] / below**2
-    return float(values[top]) / below, slope
-
-
-def fieller(values: Floats, covariance: Floats, place: tuple[int, int], quantile: float) -> tuple[float, float]:
-    """The interval of a ratio N / D: all t with (N - t D)^2 <= z^2 Var(N - t D).
+def fieller(values: Floats, covariance: Floats, quantile: float) -> tuple[float, float]:
+    """The interval of a ratio N / D, of `values` with this covariance: all t with (N - t D)^2 <= z^2 Var(N - t D).
 
     Infinite where D itself is within z standard errors of zero: then every ratio may be the true one.
 
-    >>> low, high = fieller(np.array([5.0, 10.0]), np.diag([0.01, 0.04]), (0, 1), 1.96)
+    >>> low, high = fieller(np.array([5.0, 10.0]), np.diag([0.01, 0.04]), 1.96)
     >>> round(low, 4), round(high, 4)
     (0.473, 0.5285)
     """
-    top, bottom = place
-    n, d = float(values[top]), float(values[bottom])
-    nn, nd, dd = (float(covariance[pair]) for pair in ((top, top), (top, bottom), (bottom, bottom)))
+    (n, d), ((nn, nd), (_, dd)) = values.tolist(), covariance.tolist()
     leading = d**2 - quantile**2 * dd
     if leading <= 0:
         return -math.inf, math.inf
@@ -97,12 +76,7 @@ def answer_ratios(inquiry: Inquiry) -> Inference:
     asked, names, ratios = inquiry.asked, inquiry.model.schema.names, asked_ratios(inquiry)
     if 2 * len(ratios) * max(len(inquiry.reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
         raise QueryError("these are too many groups of too many levels at once. Ask about fewer of them, with where.")
-    step = inquiry.one_step(linear_in(ratios, inquiry.reference))
-    figures = figures_of(inquiry, ratios, step)
-    unclear = [ratio.label for ratio, clear in zip(ratios, _clear(inquiry, ratios, step), strict=True) if not clear]
-    if unclear:
-        listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
-        inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
+    figures = figures_of(inquiry, ratios, inquiry.one_step(linear_in(ratios, inquiry.reference)))
     kinds = {"share": f"share of rows with {asked.event_text}", "mean": "mean of ", "shares": "shares of "}
     what = ("difference of " if asked.difference else "") + kinds[asked.kind] + "".join(names[i] for i in asked.names)
     by = " by " + ", ".join(names[i] for i in asked.by) if asked.by else ""
@@ -110,31 +84,42 @@ def answer_ratios(inquiry: Inquiry) -> Inference:
 
 
 def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list[Figure]:
-    """The figures of these ratios, or of their differences from the first group."""
-    places, figures = _places(ratios), []
-    covariance = step.covariance(population=inquiry.population)
+    """The figures of these ratios, or of their differences from the first group; unclear ones are cautioned about."""
+    covariance, values = step.covariance(population=inquiry.population), step.values
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    # Of each ratio: its value, its gradient by all terms, its interval, and whether its denominator is above zero.
+    found: list[tuple[float, Floats, tuple[float, float] | None, bool]] = []
+    top = 0
+    for ratio in ratios:
+        slope = np.eye(1, values.size, top)[0]
+        if ratio.denominator is None:
+            found.append((float(values[top]), slope, None, True))
+            top += 1
+            continue
+        both, bottom = slice(top, top + 2), top + 1
+        # What is divided by is never zero; the interval tells that it may be.
+        below = float(values[bottom]) if abs(values[bottom]) > _LEAST else _LEAST
+        slope[both] = 1 / below, -values[top] / below**2
+        clear = bool(values[bottom] > inquiry.quantile * errors[bottom])
+        interval = fieller(values[both], covariance[both, both], inquiry.quantile)
+        found.append((float(values[top]) / below, slope, interval, clear))
+        top += 2
+    unclear = [ratio.label for ratio, (*_, clear) in zip(ratios, found, strict=True) if not clear]
+    if unclear:
+        listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
+        inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
     if not inquiry.asked.difference:
-        for ratio, (top, bottom) in zip(ratios, places, strict=True):
-            estimate, slope = _value(step.values, (top, bottom))
-            ends = None if bottom is None else fieller(step.values, covariance, (top, bottom), inquiry.quantile)
-            figures.append(inquiry.figure(ratio.label, estimate, slope, step, interval=ends))
-        return figures
-    each = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by)
-    clear = _clear(inquiry, ratios, step)
+        return [
+            inquiry.figure(ratio.label, estimate, slope, step, interval=interval)
+            for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
+        ]
+    each, figures = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by), []
     for number in range(each, len(ratios)):
-        base = number % each
-        (here, slope), (there, base_slope) = (_value(step.values, places[at]) for at in (number, base))
-        label, known = f"{ratios[number].label} less {ratios[base].label}", clear[number] and clear[base]
+        (here, slope, _, clear), (there, base_slope, _, base_clear) = found[number], found[number % each]
+        label, known = f"{ratios[number].label} less {ratios[number % each].label}", clear and base_clear
         ends = None if known else (-math.inf, math.inf)
         figures.append(inquiry.figure(label, here - there, slope - base_slope, step, interval=ends, tested=known))
     return figures
-
-
-def _clear(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list[bool]:
-    """Whether each ratio's denominator can be told from zero."""
-    errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 0.0))
-    clear = step.values > inquiry.quantile * errors
-    return [below is None or bool(clear[below]) for _, below in _places(ratios)]
 
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
@@ -151,41 +136,38 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
     return [ratio for codes in groups for ratio in _ratios(inquiry, dict(zip(by, codes, strict=True)))]
 
 
-def _ratios(inquiry: Inquiry, group: dict[int, int]) -> Iterator[Ratio]:
+def _ratios(inquiry: Inquiry, group: dict[int, int]) -> list[Ratio]:
     """What is asked of one group: rows with these levels of some attributes."""
-    asked, schema = inquiry.asked, inquiry.model.schema
+    asked, attributes = inquiry.asked, inquiry.model.schema.attributes
     everyone = not group and asked.given is None
-    name = ", ".join(f"{schema.names[i]} = {schema.attributes[i].levels[code]}" for i, code in group.items())
-    levels = {i: (np.arange(schema.attributes[i].n_levels) == code).astype(np.float64) for i, code in group.items()}
+    name = ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group.items())
+
+    def column(index: int, values: Floats) -> RecordFunction:
+        return lambda codes: inquiry.column(codes, index, values)
+
+    def level(index: int, code: int) -> RecordFunction:
+        return column(index, np.eye(1, attributes[index].n_levels, code)[0])
+
+    members = [level(i, code) for i, code in group.items()]
 
     def within(codes: Codes) -> Floats:
         held = inquiry.holds(asked.given, codes)
-        for i, own in levels.items():
-            held = held * inquiry.column(codes, i, own)
+        for member in members:
+            held = held * member(codes)
         return held
 
-    def share(event: Expression, label: str) -> Ratio:
-        def numerator(codes: Codes) -> Floats:
-            return within(codes) * inquiry.holds(event, codes)
-
-        return Ratio(label=label, numerator=numerator, denominator=None if everyone else within)
+    def ratio(label: str, top: RecordFunction, known: RecordFunction | None = None, scale: float = 1.0) -> Ratio:
+        below = None if everyone else within
+        if known is not None:
+            below = lambda codes: within(codes) * known(codes)  # noqa: E731
+        return Ratio(label=label, numerator=lambda codes: within(codes) * top(codes), denominator=below, scale=scale)
 
     if asked.event is not None:
-        yield share(asked.event, name or "share")
-        return
+        return [ratio(name or "share", partial(inquiry.holds, asked.event))]
     (index,) = asked.names
-    attribute = schema.attributes[index]
+    own, after = attributes[index], f", {name}" if name else ""
     if asked.kind == "shares":
-        after = f", {name}" if name else ""
-        for code, level in enumerate(attribute.levels):
-            event = Atom(attribute=index, levels=np.arange(attribute.n_levels) == code)
-            yield share(event, f"{attribute.name} = {level}{after}")
-        return
-    own = inquiry.scores(index)
-
-    def over(values: Floats) -> RecordFunction:
-        return lambda codes: within(codes) * inquiry.column(codes, index, values)
-
-    below = None if everyone and own.known.all() else over(own.known)
-    scale = float(np.abs(own.filled).max())
-    yield Ratio(label=name or "mean", numerator=over(own.filled), denominator=below, scale=scale)
+        return [ratio(f"{own.name} = {each}{after}", level(index, code)) for code, each in enumerate(own.levels)]
+    scores = inquiry.scores(index)
+    known = None if everyone and scores.known.all() else column(index, scores.known)
+    return [ratio(name or "mean", column(index, scores.filled), known, float(np.abs(scores.filled).max()))]

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from sklar.answer.predicate import Expression, QueryError, Token, TokenReader, find_attribute, parse, resolve, tokenize
 from sklar.public.schema import Schema
@@ -27,9 +27,8 @@ _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
 class Statistic:
     """What a question asks for, with its attributes by their place in the schema.
 
-    `names` are the attributes that the statistic is about: the two of `corr` and `independent`, the one of `mean` and
-    of `shares`, the regressors of a formula. `event` is the predicate of a share, or that of a formula whose outcome is
-    one; `outcome` holds the attribute otherwise.
+    `names` are those that the statistic is about, or a formula's regressors. `event` is the predicate of a share, or
+    that of a formula whose outcome is one; `outcome` holds the attribute otherwise.
     """
 
     text: str
@@ -49,15 +48,10 @@ def read(text: str, schema: Schema) -> Statistic:
     tildes = [match.start() for match in _QUOTED_OR_TILDE.finditer(text) if match.group() == "~"]
     if len(tildes) > 1:
         raise QueryError("a formula has one '~', got more. Write outcome ~ name + name.")
-    if tildes:
-        return _formula(text, tildes[0], schema)
-    return _Reader(text, schema).statistic()
-
-
-def _formula(text: str, at: int, schema: Schema) -> Statistic:
-    left, reader = text[:at], _Reader(text[at + 1 :], schema)
-    names = reader.attributes("+")
-    given, given_text = reader.condition()
+    if not tildes:
+        return _Reader(text, schema).statistic()
+    left, reader = text[: tildes[0]], _Reader(text[tildes[0] + 1 :], schema)
+    names, given = reader.attributes("+"), reader.condition()
     reader.end("a formula lists names with + between them")
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
@@ -68,14 +62,14 @@ def _formula(text: str, at: int, schema: Schema) -> Statistic:
     outcome = (_find(tokens[0], schema),) if len(tokens) == 2 else ()
     if outcome and outcome[0] in names:
         raise QueryError(f"'{schema.names[outcome[0]]}' is the outcome and cannot explain itself. Remove it.")
-    event, event_text = (None, "") if outcome else (resolve(parse(left), schema), left.strip())
-    about = Statistic(text=text.strip(), kind="formula", names=names, given=given, given_text=given_text)
-    return replace(about, event=event, event_text=event_text, outcome=outcome)
+    event: dict[str, Any] = {} if outcome else {"event": resolve(parse(left), schema), "event_text": left.strip()}
+    return Statistic(text=text.strip(), kind="formula", names=names, outcome=outcome, **event, **given)
 
 
 def _find(token: Token, schema: Schema) -> int:
     if token.kind not in ("name", "word"):
-        raise QueryError(f"an attribute is expected, got '{token.text}'. {_EXAMPLES}")
+        shown = "the end" if token.kind == "end" else f"'{token.text}'"
+        raise QueryError(f"an attribute is expected, got {shown}. {_EXAMPLES}")
     return find_attribute(token, schema)
 
 
@@ -90,8 +84,6 @@ class _Reader(TokenReader):
         """Take names of attributes."""
         names: list[int] = []
         while not names or self.take(separator):
-            if self.token.kind == "end":
-                raise QueryError(f"an attribute is expected, got the end. {_EXAMPLES}")
             names.append(_find(self.advance(), self._schema))
         return tuple(names)
 
@@ -100,24 +92,13 @@ class _Reader(TokenReader):
         if self.token.kind != "end":
             raise QueryError(f"{self.shown} is not expected here: {why}. {_EXAMPLES}")
 
-    def condition(self) -> tuple[Expression | None, str]:
+    def condition(self) -> dict[str, Any]:
         """The predicate after `where`, if there is one, and its text."""
         if self.take("where") is None:
-            return None, ""
+            return {}
         rest = self._text[self.token.at :]
         self.at = len(self.tokens) - 1
-        return resolve(parse(rest), self._schema), rest.strip()
-
-    def _inside(self) -> Sequence[Token]:
-        """Take what stands between parentheses."""
-        self.expect("(", "to begin what is asked about")
-        start, depth = self.at, 1
-        while depth:
-            token = self.advance()
-            if token.kind == "end":
-                raise QueryError(f"')' is expected to close '(', got the end. {_EXAMPLES}")
-            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
-        return self.tokens[start : self.at]
+        return {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
 
     def statistic(self) -> Statistic:
         """A statistic that is no formula."""
@@ -127,46 +108,45 @@ class _Reader(TokenReader):
         word = self.take("mean", "share", "shares", "corr", "independent")
         if word is None:
             raise QueryError(f"{self.shown} begins no question that can be answered. {_EXAMPLES}")
-        inside = self._inside()
-        text, event, kind = self._text[inside[0].at : inside[-1].at].strip(), None, word
-        names: tuple[int, ...] = ()
-        if word in ("share", "shares") and len(inside) == 2:
-            names, kind = (_find(inside[0], self._schema),), "shares"
-        elif word in ("share", "shares"):
-            event, kind = resolve(parse(text), self._schema), "share"
-        else:
-            names = self._listed(inside, 1 if word == "mean" else 2, word)
+        self.expect("(", "to begin what is asked about")
+        about = self._share() if word in ("share", "shares") else self._named(word)
         by = self.attributes(",") if self.take("by") else ()
-        given, given_text = self.condition()
+        given = self.condition()
         self.end("a question ends with 'by' names or 'where' a predicate")
         if difference and (not by or word == "corr"):
             raise QueryError("a difference is between groups of a mean or a share. Write difference of mean(x) by z.")
         if word in ("corr", "independent") and by:
             raise QueryError(f"{word} has no groups. Remove 'by', or ask for one group at a time with where.")
-        if word == "independent" and given is not None:
+        if word == "independent" and given:
             raise QueryError("independent is asked of all rows. Remove 'where'.")
         if len(set(by)) < len(by):
             raise QueryError("groups are by different attributes, got one twice. Remove one.")
-        return Statistic(
-            text=self._text.strip(),
-            kind=kind,  # type: ignore[arg-type]
-            names=names,
-            event=event,
-            event_text=text if event is not None else "",
-            difference=difference,
-            by=by,
-            given=given,
-            given_text=given_text,
-        )
+        return Statistic(text=self._text.strip(), difference=difference, by=by, **about, **given)
 
-    def _listed(self, inside: Sequence[Token], number: int, word: str) -> tuple[int, ...]:
-        tokens = [token for token in inside[:-1] if token.text != "," or token.kind != "sign"]
-        if len(tokens) != number or len(inside) != 2 * number:
-            raise QueryError(f"{word} takes {number} name{'s'[: number > 1]}, got {len(tokens)}. {_EXAMPLES}")
-        names = tuple(_find(token, self._schema) for token in tokens)
-        if len(set(names)) < len(names):
-            raise QueryError(f"{word} takes two different attributes, got '{tokens[0].text}' twice. Name another.")
-        return names
+    def _share(self) -> dict[str, Any]:
+        """Take the name or the predicate of a share, and what closes it."""
+        start, depth = self.at, 1
+        while depth:
+            token = self.advance()
+            if token.kind == "end":
+                raise QueryError(f"')' is expected to close '(', got the end. {_EXAMPLES}")
+            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        inside = self.tokens[start : self.at]
+        if len(inside) == 2:
+            return {"kind": "shares", "names": (_find(inside[0], self._schema),)}
+        text = self._text[inside[0].at : inside[-1].at].strip()
+        return {"kind": "share", "event": resolve(parse(text), self._schema), "event_text": text}
+
+    def _named(self, word: str) -> dict[str, Any]:
+        """Take the names of any other statistic, and what closes them."""
+        names, number = self.attributes(","), 1 if word == "mean" else 2
+        self.expect(")", "to close '('")
+        if len(names) != number:
+            raise QueryError(f"{word} takes {number} name{'s'[: number > 1]}, got {len(names)}. {_EXAMPLES}")
+        if len(set(names)) < number:
+            twice = self._schema.names[names[0]]
+            raise QueryError(f"{word} takes two different attributes, got '{twice}' twice. Name another.")
+        return {"kind": word, "names": names}
 
 
 def _split(tokens: Sequence[Token], schema: Schema) -> list[Token]:
