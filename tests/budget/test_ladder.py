@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from sklar.budget.ladder import ladder_of, next_cells
+from sklar.budget.search import ladder_of, next_cells
 from sklar.public.axis import days
 from sklar.public.schema import Attribute
 

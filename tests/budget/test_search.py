@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.ladder import ladder_of, next_cells
+from sklar.budget.search import ladder_of, next_cells
 from sklar.budget.ledger import Ledger
 from sklar.budget.search import DELTA_SHARE, MOST, ROUNDING_SHARE, SHARE, WANTED, Finding, plan_search, search_spend
 from sklar.errors import BudgetError, DataError, SchemaError

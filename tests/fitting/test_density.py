@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import Ladder, ladder_of, next_cells
+from sklar.budget.search import Ladder, ladder_of, next_cells
 from sklar.fitting.density import Density, estimate_density
 from sklar.fitting.domains import found_numbers
 from sklar.public.schema import Attribute

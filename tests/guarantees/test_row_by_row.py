@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sklar.budget.ladder import ladder_of
+from sklar.budget.search import ladder_of
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, ask_all, count

@@ -16,16 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget import plan
 from sklar.budget.method import Method
-from sklar.budget.plan import (
-    SCORES_SHARE,
-    TRIPLES_SHARE,
-    Stages,
-    looks_for_triples,
-    margin_sd,
-    plan_release,
-    plan_scores,
-)
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.queries import moved_sets
@@ -38,11 +30,9 @@ from sklar.public.schema import Schema, SchemaLike
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A count this many standard errors from zero can be told from noise.
-DISTINGUISHABLE = 2.0
-# A value whose count exceeds its neighbors' by this many standard errors is found to be a heap.
-HEAP = 4.0
-
+# A count this many standard errors from zero can be told from noise; a value whose count exceeds its neighbors' by this
+# many is found to be a heap.
+_DISTINGUISHABLE, _HEAP = 2.0, 4.0
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
@@ -82,10 +72,6 @@ class Forecast(Tabular):
     seconds: float
     memory_bytes: float
 
-    def __post_init__(self) -> None:
-        for array in (self.one_way_sd, self.pair_sd):
-            array.setflags(write=False)
-
     @property
     def one_way_error(self) -> float:
         """The root mean square over all levels of the standard error of their counts."""
@@ -99,12 +85,12 @@ class Forecast(Tabular):
     @property
     def one_way_share(self) -> float:
         """The smallest share of the rows that a one-way count can tell from noise, at most 1."""
-        return min(DISTINGUISHABLE * self.one_way_error / self.n_rows, 1.0)
+        return min(_DISTINGUISHABLE * self.one_way_error / self.n_rows, 1.0)
 
     @property
     def pair_share(self) -> float:
         """The same of a two-way count."""
-        return min(DISTINGUISHABLE * self.pair_error / self.n_rows, 1.0)
+        return min(_DISTINGUISHABLE * self.pair_error / self.n_rows, 1.0)
 
     @property
     def mostly_noise(self) -> tuple[tuple[str, str], ...]:
@@ -126,11 +112,9 @@ class Forecast(Tabular):
         if person is None or person.count == "people":
             return ()
         whole, budget = self.schema.whole or self.schema, replace(self.budget, rows_per_person=None)
-        schemas = (
-            replace(whole, person=replace(person, rows_per_person=rows))
-            for rows in sorted({*_ROWS_PER_PERSON, person.rows_per_person})
-        )
-        return tuple(self._with(schema, budget) for schema in schemas)
+        numbers = sorted({*_ROWS_PER_PERSON, person.rows_per_person})
+        people = (replace(person, rows_per_person=rows) for rows in numbers)
+        return tuple(self._with(replace(whole, person=each), budget) for each in people)
 
     def _with(self, schema: Schema, budget: Budget) -> Forecast:
         return forecast(schema, budget, rows=self.n_rows, method=self.method, complete=self.complete)
@@ -247,32 +231,29 @@ def forecast(
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon, delta=delta, neighbors=neighbors)
     schema = Schema.of(schema).measured
-    budget = budget_for(schema.person, budget)
+    budget, cells = budget_for(schema.person, budget), schema.cells
     public = rows if budget.rows_are_public else None
     search = plan_search(schema, budget, n_rows=public)
-    stages = plan_release(schema.cells, budget, method, n_rows=public, rest=search.rest, importance=schema.importance)
-    # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
-    exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
-    plan, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
-    if not plan.of_parities:
-        two_way = [pairs, stages.reserve] if stages.reserve.size else [pairs]
-        pair_precision = np.sum([scales**-2.0 for scales in two_way], axis=0)
-        one_way_sd, pair_sd = margin_sd(schema.cells, one_way, pair_precision, exhaustive), pair_precision**-0.5
-        costs = [("one-way tables", float(np.sum(one_way**-2.0)))]
-        if pairs.size:
-            costs += [
-                (f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}", float(np.sum(scales**-2.0)))
-                for stage, scales in enumerate(two_way, start=1)
-            ]
-    else:
+    stages = plan.plan_release(cells, budget, method, n_rows=public, rest=search.rest, importance=schema.importance)
+    first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
+    if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.
         one_way_sd, odd = one_way / math.sqrt(stages.looks), pairs / math.sqrt(stages.looks)
         pair_sd, costs = np.sqrt(2 * one_way_sd[0] ** 2 + odd**2) / 2, _parity_costs(stages)
+    else:
+        two_way = [pairs, stages.reserve] if stages.reserve.size else [pairs]
+        pair_precision = np.sum([scales**-2.0 for scales in two_way], axis=0)
+        # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
+        exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
+        one_way_sd, pair_sd = plan.margin_sd(cells, one_way, pair_precision, exhaustive), pair_precision**-0.5
+        costs = {"one-way tables": float(np.sum(one_way**-2.0))}
+        for stage, scales in enumerate(two_way if pairs.size else (), start=1):
+            costs[f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}"] = float(np.sum(scales**-2.0))
     if schema.private_domains:
-        costs.insert(0, ("finding domains", sum(finding.tables * finding.scale**-2.0 for finding in search.findings)))
-    if plan.scales(0).size:
-        costs.insert(0, ("number of rows", stages.looks * float(plan.scales(0)[0]) ** -2.0))
-    whole = sum(cost for _, cost in costs)
+        costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
+    if first.scales(0).size:
+        costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
+    whole = sum(costs.values())
     m, d = schema.n_attributes, schema.n_levels
     return Forecast(
         schema=schema,
@@ -283,23 +264,23 @@ def forecast(
         pair_sd=pair_sd,
         complete=complete,
         spend=stages.spend + search.spend(budget),
-        split=tuple((name, cost / whole) for name, cost in costs),
+        split=tuple((name, cost / whole) for name, cost in costs.items()),
         findings=search.findings,
         search_factor=search.factor,
-        triples_share=TRIPLES_SHARE if looks_for_triples(schema.cells, rows, stages) else 0.0,
-        scores_share=0.0 if plan_scores(schema.cells, rows, stages) is None else SCORES_SHARE,
+        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages) else 0.0,
+        scores_share=0.0 if plan.plan_scores(cells, rows, stages) is None else plan.SCORES_SHARE,
         seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
 
 
-def _parity_costs(stages: Stages) -> list[tuple[str, float]]:
+def _parity_costs(stages: plan.Stages) -> dict[str, float]:
     """What every order of parities takes of the cost, in the row that moves most of them."""
     scales = np.array([group[0] for order in (1, 2, 3) if (group := stages.first.scales(order)).size])
     moved = moved_sets(stages.first.scales(1).size)[:, : scales.size]
-    worst = moved[np.argmax(moved @ scales**-2.0)] / stages.budget.shifts
+    worst = stages.looks / stages.budget.shifts * moved[np.argmax(moved @ scales**-2.0)] * scales**-2.0
     names = ("counts of ones", "parities of pairs", "parities of triples")
-    return [(name, stages.looks * float(cost)) for name, cost in zip(names, worst * scales**-2.0, strict=False)]
+    return dict(zip(names, worst.tolist(), strict=False))
 
 
 def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
@@ -308,35 +289,49 @@ def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
 
 def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
-    first = forecasts[0]
+    first, last = forecasts[0], forecasts[-1]
     schema, n_pairs = first.schema, first.pair_sd.size
     lines = [
         f"Table '{schema.name}': {first.n_rows:,} rows, {schema.n_attributes:,} attributes, {schema.n_levels:,} "
-        f"levels, {n_pairs:,} pairs. delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors.",
+        f"levels, {n_pairs:,} pairs. delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors."
+    ]
+    if schema.whole is not None:
+        left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
+        lines.append(f"Not measured, because rules determine them: {left_out}.")
+    if schema.person is not None:
+        lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
+    lines += [
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
         "",
         f"{'epsilon':>8}  {'standard error of a count':^27}  {'smallest share told from noise':^32}  "
         f"{'pairs mostly':>12}",
         f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
     ]
-    if schema.person is not None:
-        lines.insert(1, f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
-    if schema.whole is not None:
-        left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
-        lines.insert(1, f"Not measured, because rules determine them: {left_out}.")
     top = max(each.pair_error for each in forecasts) or 1.0
     for each in forecasts:
-        noisy = f"{len(each.mostly_noise):,} of {n_pairs:,}"
+        whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
+        noisy, bar = f"{len(each.mostly_noise):,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
         lines.append(
             f"{each.budget.epsilon:>8.4g}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}  "
-            f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {_bar(each.pair_error / top)}".rstrip()
+            f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {bar}".rstrip()
         )
     lines.append("")
-    lines += _against_rows_lines(forecasts[-1])
-    bare = [attribute for attribute in schema.attributes if not attribute.exhaustive]
+    if against := last.against_rows():
+        lines += [
+            f"Standard error of a count at epsilon {last.budget.epsilon:.4g}, against rows_per_person:",
+            f"{'rows':>8}  {'one-way':>13} {'two-way':>13}",
+            *(
+                f"{each.budget.rows_per_person:>8,}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}"
+                f"{'   (the schema)' if each.budget == last.budget else ''}"
+                for each in against
+            ),
+            "More rows of each person count then, too: how many, sklar schema check tells the custodian.",
+            "",
+        ]
+    bare = sum(not attribute.exhaustive for attribute in schema.attributes)
     if bare and schema.n_attributes > 1 and not first.complete:
         lines.append(
-            f"One-way counts, here as in sklar query, use no sums over {len(bare):,} of {schema.n_attributes:,} "
+            f"One-way counts, here as in sklar query, use no sums over {bare:,} of {schema.n_attributes:,} "
             "attributes: they declare neither missing nor other, so that a row may have no level of them (see "
             "--complete)."
         )
@@ -345,60 +340,47 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
-    third = (
-        f"up to {TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, where models of stage 1 "
-        "disagree. Pairs then have a little more noise than is said here."
-    )
-    scores = (
-        f"{SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each three-way table lies from "
-        "the models of stage 1."
-    )
-    for share, text in (("triples_share", third), ("scores_share", scores)):
+    for share, text in (
+        (
+            "triples_share",
+            f"up to {plan.TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, where models of "
+            "stage 1 disagree. Pairs then have a little more noise than is said here.",
+        ),
+        (
+            "scores_share",
+            f"{plan.SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each three-way table "
+            "lies from the models of stage 1.",
+        ),
+    ):
         if where := [f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, share)]:
             lines.append(f"At epsilon {', '.join(where)}, {text}")
-    for each in forecasts:
-        least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]
-        if least:
-            lines.append(
-                f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {', '.join(least)}."
-            )
+    lines += [line for each in forecasts for line in _threshold_lines(each)]
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append(
             "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
             "on how many it finds, too."
         )
-    last = min(forecasts, key=lambda each: each.budget.epsilon)
-    noisiest = last.mostly_noise
-    if noisiest:
-        named = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
+    least = min(forecasts, key=lambda each: each.budget.epsilon)
+    if noisiest := least.mostly_noise:
+        pairs = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
         left = len(noisiest) - _SHOWN_PAIRS
         more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
         lines += [
             "",
-            f"Mostly noise at epsilon {last.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
-            f"{named}{more}.",
+            f"Mostly noise at epsilon {least.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
+            f"{pairs}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
-    time, memory = _duration(first.seconds), f"{first.memory_bytes / 1e9:.1f} GB"
+    seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"
+    time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+    time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"
     return [*lines, "", f"Rough run time {time} and memory {memory} on two cores; within a factor of three."]
 
 
-def _against_rows_lines(last: Forecast) -> list[str]:
-    against = last.against_rows()
-    if not against:
-        return []
-    return [
-        f"Standard error of a count at epsilon {last.budget.epsilon:.4g}, against rows_per_person:",
-        f"{'rows':>8}  {'one-way':>13} {'two-way':>13}",
-        *(
-            f"{each.budget.rows_per_person:>8,}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}"
-            f"{'   (the schema)' if each.budget == last.budget else ''}"
-            for each in against
-        ),
-        "More rows of each person count then, too: how many, sklar schema check tells the custodian.",
-        "",
-    ]
+def _threshold_lines(each: Forecast) -> list[str]:
+    least = ", ".join(f"{one.attribute} {one.threshold:,}" for one in each.findings if one.threshold is not None)
+    return [f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {least}."] if least else []
 
 
 def _search_lines(each: Forecast) -> list[str]:
@@ -409,7 +391,7 @@ def _search_lines(each: Forecast) -> list[str]:
     error = max(scales) / each.n_rows
     lines = [
         f"Numbers at epsilon {each.budget.epsilon:.4g}: a count of the search has a standard error of {error:.2%} of "
-        f"the rows, and a value that fewer than {min(HEAP * error, 1.0):.1%} share does not stand out."
+        f"the rows, and a value that fewer than {min(_HEAP * error, 1.0):.1%} share does not stand out."
     ]
     if each.search_factor > 1.005:
         lines.append(
@@ -417,17 +399,6 @@ def _search_lines(each: Forecast) -> list[str]:
             "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
         )
     return lines
-
-
-def _bar(share: float) -> str:
-    whole, eighths = divmod(max(round(share * _WIDTH * 8), 1), 8)
-    return "█" * whole + _BARS[eighths]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{max(round(seconds), 1)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str) -> None:
@@ -452,32 +423,25 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
         only = ordered[0]
         budgets = [replace(only.budget, epsilon=only.budget.epsilon * factor) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)]
         ordered = [only._with(only.schema, budget) for budget in budgets]
+    first, epsilons = ordered[0], [each.budget.epsilon for each in ordered]
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     ax = figure.subplots()
-    epsilons = [each.budget.epsilon for each in ordered]
-    for label, color, marker, name in (
-        ("two-way counts", "#c2410c", "s", "pair_error"),
-        ("one-way counts", "#1f2937", "o", "one_way_error"),
-    ):
-        if name == "one_way_error" or ordered[0].pair_sd.size:
-            errors = [getattr(each, name) for each in ordered]
-            ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
+    curves = [("one-way counts", "#1f2937", "o", [each.one_way_error for each in ordered])]
+    if first.pair_sd.size:
+        curves.insert(0, ("two-way counts", "#c2410c", "s", [each.pair_error for each in ordered]))
+    for label, color, marker, errors in curves:
+        ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
     if len(forecasts) == 1:
         ax.axvline(forecasts[0].budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.set(xscale="log", yscale="log", xticks=epsilons, xlabel="epsilon", ylabel="standard error of a count (rows)")
     plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
-    ax.set_xticks(epsilons)
-    for axis in (ax.xaxis, ax.yaxis):
+    for axis, minor in ((ax.xaxis, NullFormatter()), (ax.yaxis, plain)):
         axis.set_major_formatter(plain)
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_minor_formatter(plain)
+        axis.set_minor_formatter(minor)
     ax.tick_params(which="both", labelsize=8)
     ax.grid(visible=True, which="both", color="#e5e7eb", linewidth=0.7)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel("epsilon")
-    ax.set_ylabel("standard error of a count (rows)")
-    title = f"{ordered[0].schema.name}: expected noise error, {ordered[0].n_rows:,} rows"
+    title = f"{first.schema.name}: expected noise error, {first.n_rows:,} rows"
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
     ax.legend(frameon=False)
     return figure

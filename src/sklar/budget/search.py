@@ -1,13 +1,17 @@
 """Domains that are not public: how a release looks for them, and what it pays.
 
 Categories are found by a stability-based histogram (Korolova et al. 2009; Bun, Nissim and Stemmer 2016): every value
-that occurs gets noise, and those whose noisy count reaches a threshold are listed; all others go to `other`. Numbers
-are counted between declared bounds, table by table in finer cells (`ladder`): all cells of a table, seen or not, get
-noise, and bins and heaps follow from what comes out (`fitting.domains`). One small table more, of decade by step, tells
-to what numbers are rounded.
+that occurs gets noise, and those whose noisy count reaches a threshold are listed; all others go to `other`. The proof
+of what a threshold costs beside its noise is in `Budget.less`.
 
-A row stands in at most one cell of each of these tables, as of any other, and at most `Budget.rows` rows of a person
-are counted. The proof of what a threshold costs beside its noise is in `Budget.less`.
+Numbers are counted between declared bounds, table by table in finer cells (`Ladder`); bins and heaps follow from what
+comes out (`fitting.domains`). One small table more, of decade by step, tells to what numbers are rounded. Cells are a
+function of the schema and of earlier noisy tables: public.
+
+Sensitivity. The cells of one table do not overlap, and whatever was chosen, they cover the same numbers: a row stands
+in at most one cell of each table, and replacing it moves at most two cells by one. So each table costs what any
+histogram costs, and which cells it has may depend on the noisy tables before it (adaptive composition): these were
+paid for. Every cell gets noise, seen or not. At most `Budget.rows` rows of a person are counted.
 
 What a search takes is chosen for the whole release. A column of numbers wants counts whose standard error is `WANTED`
 of the rows, whatever the budget: then edges, heaps and shapes are as good as bins of a twentieth need them. That is a
@@ -17,18 +21,46 @@ cost: the two-way tables over the levels that are found get the rest, and would 
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import ladder_of, next_cells
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
+from sklar.public.axis import AXES
+from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
+
+Units = NDArray[np.int64]
+
+# Up to this many grains every value may be a level of its own, and there is nothing to search.
+_VALUES = 32
+# Up to this many grains the second table reaches the grain everywhere.
+_SMALL = 512
+_DIVIDE = 20
+_GRAINS = 4096
+# A real without a step has this many decades below its larger bound.
+_DECADES = 12
+# A decade of the first table: single grains below 10.
+_DECADE = (10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90)
+# Bounds whose ratio is smaller than this do not reach toward 0.
+_REACH = 16
+_EVEN, _FEW = 64, 24
+# Cells of the first table by the calendar, at least.
+_FIRST_CALENDAR = 16
+# A cell is divided when its count is this many standard errors above zero: in the first table, then.
+_SOLID_FIRST, _SOLID = 4.0, 3.0
+_SECOND = 1_000_000
+_CLOCK = {"hour": 3600 * _SECOND, "minute": 60 * _SECOND, "second": _SECOND}
+_SPANS = ("decade", "year", "month", "day", "hour", "minute", "second")
+_FIRST_DAY = dt.date(1970, 1, 1).toordinal()
 
 # The standard error of a number's counts that a search wants, as a part of the rows.
 WANTED = 0.0034
@@ -49,9 +81,220 @@ DELTA_SHARE = 0.1
 _MOST_TABLES = 8
 # Longer texts are no categories.
 MAX_TEXT = 200
-
 # The cost that is left is held as that of many equal tables, so that no few tables are dearer than it.
 _REST_TABLES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The cells in which a search counts the numbers of one attribute: from bounds alone down to the grain.
+
+    Numbers are counted in grains, from `low` up to but without `high`: 1 for whole numbers and days, a second for
+    moments, a declared step, else a millionth of a millionth of the bound. The first table's cells grow with the
+    distance from 0 (single grains up to 10, then 15 cells a decade; negative numbers mirrored), so that a bound of a
+    billion adds few cells and no table. Bounds that do not reach toward 0 are divided evenly, dates and times by the
+    calendar. Every later table has the cells of the one before it, and those that were chosen are divided. Edges of
+    cells are round numbers, or begin years, months, days, hours.
+
+    `tables` is how many tables the search takes; 0 where every value is a level. `spans` are calendar units, coarse to
+    fine, of dates and times. `steps` are what numbers may be rounded to, in grains, each a multiple of the one before
+    it; empty where the schema states a step or the tables reach the grain.
+    """
+
+    low: int
+    high: int
+    grain: Fraction
+    tables: int
+    real: bool = False
+    spans: tuple[str, ...] = ()
+    day: int = 0
+    steps: tuple[int, ...] = ()
+
+    def first(self) -> Units:
+        """The edges of the first table's cells."""
+        low, high, size = self.low, self.high, self.high - self.low
+        if self.spans:
+            return self._by_calendar(low, high, self.spans[0])
+        if size <= _SMALL:
+            return _multiples(low, high, _round_up(size / _FEW))
+        if (low > 0 and high < _REACH * low) or (high <= 0 and -low < _REACH * -high):
+            return _multiples(low, high, _round_up(size / _EVEN))
+        return _within(low, high, np.concatenate([-_decades(max(-low, 0))[::-1], _decades(max(high, 0))]))
+
+    def divided(self, edges: Units, counts: NDArray[np.float64], sd: NDArray[np.float64], table: int) -> Units:
+        """The edges of table number `table`: cells with a solid count, by noisy counts and their errors, divided."""
+        last, chosen = table == self.tables - 1, np.diff(edges) > 1
+        if self.high - self.low > _SMALL:
+            chosen &= counts >= (_SOLID_FIRST if table == 1 or last else _SOLID) * sd
+        parts = [edges]
+        for index in np.flatnonzero(chosen).tolist():
+            low, high = int(edges[index]), int(edges[index + 1])
+            if table < len(self.spans):
+                parts.append(self._by_calendar(low, high, self.spans[table]))
+            else:
+                parts.append(_multiples(low, high, _round_up((high - low) / (_GRAINS if last else _DIVIDE))))
+        return np.unique(np.concatenate(parts))
+
+    def units(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Units:
+        """Numbers on the attribute's axis in grains, those beyond the bounds in the outermost."""
+        if numbers.dtype.kind == "f":
+            # A number that is too large is beyond the bounds, and no warning may say so.
+            with np.errstate(over="ignore"):
+                scaled = numbers * float(self.grain.denominator) / float(self.grain.numerator)
+            # A real is at most half a grain from what was written: 0.29 * 100 is below 29.
+            whole = np.rint(scaled) if self.real else np.floor(scaled)
+            return np.clip(whole, self.low, self.high - 1).astype(np.int64)
+        return np.clip(np.floor_divide(numbers, self.grain.numerator), self.low, self.high - 1)
+
+    def axis(self, units: Units) -> NDArray[np.int64] | NDArray[np.float64]:
+        """The numbers on the axis that grains begin."""
+        if self.grain.denominator == 1:
+            return units * self.grain.numerator
+        return units * float(self.grain.numerator) / self.grain.denominator
+
+    def _by_calendar(self, low: int, high: int, span: str) -> Units:
+        """Edges between two numbers of grains where this span of the calendar begins."""
+        if span in ("decade", "year", "month"):
+            return _within(low, high, np.array(_month_starts(span), dtype=np.int64) * self.day)
+        return _multiples(low, high, max(self.day if span == "day" else _CLOCK[span] // self.grain.numerator, 1))
+
+    def rounding_cells(self, units: Units) -> Units:
+        """The cell of each number in the table of decade by step, flat: how many digits it has, and the largest of the
+        steps that divides it. 0 has no digits. A number has one cell."""
+        digits = np.zeros(units.size, dtype=np.int64)
+        if not self.spans:
+            digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right").astype(np.int64)
+        step = np.zeros(units.size, dtype=np.int64)
+        for index, width in enumerate(self.steps):
+            step[units % width == 0] = index
+        return digits * len(self.steps) + step
+
+    @property
+    def rounding_size(self) -> int:
+        """How many cells that table has."""
+        largest = max(abs(self.low), abs(self.high))
+        return (1 if self.spans else len(str(largest)) + 1) * len(self.steps)
+
+    def roundest(self, low: int, high: int) -> int:
+        """The roundest number of grains from `low` up to and with `high`: what a person would write."""
+        if low >= high:
+            return low
+        for span in self.spans:
+            starts = self._by_calendar(low - 1, high + 1, span)[1:-1]
+            if starts.size:
+                return int(starts[starts.size // 2])
+        if low <= 0 <= high:
+            return 0
+        power = int(10 ** (len(str(max(abs(low), abs(high)))) + 1))
+        while True:
+            for width in (max(power // part, 1) for part in (1, 2, 5)):
+                multiple = -(-low // width) * width
+                if multiple <= high:
+                    # Of several, the one in the middle.
+                    return multiple + (high - multiple) // width // 2 * width
+            power //= 10
+
+
+def next_cells(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale: float) -> list[Units]:
+    """The edges of the cells of every table so far and of the next one, by the noisy tables so far."""
+    cells = [ladder.first()]
+    for number in range(1, min(len(tables), ladder.tables - 1) + 1):
+        edges = cells[-1]
+        total, times = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+        # A cell that was not divided is counted again by every table, each time with fresh noise.
+        for earlier, counts in zip(cells, tables, strict=False):
+            place = np.searchsorted(earlier, edges[:-1], side="right") - 1
+            same = (earlier[place] == edges[:-1]) & (earlier[place + 1] == edges[1:])
+            total[same] += counts[place[same]]
+            times += same
+        cells.append(ladder.divided(edges, total / times, scale / np.sqrt(times), number))
+    return cells
+
+
+@lru_cache(maxsize=256)
+def ladder_of(attribute: Attribute) -> Ladder:
+    """The frame of the search between an attribute's bounds.
+
+    >>> gain = Attribute(name="gain", kind="integer", edges=(0, 10**9), domain="private", at_most=20)
+    >>> ladder_of(gain).first().size, ladder_of(gain).tables
+    (131, 4)
+    """
+    kind, first, last, stated = attribute.kind, attribute.edges[0], attribute.edges[-1], grain(attribute)
+    unit = stated or Fraction(10) ** (math.floor(math.log10(max(abs(first), abs(last)))) - _DECADES)
+    if kind == "real":
+        low, high = round(Fraction(first) / unit), round(Fraction(last) / unit)
+    else:
+        low, high = math.floor(Fraction(first) / unit), math.ceil(Fraction(last) / unit)
+    high = max(high, low + 1)
+    size, day = high - low, 0
+    spans: tuple[str, ...] = ()
+    if (kind == "date" and unit == 1) or (kind in ("datetime", "time") and unit in (1, _SECOND)):
+        day = 1 if kind == "date" else 86_400 * _SECOND // int(unit)
+        fine = _SPANS[:4] if kind == "date" else _SPANS if kind == "datetime" else tuple(_CLOCK)
+        lengths = {"decade": 3653 * day, "year": 366 * day, "month": 31 * day, "day": day}
+        lengths |= {span: max(width // int(unit), 1) for span, width in _CLOCK.items()}
+        begin = next((i for i, span in enumerate(fine) if size >= _FIRST_CALENDAR * lengths[span]), len(fine) - 1)
+        spans = fine[begin:]
+    tables = max(min(len(spans), 4), 2) if kind == "date" else 4
+    if size <= _SMALL:
+        tables = 0 if size <= min(_VALUES, attribute.at_most) else 2
+    return Ladder(
+        low=low,
+        high=high,
+        grain=unit,
+        tables=tables,
+        real=kind == "real",
+        spans=spans[:tables],
+        day=day,
+        steps=() if tables < 3 or attribute.step is not None else _steps(kind, max(abs(low), abs(high)), int(unit)),
+    )
+
+
+def _steps(kind: str, largest: int, unit: int) -> tuple[int, ...]:
+    """What numbers may be rounded to, in grains, each a multiple of the one before it."""
+    if kind == "date":
+        return ()
+    if AXES[kind].timed:
+        clock = [_SECOND // 1000, _SECOND, 60 * _SECOND, 900 * _SECOND, 3600 * _SECOND, 86_400 * _SECOND]
+        return (1, *(width // unit for width in clock if width > unit))
+    steps = [1]
+    while steps[-1] * 2 <= largest:
+        steps.append(steps[-1] * (5 if len(steps) % 2 else 2))
+    return tuple(steps)
+
+
+def _decades(end: int) -> Units:
+    """0, single grains up to 10, then 15 edges a decade, up to `end`."""
+    edges, power = list(range(10)), 1
+    while _DECADE[0] * power <= end:
+        edges += [multiple * power for multiple in _DECADE]
+        power *= 10
+    return np.array([edge for edge in edges if edge <= end], dtype=np.int64)
+
+
+def _round_up(width: float) -> int:
+    """The next 1, 2 or 5 times a power of ten that is a width in grains."""
+    if width <= 1:
+        return 1
+    power = 10 ** math.floor(math.log10(width))
+    return next(int(factor * power) for factor in (1, 2, 5, 10, 20) if factor * power >= width)
+
+
+def _multiples(low: int, high: int, width: int) -> Units:
+    """The bounds, and the multiples of a width between them."""
+    return _within(low, high, np.arange(low // width + 1, -(-high // width), dtype=np.int64) * width)
+
+
+def _within(low: int, high: int, edges: Units) -> Units:
+    return np.unique(np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])).astype(np.int64)
+
+
+@lru_cache(maxsize=3)
+def _month_starts(span: str) -> Sequence[int]:
+    """The days since 1970 on which months, years or decades begin, of all years that a date can have."""
+    years = range(1, 10_000) if span != "decade" else range(10, 10_000, 10)
+    months = range(1, 13) if span == "month" else (1,)
+    return tuple(dt.date(year, month, 1).toordinal() - _FIRST_DAY for year in years for month in months)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +325,13 @@ class Finding:
 class Search:
     """The plan for all private domains, from public facts, and the cost that it leaves for the rest of the release.
 
-    `share` is the part of the whole cost that it takes, and `wanted` the part that it would take without a limit;
-    `factor` is how many times the noise of numbers is what they want. Without private domains all of the budget is
-    left, and `rest` is None.
+    `share` is the part of the whole cost that it takes, `factor` how many times the noise of numbers is what they want.
+    Without private domains all of the budget is left, and `rest` is None.
     """
 
     findings: tuple[Finding, ...] = ()
     rest: Spend | None = None
     share: float = 0.0
-    wanted: float = 0.0
     factor: float = 1.0
 
     def spend(self, budget: Budget) -> Spend:
@@ -100,11 +341,8 @@ class Search:
 
 def search_spend(findings: Sequence[Finding], budget: Budget) -> Spend:
     """What these findings cost together."""
-    return budget.tables(
-        [finding.scale for finding in findings],
-        [finding.tables for finding in findings],
-        math.fsum(finding.lost_delta for finding in findings),
-    )
+    lost = math.fsum(finding.lost_delta for finding in findings)
+    return budget.tables([each.scale for each in findings], [each.tables for each in findings], lost)
 
 
 def require_gaussian(schema: Schema, budget: Budget) -> None:
@@ -123,11 +361,17 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
     return _planned(schema.private_domains, budget, n_rows)
 
 
-def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
-    if not wanted:
+def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n_rows: int | None) -> Search:
+    """The plan that a release by this budget had for these findings, by the schema that it found."""
+    private = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
+    return _planned(list(private.values()), budget, n_rows)
+
+
+def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
+    if not private:
         return Search()
-    categories = [attribute for attribute in wanted if attribute.categorical]
-    ladders = {attribute.name: ladder_of(attribute) for attribute in wanted if not attribute.categorical}
+    categories = [attribute for attribute in private if attribute.categorical]
+    ladders = {attribute.name: ladder_of(attribute) for attribute in private if not attribute.categorical}
     searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())
     chance = DELTA_SHARE * budget.delta / max(len(categories), 1)
     inner = budget.less(len(categories) * chance)
@@ -140,38 +384,38 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
     factor = min(1.0, MOST / asked) if asked else 1.0
 
     findings: list[tuple[Finding, float]] = []
-    for attribute in wanted:
+    for attribute in private:
+        blank = Finding(attribute=attribute.name, tables=1, scale=0.0, threshold=0, lost_delta=0.0)
         if attribute.categorical:
-            blank = Finding(attribute=attribute.name, tables=1, scale=0.0, threshold=0, lost_delta=0.0)
             findings.append((blank, SHARE / searched))
             continue
-        ladder, low, high = ladders[attribute.name], attribute.edges[0], attribute.edges[-1]
-        blank = Finding(
-            attribute=attribute.name,
-            tables=ladder.tables,
-            scale=0.0,
-            threshold=None,
-            lost_delta=0.0,
-            bounds=(low, high),
-            at_most=attribute.at_most,
-        )
+        ladder, bounds = ladders[attribute.name], (attribute.edges[0], attribute.edges[-1])
+        blank = replace(blank, threshold=None, bounds=bounds, at_most=attribute.at_most)
         if ladder.tables:
-            findings.append((blank, table * factor * _WHOLE_SEARCH / ladder.tables))
+            cost = table * factor * _WHOLE_SEARCH / ladder.tables
+            findings.append((replace(blank, tables=ladder.tables), cost))
         if ladder.steps:
-            findings.append((replace(blank, of="rounding", tables=1), ROUNDING_SHARE * factor))
+            findings.append((replace(blank, of="rounding"), ROUNDING_SHARE * factor))
     costs = [cost for finding, cost in findings for _ in range(finding.tables)]
     share = math.fsum(costs)
     rest = np.full(_REST_TABLES, (1 - share) / _REST_TABLES)
     scales = inner.scales(np.concatenate([costs, rest]) ** -0.5)
     placed = np.cumsum([finding.tables for finding, _ in findings], dtype=np.int64) - 1
+
+    def at_scale(finding: Finding, scale: float) -> Finding:
+        if finding.threshold is None:
+            return replace(finding, scale=scale)
+        threshold = least_threshold(scale, chance, budget.rows)
+        lost = chance_of_one(scale, threshold, budget.rows)
+        return replace(finding, scale=scale, threshold=threshold, lost_delta=lost)
+
     return Search(
         findings=tuple(
-            _at_scale(finding, float(scales[place]), chance, budget.rows)
+            at_scale(finding, float(scales[place]))
             for (finding, _), place in zip(findings, placed.tolist(), strict=True)
         ),
         rest=budget.tables(scales[len(costs) :]),
         share=share,
-        wanted=share - asked * factor + asked,
         factor=factor**-0.5,
     )
 
@@ -185,44 +429,36 @@ def finding_faults(
     was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
     of Sklar 0.2 do not state their bounds and cannot be checked: a fault.
     """
-    found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
+    known = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
     searched = list(dict.fromkeys(finding.attribute for finding in findings))
-    if sorted([*searched, *earlier]) != sorted(found):
-        odd = sorted({*found} ^ {*searched, *earlier}) or sorted(searched)
+    if sorted([*searched, *earlier]) != sorted(known):
+        odd = sorted({*known} ^ {*searched, *earlier}) or sorted(searched)
         return (f"the domain of '{odd[0]}' is found with no search stated, or searched for and not found",)
-    if any([name for name in found if name in own] != [*own] for own in (searched, earlier)):
+    if any([name for name in known if name in own] != [*own] for own in (searched, earlier)):
         return ("searches are stated in another order than the schema's",)
     if not findings:
         return ()
     if budget.mechanism != "gaussian":
         return (f"a search takes Gaussian noise, not '{budget.mechanism}'",)
     for finding in findings:
-        attribute = schema.attribute(finding.attribute)
+        name, attribute = finding.attribute, schema.attribute(finding.attribute)
         numbers = not attribute.categorical
         if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
-            return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
+            return (f"the domain of '{name}' cannot take {finding.tables} tables as stated",)
         low, high = finding.bounds or (-math.inf, math.inf)
         if finding.bounds and not (numbers and low <= attribute.edges[0] and attribute.edges[-1] <= high):
-            return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
+            return (f"the domain of '{name}' was searched for between other bounds than it lies in",)
         if finding.bounds is None and numbers:
             # As in files of Sklar 0.2: any number of tables could be stated for them.
-            return (
-                f"the search for the domain of '{finding.attribute}' does not state its bounds, and cannot be checked",
-            )
+            return (f"the search for the domain of '{name}' does not state its bounds, and cannot be checked",)
     planned = replan_search(schema, budget, findings, n_rows).findings
     if len(planned) != len(findings):
         return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
     return tuple(
         f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
-        for stated, wanted in zip(findings, planned, strict=True)
-        if not _alike(stated, wanted, budget.rows)
+        for stated, own in zip(findings, planned, strict=True)
+        if not _alike(stated, own, budget.rows)
     )
-
-
-def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n_rows: int | None) -> Search:
-    """The plan that a release by this budget had for these findings, by the schema that it found."""
-    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
-    return _planned(list(asked.values()), budget, n_rows)
 
 
 def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
@@ -234,13 +470,6 @@ def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
     near = abs(stated.threshold - planned.threshold) <= 1
     lost = chance_of_one(stated.scale, stated.threshold, rows)
     return close and near and math.isclose(stated.lost_delta, lost, rel_tol=1e-9)
-
-
-def _at_scale(finding: Finding, scale: float, chance: float, rows: int) -> Finding:
-    if finding.threshold is None:
-        return replace(finding, scale=scale)
-    threshold = least_threshold(scale, chance, rows)
-    return replace(finding, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold, rows))
 
 
 def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
@@ -257,9 +486,7 @@ def fits(finding: Finding, schema: Schema, tables: Sequence[NDArray[np.int64]]) 
     ladder = ladder_of(asked_of(finding, schema.attribute(finding.attribute)))
     if finding.of == "rounding":
         return [table.size for table in tables] == [ladder.rounding_size]
-    if ladder.tables != len(tables):
-        return False
-    return all(
+    return ladder.tables == len(tables) and all(
         table.size == next_cells(ladder, tables[:number], finding.scale)[-1].size - 1
         for number, table in enumerate(tables)
     )

@@ -16,9 +16,8 @@ from itertools import islice
 import numpy as np
 
 from sklar.budget.certificate import Measured, is_of_schema
-from sklar.budget.ladder import Ladder, Units, ladder_of, next_cells
 from sklar.budget.plan import margin_sd
-from sklar.budget.search import Finding, asked_of
+from sklar.budget.search import Finding, Ladder, Units, asked_of, ladder_of, next_cells
 from sklar.draw.decode import Rounding, Shape
 from sklar.fitting.margins import estimate_rows, project
 from sklar.kernel.cells import Doubles, Ints

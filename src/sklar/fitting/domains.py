@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
-from sklar.budget.ladder import Ladder, Units, ladder_of
-from sklar.budget.search import Search, asked_of
+from sklar.budget.search import Ladder, Search, Units, asked_of, ladder_of
 from sklar.fitting.density import Density, estimate_density, searched
 from sklar.kernel.queries import Block
 from sklar.public.codelists import natural

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import Ladder, Units, ladder_of
-from sklar.budget.search import MAX_TEXT
+from sklar.budget.search import MAX_TEXT, Ladder, Units, ladder_of
 from sklar.public.schema import Attribute
 from sklar.rows.encode import encode_column, numbers_of
 from sklar.rows.values import distinct, opaque, readable_text

@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import ladder_of, next_cells
-from sklar.budget.search import Finding, Search, plan_search
+from sklar.budget.search import Finding, Search, ladder_of, next_cells, plan_search
 from sklar.errors import DataError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Tables

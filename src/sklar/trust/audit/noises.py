@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betainc, betaincinv, gammainc, gammaincc, ndtr, ndtri, pdtr, pdtrc, rel_entr
 
 from sklar.budget.certificate import Measured
-from sklar.budget.ladder import ladder_of, next_cells
 from sklar.budget.method import PAPER
+from sklar.budget.search import ladder_of, next_cells
 from sklar.errors import NoiseError
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism, gdp_delta

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sklar.budget.ladder import ladder_of, next_cells
-from sklar.budget.search import asked_of
+from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.errors import SignatureError, SklarError
 from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel, Model
