@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
+from sklar.budget.certificate import LinkedMeasured, certify
+from sklar.budget.plan import plan_linked
 from sklar.draw.sample import LinkedSampler
 from sklar.fitting import classes as fitting
 from sklar.fitting.classes import fit_classes
@@ -26,7 +27,7 @@ def measured(n: int = 400, *, noise: float = 0.0, epsilon: float = 1.0) -> Linke
         drawn = np.repeat(scales, query.sizes) * rng.standard_normal(tokens.size)
         values = np.round(tokens + noise * drawn).astype(np.int64)
         blocks.append(Block(query=query, scales=scales, values=values))
-    certificate = certify_linked(linked, budget, blocks, n, None)
+    certificate = certify(linked, budget, blocks, n)
     return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import sklar
 from sklar.budget.certificate import measurements
-from sklar.budget.linked import plan_linked
+from sklar.budget.plan import plan_linked
 from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema

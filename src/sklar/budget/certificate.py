@@ -11,7 +11,9 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sklar.budget.plan import KINDS, LinkedTable, linked_tables
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
@@ -19,6 +21,7 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
 from sklar.machine.notebook import Tabular, html_card
+from sklar.public.events import Linked
 from sklar.public.person import Count, Person
 from sklar.public.schema import MAX_ATTRIBUTES, Schema
 
@@ -33,18 +36,6 @@ _ORDERS = {
     3: "three-way tables over coarse levels",
     SCORES: "scores of three-way tables",
 }
-_SHARES = {
-    "people": "number of people",
-    "person": "one-way tables of people",
-    "number": "number of events of a person",
-    "person-person": "two-way tables of people",
-    "number-person": "number of events by an attribute of people",
-    "person-event": "tables of an attribute of people and one of events",
-    "event-event": "two-way tables of events",
-    "number-event": "number of events by an attribute of events",
-    "event": "one-way tables of events",
-    "two-events": "one attribute in two events of a person",
-}
 _PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
 
 
@@ -56,7 +47,7 @@ class Measurement:
     which do not all move at once. Scores have the order `SCORES`: single numbers, in parts of a row (`queries`). One
     person makes `moves` moves in all of them together, over separate cells, each of L1 norm at most `reach`.
 
-    `kind` names tables of linked people and events (`budget.linked`): scale and sensitivities are in people, `reach` is
+    `kind` names tables of linked people and events (`plan.KINDS`): scale and sensitivities are in people, `reach` is
     in tokens, and the noise that was drawn is in tokens, too.
     """
 
@@ -74,7 +65,7 @@ class Measurement:
     @property
     def what(self) -> str:
         """In words."""
-        return _SHARES[self.kind] if self.kind else (_PARITIES if self.parity else _ORDERS)[self.order]
+        return KINDS[self.kind][1] if self.kind else (_PARITIES if self.parity else _ORDERS)[self.order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -84,12 +75,11 @@ class Certificate(Tabular):
     `epsilon` and `delta` are the budget's, which was fixed before anything was measured: what the tables cost together
     is no more. (What they happened to cost is less by a little, depends on noisy tables, and is claimed nowhere.)
     `domains` says how this release found domains that were not public. `earlier` names attributes whose domain an
-    earlier release had found: its cost is that release's, and not in this epsilon.
+    earlier release had found and paid for. `read_from_rows` names those whose domain the custodian read from the rows:
+    the promise does not cover what those domains tell.
 
-    `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
-    was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
-    a ledger was charged. `read_from_rows` names the attributes whose domain the custodian read from the rows: the
-    promise does not cover what those domains tell. All others are public knowledge, or were found (`domains`).
+    `claimed_by` names who measured the tables where Sklar did not: then nothing of it was checked. `rounded` says that
+    such tables held values that are not whole. `receipt` is that of the charge, where a ledger was charged.
 
     `count` is None where a row is a person. Else neighbors differ in all rows of one person: "people" counts one row of
     each, "rows" at most `rows_per_person` of each. `public_rows` is the number of rows that were counted, where
@@ -218,10 +208,24 @@ class Certificate(Tabular):
 
 
 def certify(
-    schema: Schema, budget: Budget, blocks: Sequence[Block], public_rows: int | None, findings: Sequence[Finding] = ()
+    of: Schema | Linked,
+    budget: Budget,
+    blocks: Sequence[Block],
+    public_rows: int | None,
+    findings: Sequence[Finding] = (),
 ) -> Certificate:
-    """The certificate of finding domains, then measuring these blocks, under this budget."""
-    own = {finding.attribute for finding in findings}
+    """The certificate of finding domains, then measuring these blocks, under this budget.
+
+    Of linked tables `public_rows` is the number of people, and any one person is protected with all their events.
+    """
+    of_unit: dict[str, Any]
+    if isinstance(of, Linked):
+        tokens = max(block.query.each for block in blocks if isinstance(block.query, Shares))
+        of_unit = {"count": "people", "rows_per_person": 1, "tokens": tokens, "read_from_rows": of.read_from_rows}
+    else:
+        own = {finding.attribute for finding in findings}
+        earlier = tuple(each.name for each in of.attributes if each.domain == "found" and each.name not in own)
+        of_unit = {"earlier": earlier, "read_from_rows": (of.whole or of).read_from_rows, **unit_of(of.person)}
     return Certificate(
         neighbors=budget.neighbors,
         mechanism=budget.mechanism,
@@ -229,13 +233,11 @@ def certify(
         epsilon=budget.epsilon,
         delta=budget.delta,
         public_rows=public_rows,
-        schema_sha256=schema.digest,
+        schema_sha256=of.digest,
         measurements=measurements(blocks, budget),
         domains=tuple(findings),
-        earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=installed_versions(),
-        read_from_rows=(schema.whole or schema).read_from_rows,
-        **unit_of(schema.person),
+        **of_unit,
     )
 
 
@@ -315,7 +317,6 @@ def priced(certificate: Certificate) -> Certificate:
     Such a file states scores at a sixteenth of the noise that was drawn.
     """
     budget = Budget(epsilon=1.0, neighbors=certificate.neighbors, rows_per_person=certificate.rows_per_person)
-    lines: list[Measurement] = []
     moves: dict[Measurement, float] = {}
     for stage in {each.stage for each in certificate.measurements if each.parity}:
         own = [each for each in certificate.measurements if each.parity and each.stage == stage]
@@ -324,15 +325,14 @@ def priced(certificate: Certificate) -> Certificate:
             query = Parities(cells=Cells([2] * m), orders=orders)
             moves |= zip(own, query.moves(np.array([each.scale for each in own])).tolist(), strict=True)
     reach = float(math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))
-    for each in certificate.measurements:
+
+    def line(each: Measurement) -> Measurement:
         if each.order == SCORES:
-            scale = each.scale * OLD_DISTANCE
-            line = replace(each, scale=scale, sensitivity_l1=reach, sensitivity_l2=reach)
-            line = replace(line, moves=float(each.tables), reach=reach)
-        else:
-            line = replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
-        lines.append(line)
-    return replace(certificate, measurements=tuple(lines))
+            score = replace(each, scale=each.scale * OLD_DISTANCE, moves=float(each.tables), reach=reach)
+            return replace(score, sensitivity_l1=reach, sensitivity_l2=reach)
+        return replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
+
+    return replace(certificate, measurements=tuple(map(line, certificate.measurements)))
 
 
 def rounded_up(value: float, digits: int) -> str:
@@ -372,3 +372,36 @@ class Measured:
     def n_rows(self) -> int | None:
         """The public number of rows; None where neighbors do not share it."""
         return self.certificate.public_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinkedMeasured:
+    """Everything that was measured of linked tables, with its certificate: public. A block for every kind of table."""
+
+    linked: Linked
+    blocks: tuple[Block, ...]
+    certificate: Certificate
+
+    @property
+    def tables(self) -> list[tuple[LinkedTable, NDArray[np.float64], float]]:
+        """Every table with its noisy cells, flat, and the scale of their noise: both in people."""
+        known = linked_tables(self.linked)
+        return [
+            (table, values / block.query.each, float(scale / block.query.each))
+            for block in self.blocks
+            if isinstance(block.query, Shares)
+            for table, values, scale in zip(known[block.query.what], block.by_scale(), block.scales, strict=True)
+        ]
+
+    @property
+    def n_people(self) -> int:
+        """How many people there are: public, or by the noisy tables in which everybody stands in one cell."""
+        if self.certificate.public_rows is not None:
+            return self.certificate.public_rows
+        each = [
+            (cells.sum(), scale**2 * cells.size)
+            for table, cells, scale in self.tables
+            if table.kind in ("people", "number")
+        ]
+        totals, variances = np.array(each, dtype=np.float64).T
+        return max(round(float(np.sum(totals / variances) / np.sum(1 / variances))), 1)

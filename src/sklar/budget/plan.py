@@ -7,8 +7,10 @@ tables; then its cost, not its scales, is what must have been fixed before.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations, product
 from typing import TypeAlias
 
 import numpy as np
@@ -17,8 +19,9 @@ from numpy.typing import NDArray
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Tables, moved_sets
+from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Shares, Tables, moved_sets
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
+from sklar.public.events import Linked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,6 +146,8 @@ _MOST_BITS = 30
 _MOST_NOISE = 0.02
 
 
+# The same public facts give the same plan, which an audit asks for thousands of times.
+@lru_cache(maxsize=4)
 def plan_release(
     cells: Cells,
     budget: Budget,
@@ -164,47 +169,26 @@ def plan_release(
             f"weights in the schema go with Gaussian noise, got mechanism '{budget.mechanism}'. Use mechanism "
             "'gaussian', or remove the weights."
         )
-    if rest is None:
-        return _remembered(cells, budget, method, n_rows, importance, again=again)
-    return _plan(cells, budget, method, n_rows, importance, rest, again=again)
-
-
-def _plan(
-    cells: Cells,
-    budget: Budget,
-    method: Method,
-    n_rows: int | None,
-    importance: Importance,
-    rest: Spend | None = None,
-    *,
-    again: bool,
-) -> Stages:
     if method.name == "binary" or budget.mechanism == "laplace":
         share = None if method.paper else ONE_WAY_SHARE
         first = plan_tables(cells, budget, one_way_share=share, rest=rest, importance=importance)
         return Stages(budget=budget, first=first, reserve=np.empty(0))
     if cells.are_bits and cells.n_attributes > 1 and importance is None:
-        return plan_parities(cells, budget, n_rows, rest, again=again)
+        return _plan_parities(cells, budget, n_rows, rest, again=again)
     return plan_stages(cells, budget, n_rows, rest, importance)
 
 
-# The same public facts give the same plan, which an audit asks for thousands of times.
-_remembered = lru_cache(maxsize=4)(_plan)
-
-
-def plan_parities(
-    cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None = None, *, again: bool = True
-) -> Stages:
+def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None, *, again: bool) -> Stages:
     """Two looks at the parities of bits that spend the whole budget together, or as much as `rest` costs.
 
     Of triples too, where rows can be counted a second time, there are few of them, and their noise is small beside the
     public number of rows.
     """
+    plan = None
     if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS:
-        plan = _parities(cells, budget, 3, rest)
-        if float(plan.scales(3)[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows:
-            return Stages(budget=budget, first=plan, reserve=np.empty(0))
-    return Stages(budget=budget, first=_parities(cells, budget, 2, rest), reserve=np.empty(0))
+        three = _parities(cells, budget, 3, rest)
+        plan = three if float(three.scales(3)[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows else None
+    return Stages(budget=budget, first=plan or _parities(cells, budget, 2, rest), reserve=np.empty(0))
 
 
 def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> Plan:
@@ -462,3 +446,103 @@ def plan_tables(
     scales = _scales(budget, weights, rest)
     one_way, pairs = scales[total : total + m].copy(), scales[total + m :].copy()
     return Plan.of_tables(cells, total=float(scales[0]) if total else None, one_way=one_way, pairs=pairs)
+
+
+# Linked people and events. A person gives at most one unit to every table, however many events they have
+# (`kernel.queries.Shares`): noise does not grow with the number of events. A person stands in one cell of a table of
+# people. In a table with events, each of a person's k events weighs 1/k; in one of two events, each pair of them
+# 2/(k (k - 1)). The one-way tables of events come in two halves, w and 1 - w of every person with w = min(k, 12)/12:
+# their sum says what people's events are, their first half, where k is at most 12, what events are.
+#
+# Every kind's part of the cost, and what it is in words. What a kind has no table for goes to the others.
+KINDS: Mapping[str, tuple[float, str]] = {
+    "people": (0.01, "number of people"),
+    "person": (0.04, "one-way tables of people"),
+    "number": (0.01, "number of events of a person"),
+    "person-person": (0.16, "two-way tables of people"),
+    "number-person": (0.05, "number of events by an attribute of people"),
+    "person-event": (0.29, "tables of an attribute of people and one of events"),
+    "event-event": (0.24, "two-way tables of events"),
+    "number-event": (0.05, "number of events by an attribute of events"),
+    "event": (0.09, "one-way tables of events"),
+    "two-events": (0.08, "one attribute in two events of a person"),
+}
+WITH_EVENTS = ("person-event", "event-event", "number-event", "event", "two-events")
+# From this number of events on, the one-way tables of events count a person whole in their first half.
+FULL_WEIGHT = 12
+# So many tokens make what largest remainders round away invisible: a thousandth of a person.
+_TOKENS = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedTable:
+    """One table: its kind, its shape, and the attributes (numbers in their schemas) that it is about."""
+
+    kind: str
+    shape: tuple[int, ...]
+    first: int = 0
+    second: int = 0
+
+    @property
+    def cells(self) -> int:
+        """How many cells it has. Two events have no order: a triangle of cells."""
+        if self.kind == "two-events":
+            return self.shape[0] * (self.shape[0] + 1) // 2
+        return math.prod(self.shape)
+
+
+def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
+    """All tables of two linked schemas by kind; kinds without tables are left out."""
+    person, event = list(enumerate(linked.people.sizes.tolist())), list(enumerate(linked.events.sizes.tolist()))
+    bins, twice = len(linked.bins) - 1, event if linked.at_most > 1 else []
+    # People without events have no part in what their events are.
+    shapes: dict[str, list[tuple[tuple[int, ...], int, int]]] = {
+        "people": [((1,), 0, 0)],
+        "person": [((size,), i, 0) for i, size in person],
+        "number": [((linked.at_most + 1,), 0, 0)],
+        "person-person": [((height, width), i, j) for (i, height), (j, width) in combinations(person, 2)],
+        "number-person": [((bins, size), i, 0) for i, size in person],
+        "person-event": [((height, width), i, j) for (i, height), (j, width) in product(person, event)],
+        "event-event": [((height, width), i, j) for (i, height), (j, width) in combinations(event, 2)],
+        "number-event": [((bins - 1, size), j, 0) for j, size in event],
+        "event": [((2, size), j, 0) for j, size in event],
+        "two-events": [((size,), j, 0) for j, size in twice],
+    }
+    return {kind: [LinkedTable(kind, *each) for each in tables] for kind, tables in shapes.items() if tables}
+
+
+def linked_queries(linked: Linked, tokens: int, *, total: bool) -> list[Shares]:
+    """One query for every kind of table, with the number of people where it is not public.
+
+    A person deals `tokens` tokens to a table with events, and one to any other.
+    """
+    lengths = {kind: np.array([each.cells for each in tables]) for kind, tables in linked_tables(linked).items()}
+    return [
+        Shares(what=kind, lengths=own, each=tokens if kind in WITH_EVENTS else 1)
+        for kind, own in lengths.items()
+        if total or kind != "people"
+    ]
+
+
+def plan_linked(linked: Linked, budget: Budget) -> Plan:
+    """All tables, at scales that spend the whole budget; from public facts alone."""
+    if budget.mechanism != "gaussian":
+        raise BudgetError(
+            f"linked tables take gaussian noise, got mechanism '{budget.mechanism}': a person moves many cells by a "
+            "little each. Leave the mechanism out."
+        )
+
+    def queries(tokens: int) -> list[Shares]:
+        return linked_queries(linked, tokens, total=budget.neighbors == "add-remove")
+
+    weights = [(KINDS[query.what][0], query.sizes**CELLS_POWER) for query in queries(1)]
+    # In people. Tokens are finer, and their noise costs a little less.
+    scales = budget.scales(np.concatenate([share * each / each.sum() for share, each in weights]) ** -0.5)
+    tokens = _TOKENS
+    while tokens > 1 and float(scales.max()) * tokens > MAX_SCALE:
+        tokens //= 2
+    own = np.split(scales, np.cumsum([each.size for _, each in weights])[:-1])
+    parts = [(query, part * query.each) for query, part in zip(queries(tokens), own, strict=True)]
+    spend = sum((query.bound(part, budget) for query, part in parts), NOTHING)
+    factor = smallest(lambda each: budget.spent(spend * each) <= budget.epsilon, start=1.0)
+    return Plan(parts=tuple((query, drawable(part * factor)) for query, part in parts))

@@ -19,8 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import OLD_DISTANCE, Certificate, Measured, is_of_schema, measurements, priced
-from sklar.budget.linked import LinkedMeasured, linked_queries
+from sklar.budget.certificate import (
+    OLD_DISTANCE,
+    Certificate,
+    LinkedMeasured,
+    Measured,
+    is_of_schema,
+    measurements,
+    priced,
+)
+from sklar.budget.plan import linked_queries
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError

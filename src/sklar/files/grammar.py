@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from sklar.budget.certificate import OLD_DISTANCE, SCORES
-from sklar.budget.linked import KINDS
 from sklar.budget.method import MethodName
+from sklar.budget.plan import KINDS
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.kernel.queries import MOST_TOKENS

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sklar.answer.infer import Declared, Inference
     from sklar.answer.plots import Plots
     from sklar.answer.query import Answer, Estimate
-    from sklar.budget.linked import LinkedMeasured
+    from sklar.budget.certificate import LinkedMeasured
     from sklar.fitting.classes import LinkedClasses
     from sklar.public.events import Linked
 else:

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable
+from sklar.budget.certificate import LinkedMeasured
+from sklar.budget.plan import FULL_WEIGHT, LinkedTable
 from sklar.draw.blocks import ReadArray
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS

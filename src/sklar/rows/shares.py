@@ -7,7 +7,7 @@ So whatever one person's rows are, they decide nothing about anyone else's part.
 "7" are one key, "007" is another. No value raises.
 
 `queries.Shares` deals: whatever stands here, a person gives at most one unit to each table. What is decided here is to
-which cells, by the weights that `budget.linked` describes.
+which cells, by the weights that `budget.plan.KINDS` describes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable, certify_linked, linked_tables, plan_linked
-from sklar.budget.plan import Plan
+from sklar.budget.certificate import LinkedMeasured, certify
+from sklar.budget.plan import FULL_WEIGHT, LinkedTable, Plan, linked_tables, plan_linked
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.kernel.queries import Entries, Shares
@@ -195,7 +195,7 @@ def measure_linked(
     progress.stage("measure")
     vault.reserve(plan.spend(budget))
     blocks = [vault.measure(query, counts, scales) for (query, scales), counts in zip(plan.parts, exact, strict=True)]
-    certificate = certify_linked(linked, budget, blocks, vault.n_rows, None)
+    certificate = certify(linked, budget, blocks, vault.n_rows)
     return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
 
 
