@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -34,17 +34,15 @@ if TYPE_CHECKING:
 _EQUAL = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paid:
+class Paid(NamedTuple):
     """A charge that is on the disk: the account after it, and its receipt."""
 
     account: Account
     receipt: Receipt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Whether a ledger is complete and in force, and what could not be checked."""
+class Standing(NamedTuple):
+    """Why a ledger is not complete or not in force, and what could not be checked."""
 
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -99,9 +97,8 @@ class Ledger:
                     f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
                     "See it with: sklar ledger show"
                 )
-            body: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
-            body |= {} if unit == "row" else {"unit": unit}
-            pages.append("open", dataset, body)
+            body = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
+            pages.append("open", dataset, body if unit == "row" else body | {"unit": unit})
         return self._find(self._settle(), dataset)
 
     def adopt(self) -> None:
@@ -128,7 +125,7 @@ class Ledger:
 
     def move_anchor(self, place: str | Path, *, lost: bool = False) -> None:
         """Name another anchor. `lost` says that the present one cannot be asked any more."""
-        with self._writing(trusting=lost) as pages:
+        with self._writing(lost=lost) as pages:
             name = self._place(place)
             if pages.setup is not None and name == pages.setup.anchor and not lost:
                 raise LedgerError(f"ledger '{self.path}' has the anchor {name} already. Name another place.")
@@ -185,7 +182,7 @@ class Ledger:
                 )
             if setup is not None and setup.key is not None and not pages.is_signed:
                 remarks.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
-            return Standing(problems=tuple(problems), remarks=tuple(remarks))
+            return Standing(tuple(problems), tuple(remarks))
 
     def require(self, dataset: str, budget: Budget) -> None:
         """Refuse, before any row is read, what this ledger could never be charged for."""
@@ -214,26 +211,24 @@ class Ledger:
                 "accountant": accountant,
                 "schema_sha256": schema_sha256,
             }
-            if budget.rows_per_person is not None:
-                body["rows_per_person"] = budget.rows_per_person
-            if spend.lost_delta:
-                body["lost_delta"] = spend.lost_delta
+            optional = {"rows_per_person": budget.rows_per_person, "lost_delta": spend.lost_delta or None}
+            body |= {name: value for name, value in optional.items() if value is not None}
             receipt = pages.append("charge", dataset, body)
         with telling([receipt], own), _nothing_measured():
             entries = self._settle()
             if len(entries) < receipt.entry or entries[receipt.entry - 1].head != receipt.head:
                 raise LedgerError(f"ledger '{self.path}' was replaced by another file while it was charged.")
-            return Paid(account=self._find(entries, dataset), receipt=receipt)
+            return Paid(self._find(entries, dataset), receipt)
 
     def _find(self, entries: Sequence[Entry], dataset: str) -> Account:
         accounts = {account.dataset: account for account in accounts_of(entries)}
-        if dataset not in accounts:
-            known = ", ".join(f"'{name}'" for name in accounts) or "none"
-            raise LedgerError(
-                f"ledger '{self.path}' has no data set '{dataset}'; it has {known}. Name one with --dataset, or open "
-                f"it: sklar ledger init {self.path} --dataset NAME --epsilon E"
-            )
-        return accounts[dataset]
+        if dataset in accounts:
+            return accounts[dataset]
+        known = ", ".join(f"'{name}'" for name in accounts) or "none"
+        raise LedgerError(
+            f"ledger '{self.path}' has no data set '{dataset}'; it has {known}. Name one with --dataset, or open it: "
+            f"sklar ledger init {self.path} --dataset NAME --epsilon E"
+        )
 
     def _matching(self, entries: Sequence[Entry], dataset: str, budget: Budget) -> Account:
         account = self._find(entries, dataset)
@@ -244,13 +239,12 @@ class Ledger:
             )
         unit = "row" if budget.rows_per_person is None else "person"
         if account.unit != unit:
-            remedies = {
-                "person": "Open a data set for people: sklar ledger init --unit person.",
-                "row": "Name the person in the schema's [table] (docs/people.md).",
-            }
+            remedy = "Name the person in the schema's [table] (docs/people.md)."
+            if unit == "person":
+                remedy = "Open a data set for people: sklar ledger init --unit person."
             raise BudgetError(
                 f"data set '{dataset}' counts its budget for any one {account.unit}, got a release for any one {unit}: "
-                f"the two do not add up. {remedies[unit]}"
+                f"the two do not add up. {remedy}"
             )
         return account
 
@@ -267,18 +261,12 @@ class Ledger:
 
     @contextmanager
     def _writing(
-        self,
-        *,
-        create: bool = False,
-        moved: bool = False,
-        old: bool = False,
-        keying: bool = False,
-        trusting: bool = False,
+        self, *, create: bool = False, moved: bool = False, old: bool = False, keying: bool = False, lost: bool = False
     ) -> Iterator[Pages]:
         """Step 1 of the protocol: the ledger, locked, and required to be complete and in force.
 
-        `moved` lets a copy pass, `old` an earlier version, `keying` a key that the ledger is yet to get, `trusting` a
-        ledger whose anchor is not asked.
+        `moved` lets a copy pass, `old` an earlier version, `keying` a key that the ledger is yet to get; a `lost`
+        anchor is not asked.
         """
         with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
             if pages.version == 1 and not old:
@@ -288,7 +276,7 @@ class Ledger:
                     f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
                     "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
                 )
-            anchor, mark = (None, None) if trusting else require_mark(pages)
+            anchor, mark = (None, None) if lost else require_mark(pages)
             if pages.is_copy and not moved:
                 raise LedgerError(self._copied())
             if anchor is not None:
@@ -362,22 +350,17 @@ def check_releases(
     ledger: str, entries: Sequence[Entry], problems: Sequence[str], releases: Sequence[tuple[str, Measured]]
 ) -> ReleasesChecked:
     """Every release against the entries, and against the others: a charge pays for one set of noisy tables."""
-    found: dict[str, str | None] = {}
+    faults: dict[str, str | None] = {}
     payers: dict[int, Measured] = {}
     for name, measured in releases:
-        found[name] = _problem(entries, measured.certificate)
+        faults[name] = _problem(entries, measured.certificate)
         receipt = measured.certificate.receipt
-        if found[name] is None and receipt is not None:
+        if faults[name] is None and receipt is not None:
             other = payers.setdefault(receipt.entry, measured)
             if not _same(other, measured):
-                found[name] = f"names entry {receipt.entry:,} as its charge, which paid for other tables among these."
-    return ReleasesChecked(
-        ledger=ledger,
-        entries=len(entries),
-        head=entries[-1].head if entries else "",
-        problems=tuple(problems),
-        releases=found,
-    )
+                faults[name] = f"names entry {receipt.entry:,} as its charge, which paid for other tables among these."
+    head = entries[-1].head if entries else ""
+    return ReleasesChecked(ledger=ledger, entries=len(entries), head=head, problems=tuple(problems), releases=faults)
 
 
 def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
@@ -389,28 +372,23 @@ def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
             f"was charged as entry {receipt.entry:,}, and the ledger has {len(entries):,}: the ledger is older than "
             "the release, or another."
         )
-    entry = entries[receipt.entry - 1]
+    entry, spend = entries[receipt.entry - 1], certificate.search_spend + certificate.spend
     if entry.head != receipt.head:
         return f"was charged as entry {receipt.entry:,} of another ledger, or entries were changed since: heads differ."
-    if entry.kind != "charge" or not _covers(entry, certificate):
-        return f"measured more than entry {receipt.entry:,} was charged for."
-    return None
-
-
-def _covers(entry: Entry, stated: Certificate) -> bool:
-    spend = stated.search_spend + stated.spend
-    return (
-        entry.body["neighbors"] == stated.neighbors
-        and entry.body.get("rows_per_person") == stated.rows_per_person
-        and entry.body["mechanism"] == stated.mechanism
-        and entry.cost.covers(stated.budget.cost(spend))
+    alike = ("neighbors", "rows_per_person", "mechanism")
+    if (
+        entry.kind == "charge"
+        and all(entry.body.get(name) == getattr(certificate, name) for name in alike)
+        and entry.cost.covers(certificate.budget.cost(spend))
         and entry.lost_delta >= spend.lost_delta * (1 - _EQUAL)
-    )
+    ):
+        return None
+    return f"measured more than entry {receipt.entry:,} was charged for."
 
 
 def _same(first: Measured, second: Measured) -> bool:
     """Whether two releases hold the same noisy values: models that were fitted to them anew are paid for."""
-    pairs = zip(first.blocks, second.blocks, strict=False)
     return len(first.blocks) == len(second.blocks) and all(
-        np.array_equal(one.values, other.values) and one.keys == other.keys for one, other in pairs
+        np.array_equal(one.values, other.values) and one.keys == other.keys
+        for one, other in zip(first.blocks, second.blocks, strict=True)
     )
