@@ -1,8 +1,6 @@
-"""The command line. Exit codes: 0 done, 1 not carried out or a check failed, 2 not understood, 130 interrupted, 141 the
-output pipe was closed.
+"""The command line. Its modules import only click; what a command works with is imported when it runs.
 
-One file per command. It imports only click; what the command works with is imported when it runs, so that
-`sklar --help` waits for nothing. `options` holds the options that several commands share, `console` how they print.
+So `sklar --help` waits for nothing. `options` holds what commands share, `console` how they print.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from importlib import import_module
 import click
 
 from sklar.budget.receipt import charge_notes
-from sklar.cli.console import QUIET
 from sklar.errors import SklarError
 
 _EPILOG = """\b
@@ -27,13 +24,15 @@ Exit codes:
   130  interrupted (Ctrl-C); no file is left half-written
   141  whoever read the output went away (a pipe was closed)
 """
-_COMMANDS = (
-    *("schema", "forecast", "plan"),  # from public knowledge alone
-    *("release", "link", "fit", "ledger"),  # what spends privacy
-    *("sample", "tables", "query", "infer", "report", "publish", "verify", "sign"),  # from a model
-    *("evaluate", "studio"),  # for the custodian
-    *("audit", "completion", "demo", "generate", "warm"),
-)
+# Modules, with their commands.
+COMMANDS = {
+    "schema": ("schema",),
+    "measuring": ("release", "link", "fit"),
+    "ledger": ("ledger",),
+    "products": ("sample", "tables", "report", "publish", "verify", "sign"),
+    "answers": ("forecast", "plan", "query", "infer"),
+    "workshop": ("evaluate", "studio", "audit", "completion", "demo", "generate", "warm"),
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=_EPILOG)
@@ -50,11 +49,9 @@ def cli(**_debug: bool) -> None:
     """
 
 
-for _name in _COMMANDS:
-    _command: click.Command = getattr(import_module(f"sklar.cli.{_name}"), _name)
-    cli.add_command(_command)
-    for _each in _command.commands.values() if isinstance(_command, click.Group) else (_command,):
-        QUIET(_each)
+for _module, _names in COMMANDS.items():
+    for _name in _names:
+        cli.add_command(getattr(import_module(f"sklar.cli.{_module}"), _name))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,16 +21,16 @@ from sklar.machine.progress import SILENT
 if TYPE_CHECKING:
     from sklar.machine.progress import Progress
 
-C = TypeVar("C", bound=Callable[..., Any] | click.Command)
+R = TypeVar("R")
 
 
-def _note(context: click.Context, option: click.Parameter, given: bool) -> None:  # noqa: FBT001
-    context.meta[f"sklar.{option.name}"] = given
-
-
-def _switch(name: str, text: str) -> Callable[[C], C]:
+def _switch(name: str, text: str) -> Callable[[Any], Any]:
     """An option that steers what is printed: no argument of the command, but `is_given` by its name."""
-    return click.option(name, is_flag=True, expose_value=False, callback=_note, help=text)
+
+    def note(context: click.Context, option: click.Parameter, given: bool) -> None:  # noqa: FBT001
+        context.meta[f"sklar.{option.name}"] = given
+
+    return click.option(name, is_flag=True, expose_value=False, callback=note, help=text)
 
 
 QUIET = _switch("--quiet", "No progress and no prose: print what was asked for, and errors.")
@@ -54,43 +54,25 @@ def warn(text: str, head: str = "WARNING") -> None:
     click.echo(f"{head}: {text}", err=True)
 
 
-def print_json(document: Any) -> None:
-    """Print a document as JSON."""
-    import json
-
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=os.fspath))
-
-
 def finish(document: Any, *lines: str) -> None:
     """Say what a command did: as JSON where that was asked for, else as prose."""
-    if is_given("json"):
-        print_json(document)
-    else:
-        say(*lines)
-
-
-class Figures(Protocol):
-    """A result that can be shown as JSON and as lines of text."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All figures, by name."""
-
-    def lines(self) -> list[str]:
-        """What a person reads."""
+    print_answer(document, (), *lines)
 
 
 def print_answer(document: Any, lines: Iterable[str], *after: str) -> None:
     """Print what a command was asked for, as JSON or as text; `after` is prose below the text."""
     if is_given("json"):
-        print_json(document)
+        import json
+
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=os.fspath))
         return
     for line in lines:
         click.echo(line)
     say(*after)
 
 
-def print_figures(figures: Figures, *, passed: bool = True) -> None:
-    """Print a result that was asked for; exit code 1 where a check did not pass."""
+def print_figures(figures: Any, *, passed: bool = True) -> None:
+    """Print a result that has `to_dict` and `lines`; exit code 1 where a check did not pass."""
     print_answer(figures.to_dict(), figures.lines())
     if not passed:
         sys.exit(1)
@@ -105,8 +87,8 @@ class Lines:
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
         """Print what the stage before did, and begin this one."""
-        self.close()
         del total
+        self.close()
         self._name, self._unit, self._steps, self._since = name, unit, 0, time.monotonic()
 
     def advance(self, steps: int) -> None:
@@ -120,10 +102,9 @@ class Lines:
     def close(self) -> None:
         """Print what the last stage did."""
         if self._name:
-            done = f" {self._steps:,} {self._unit}" if self._unit else " done"
+            done = f"{self._steps:,} {self._unit}" if self._unit else "done"
             took = f" ({time.monotonic() - self._since:.1f} s)" if self._timings else ""
-            click.echo(f"{self._name}:{done}{took}", err=True)
-        self._name = ""
+            click.echo(f"{self._name}: {done}{took}", err=True)
 
 
 class Bars:
@@ -133,6 +114,7 @@ class Bars:
         from rich import progress
         from rich.console import Console
 
+        self._unit = ""
         self._bars = progress.Progress(
             progress.TextColumn("{task.description:<8}"),
             progress.BarColumn(bar_width=30),
@@ -141,7 +123,6 @@ class Bars:
             progress.TimeRemainingColumn(elapsed_when_finished=True),
             console=Console(stderr=True),
         )
-        self._unit = ""
         self._bars.start()
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
@@ -169,6 +150,12 @@ class Bars:
         """Leave the finished bars on the screen."""
         self._finish()
         self._bars.stop()
+
+
+def watched(work: Callable[..., R], *arguments: Any, **options: Any) -> R:
+    """The result of a function that tells its progress, which is shown."""
+    with show_progress() as progress:
+        return work(*arguments, progress=progress, **options)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.cli.console import JSON, finish, is_given, print_answer, print_figures, say, show_progress, warn
-from sklar.cli.options import DATA, PATH, FileOrAddress, choice, flag, neighbors_option, number, path
+from sklar.cli.console import JSON, finish, is_given, print_answer, print_figures, say, show_progress, warn, watched
+from sklar.cli.options import DATA, PATH, FileOrAddress, choice, command, flag, neighbors_option, number, option, path
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -22,18 +22,18 @@ def ledger() -> None:
     """Keep count of what was spent on each data set, and refuse to overspend."""
 
 
-@ledger.command()
+@command(None, JSON, of=ledger)
 @_FILE
-@click.option("--dataset", required=True, metavar="NAME", help="By default, releases look for the schema's table name.")
-@click.option("--epsilon", required=True, type=number, help="Total for all releases together, set once.")
-@click.option("--delta", type=number, default="2**-30", show_default=True, help="Total for all releases together.")
+@option("--dataset", "By default, releases look for the schema's table name.", required=True, metavar="NAME")
+@option("--epsilon", "Total for all releases together, set once.", number, required=True)
+@option("--delta", "Total for all releases together.", number, default="2**-30")
 @neighbors_option()
 @choice("--unit", "row person", "Whom the total is about; 'person' where the schema names one.", default="row")
-@click.option(
+@option(
     "--anchor",
-    metavar="PLACE",
-    help="A second place that remembers how far the ledger was, so that a restored backup is refused: a file, best on "
+    "A second place that remembers how far the ledger was, so that a restored backup is refused: a file, best on "
     "another file system, or postgresql://...",
+    metavar="PLACE",
 )
 @path(
     "--key",
@@ -41,13 +41,12 @@ def ledger() -> None:
     "Sign all entries with this key, so that rewritten ones are refused; made for its owner alone where there is "
     "none.  [default: SKLAR_LEDGER_KEY of the environment]",
 )
-@click.option(
+@option(
     "--data",
-    type=FileOrAddress(),
+    "Bind the data set to the contents of this file or folder, and warn where they have another name already.",
+    FileOrAddress(),
     metavar="DATA",
-    help="Bind the data set to the contents of this file or folder, and warn where they have another name already.",
 )
-@JSON
 def init(*, file: Path, dataset: str, key: Path | None, data: Path | str | None, **terms: Any) -> None:
     """Give a data set its total budget in FILE, once; the file is made when there is none.
 
@@ -71,10 +70,8 @@ def init(*, file: Path, dataset: str, key: Path | None, data: Path | str | None,
         _remark(book.standing().remarks)
 
 
-@ledger.command()
+@command(None, _KEY, JSON, of=ledger)
 @_FILE
-@_KEY
-@JSON
 def show(*, file: Path, key: Path | None) -> None:
     """Show what each data set has spent and has left, and warn where FILE may not be the ledger in force.
 
@@ -91,10 +88,8 @@ def show(*, file: Path, key: Path | None) -> None:
     print_answer([account.to_dict() for account in accounts], lines, after)
 
 
-@ledger.command()
+@command(None, _KEY, JSON, of=ledger)
 @_FILE
-@_KEY
-@JSON
 def history(*, file: Path, key: Path | None) -> None:
     """List every entry, oldest first.
 
@@ -105,11 +100,9 @@ def history(*, file: Path, key: Path | None) -> None:
     print_answer([entry.to_dict() for entry in entries], [entry.line() for entry in entries])
 
 
-@ledger.command()
+@command(None, _KEY, JSON, of=ledger)
 @_FILE
 @click.argument("releases", metavar="[RELEASE]...", nargs=-1, type=PATH)
-@_KEY
-@JSON
 def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
     """Check FILE against its anchor and key, and that it paid for every RELEASE (a model file).
 
@@ -135,12 +128,10 @@ def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
     print_figures(result, passed=result.passed)
 
 
-@ledger.command()
+@command(None, _KEY, JSON, of=ledger)
 @_FILE
 @DATA
-@click.option("--dataset", required=True, metavar="NAME", help="The data set whose rows these are.")
-@_KEY
-@JSON
+@option("--dataset", "The data set whose rows these are.", required=True, metavar="NAME")
 def bind(*, file: Path, data: Path | str, dataset: str, key: Path | None) -> None:
     """Bind a data set to the contents of its files, and warn where they have another name in FILE. PRIVATE.
 
@@ -158,11 +149,10 @@ def bind(*, file: Path, data: Path | str, dataset: str, key: Path | None) -> Non
     )
 
 
-@ledger.command()
+@command(None, _KEY, of=ledger)
 @_FILE
 @click.argument("place")
 @flag("--lost", "The present anchor is gone: nothing tells whether FILE is complete.")
-@_KEY
 def anchor(*, file: Path, place: str, lost: bool, key: Path | None) -> None:
     """Name a second place that remembers how far FILE was, so that a restored backup of it is refused.
 
@@ -176,7 +166,7 @@ def anchor(*, file: Path, place: str, lost: bool, key: Path | None) -> None:
     say(f"{file} is anchored at {place}. Keep backups of the two apart: restored together, nothing is noticed.")
 
 
-@ledger.command()
+@command(None, of=ledger)
 @_FILE
 @path("--key", "KEYFILE", "Sign all entries with this key from now on; made for its owner alone where there is none.")
 def upgrade(*, file: Path, key: Path | None) -> None:
@@ -191,9 +181,8 @@ def upgrade(*, file: Path, key: Path | None) -> None:
     _remark(book.standing().remarks)
 
 
-@ledger.command()
+@command(None, _KEY, of=ledger)
 @_FILE
-@_KEY
 def adopt(*, file: Path, key: Path | None) -> None:
     """Put a copied or restored FILE in force; make sure that no charge is missing from it.
 
@@ -213,8 +202,7 @@ def _open(file: Path, key: Path | None) -> Ledger:
 def _digests(data: Path | str) -> tuple[bytes, ...]:
     from sklar.custodian.check import hash_files
 
-    with show_progress() as progress:
-        return hash_files(data, progress=progress)
+    return watched(hash_files, data)
 
 
 def _remark(remarks: tuple[str, ...]) -> None:

@@ -1,26 +1,24 @@
-"""Options and arguments that several commands share, and how their values are read."""
+"""Commands, the options and arguments that several of them share, and how their values are read."""
 
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from sklar.cli.console import QUIET
 from sklar.errors import BudgetError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from sklar.budget.ledger import Ledger
     from sklar.public.schema import Schema
 
-C = TypeVar("C", bound=Callable[..., Any] | click.Command)
+Parameter: TypeAlias = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
-_OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
+METHODS = "auto mixture binary"
 # How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
 _STORES = (
     *("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"),
@@ -46,26 +44,23 @@ def _arithmetic(node: ast.expr) -> float:
             return float(value)
         case ast.UnaryOp(op=ast.USub()):
             return -_arithmetic(node.operand)
-        case ast.BinOp(op=ast.Pow() | ast.Div()):
-            result = _OPERATORS[type(node.op)](_arithmetic(node.left), _arithmetic(node.right))
-            if isinstance(result, float):
-                return result
+        case ast.BinOp(op=ast.Div()):
+            return _arithmetic(node.left) / _arithmetic(node.right)
+        case ast.BinOp(op=ast.Pow()):
+            power = _arithmetic(node.left) ** _arithmetic(node.right)
+            # A root of a negative number is complex.
+            if isinstance(power, float):
+                return power
     raise ValueError
 
 
-class FileOrAddress(click.ParamType):  # type: ignore[type-arg]
+class FileOrAddress(click.Path):
     """A file or folder, which becomes a path, or the address of a store or database, which stays as it was written."""
-
-    name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A path, or the address as a text."""
         del param, ctx
         return value if "://" in str(value) else Path(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Files and folders."""
-        return click.Path().shell_complete(ctx, param, incomplete)
 
 
 def table_of(data: Path | str, query: str | None) -> object:
@@ -110,93 +105,88 @@ def _use_threads(context: click.Context, _option: click.Parameter, threads: int 
     context.with_resource(using(threads))
 
 
-def flag(name: str, text: str, *, to: str | None = None) -> Callable[[C], C]:
-    """A switch, off by default; `to` names the argument of the command."""
-    return click.option(name, *filter(None, [to]), is_flag=True, help=text)
+def command(
+    short: str | None, *last: Parameter, of: click.Group | None = None, name: str | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """A command, of a group or of `sklar` itself; `last` are the options that end its help, before --quiet."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        made = (click.command if of is None else of.command)(name, short_help=short)(function)
+        for parameter in (*last, QUIET):
+            parameter(made)
+        return made
+
+    return make
 
 
-def path(name: str, metavar: str, text: str, *, to: str | None = None, required: bool = False) -> Callable[[C], C]:
-    """A file or folder of this machine."""
-    return click.option(name, *filter(None, [to]), type=PATH, metavar=metavar, required=required, help=text)
+def together(*parameters: Parameter) -> Parameter:
+    """Several parameters as one decorator, in this order in the help."""
 
-
-def choice(name: str, values: str, text: str | None = None, *, default: str | None = None) -> Callable[[C], C]:
-    """One of some words."""
-    kind = click.Choice(values.split())
-    return click.option(name, type=kind, default=default, show_default=default is not None, help=text)
-
-
-def together(*options: Callable[[Any], Any]) -> Callable[[C], C]:
-    """Several options as one decorator, in this order in the help."""
-
-    def add(command: C) -> C:
+    def add(function: Any) -> Any:
         # Decorators run from the last one to the first.
-        for option in reversed(options):
-            command = option(command)
-        return command
+        for parameter in reversed(parameters):
+            function = parameter(function)
+        return function
 
     return add
+
+
+def option(name: str, text: str | None = None, kind: Any = None, *, to: str | None = None, **more: Any) -> Parameter:
+    """An option, whose default is shown; `to` names the argument of the command."""
+    names = (name,) if to is None else (name, to)
+    return click.option(*names, type=kind, help=text, show_default="default" in more, **more)
+
+
+def flag(name: str, text: str, **more: Any) -> Parameter:
+    """A switch, off by default."""
+    return option(name, text, is_flag=True, **more)
+
+
+def path(name: str, metavar: str, text: str, **more: Any) -> Parameter:
+    """A file or folder of this machine."""
+    return option(name, text, PATH, metavar=metavar, **more)
+
+
+def choice(name: str, values: str, text: str | None = None, **more: Any) -> Parameter:
+    """One of some words."""
+    return option(name, text, click.Choice(values.split()), **more)
+
+
+def rows_out(name: str = "--out", text: str = "Where the synthetic rows go.", *, required: bool = True) -> Parameter:
+    """A file of rows to write; on Spark it may be an address."""
+    return option(name, text, click.Path(), metavar="OUT.csv|.parquet", required=required)
+
+
+def neighbors_option(text: str | None = None) -> Parameter:
+    """Whom the guarantee compares."""
+    return choice("--neighbors", "replace-one add-remove", text, default="replace-one")
 
 
 DATA = click.argument("data", type=FileOrAddress())
 DATA_IF_GIVEN = click.argument("data", required=False, type=FileOrAddress())
 MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
 SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
-
-QUERY = click.option(
+QUERY = option(
     "--query",
+    "Read the rows of this query; DATA is then a DuckDB file or an address postgresql://...",
     metavar="SELECT",
-    help="Read the rows of this query; DATA is then a DuckDB file or an address postgresql://...",
 )
-SCHEMA = path(
-    "--schema",
-    "S.toml|MODEL",
-    "What is publicly known of the table: a schema file, or a model for its schema.",
-    to="schema_path",
-    required=True,
-)
-DELTA = click.option(
-    "--delta", type=number, default="2**-30", show_default=True, help="Chance that the epsilon bound fails."
-)
-
-
-def neighbors_option(text: str | None = None) -> Callable[[C], C]:
-    """Whom the guarantee compares."""
-    return choice("--neighbors", "replace-one add-remove", text, default="replace-one")
-
-
-METHODS = "auto mixture binary"
+_KNOWN = "What is publicly known of the table: a schema file, or a model for its schema."
+SCHEMA = path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path", required=True)
+DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
 # The budget of a forecast.
 FORESEEN = together(DELTA, neighbors_option(), choice("--method", METHODS, default="auto"))
-N_ROWS = click.option("--rows", required=True, type=int, help="How many rows the table has, exactly or roughly.")
-ENGINE = choice(
-    "--engine",
-    "local spark",
-    "Where rows are counted and drawn: on this machine, or on Spark (sklar[spark]).",
-    default="local",
-)
-THREADS = click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    callback=_use_threads,
-    expose_value=False,
-    help="Threads that work at once.  [default: one per processor]",
-)
-ROWS = click.option("--rows", type=int, help="Rows to draw.  [default: as many as the original has]")
-SEED = click.option("--seed", type=int, help="Makes the draw repeatable; it has no part in the privacy noise.")
+N_ROWS = option("--rows", "How many rows the table has, exactly or roughly.", int, required=True)
+_WHERE = "Where rows are counted and drawn: on this machine, or on Spark (sklar[spark])."
+ENGINE = choice("--engine", "local spark", _WHERE, default="local")
+_THREADS = "Threads that work at once.  [default: one per processor]"
+THREADS = option("--threads", _THREADS, click.IntRange(min=1), callback=_use_threads, expose_value=False)
+ROWS = option("--rows", "Rows to draw.  [default: as many as the original has]", int)
+SEED = option("--seed", "Makes the draw repeatable; it has no part in the privacy noise.", int)
 DUMMIES = flag("--dummies", "The paper's 0/1 columns, one per level; rows may be inconsistent.")
 SPREADSHEET = flag(
     "--spreadsheet", "CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @)."
 )
-
-
-def rows_out(
-    name: str = "--out", text: str = "Where the synthetic rows go.", *, required: bool = True
-) -> Callable[[C], C]:
-    """A file of rows to write; on Spark it may be an address."""
-    return click.option(name, required=required, type=click.Path(), metavar="OUT.csv|.parquet", help=text)
-
-
 OUT = rows_out()
 MODEL_OUT = path("--model", "OUT.sklar", "Where the model goes.  [default: beside --out]", to="model_path")
 
@@ -204,26 +194,23 @@ MODEL_OUT = path("--model", "OUT.sklar", "Where the model goes.  [default: besid
 def ledger_options(
     text: str = "Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
     name: str = "the schema's",
-) -> Callable[[C], C]:
+) -> Parameter:
     """The ledger, its key, and the data set's name in it."""
+    key = "The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]"
     return together(
         path("--ledger", "FILE", text),
-        path(
-            "--ledger-key",
-            "FILE",
-            "The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
-        ),
-        click.option("--dataset", metavar="NAME", help=f"Its name in the ledger.  [default: {name}]"),
+        path("--ledger-key", "FILE", key),
+        option("--dataset", f"Its name in the ledger.  [default: {name}]", metavar="NAME"),
     )
 
 
-def privacy_options(*, required: bool = True) -> Callable[[C], C]:
+def privacy_options(*, required: bool = True) -> Parameter:
     """What `release` and `fit` take: the table, its schema and the privacy settings."""
     return together(
         DATA if required else DATA_IF_GIVEN,
         QUERY,
         SCHEMA,
-        click.option("--epsilon", required=required, type=number, help="Privacy budget: smaller is more private."),
+        option("--epsilon", "Privacy budget: smaller is more private.", number, required=required),
         DELTA,
         choice(
             "--method",

@@ -25,18 +25,22 @@ def page() -> str:
 
 
 def _sections(group: click.Group, path: str, depth: int) -> Iterator[str]:
-    for name in sorted(group.commands):
-        command, named = group.commands[name], f"{path} {name}"
-        context = click.Context(command, info_name=named)
+    for name, command in sorted(group.commands.items()):
+        named = f"{path} {name}"
         yield f"{'#' * depth} {named}\n"
         if isinstance(command, click.Group):
             yield f"{_paragraphs(command.help or '')}\n"
             yield from _sections(command, named, depth + 1)
             continue
-        usage = " ".join(command.collect_usage_pieces(context))
-        yield f"```text\n{named} {usage}\n```\n"
+        context = click.Context(command, info_name=named)
+        yield f"```text\n{named} {' '.join(command.collect_usage_pieces(context))}\n```\n"
         yield f"{_paragraphs(command.help or '')}\n"
-        yield from _options(command, context)
+        yield "| option | what |\n|---|---|"
+        for option in command.params:
+            record = option.get_help_record(context) if isinstance(option, click.Option) else None
+            if record is not None:
+                yield f"| `{_cell(record[0])}` | {_cell(record[1]).replace('<', '&lt;')} |"
+        yield ""
 
 
 def _paragraphs(text: str) -> str:
@@ -49,15 +53,6 @@ def _paragraphs(text: str) -> str:
         else:
             parts.append(" ".join(line.strip() for line in part.splitlines()).replace("<", "&lt;"))
     return "\n\n".join(parts)
-
-
-def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    options = [each for each in command.params if isinstance(each, click.Option)]
-    records = [record for each in options if (record := each.get_help_record(context)) is not None]
-    if not records:
-        return
-    lines = [f"| `{_cell(names)}` | {_cell(text).replace('<', '&lt;')} |" for names, text in records]
-    yield "\n".join(["| option | what |", "|---|---|", *lines]) + "\n"
 
 
 def _cell(text: str) -> str:

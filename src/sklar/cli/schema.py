@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, show_progress, warn
-from sklar.cli.options import DATA, DATA_IF_GIVEN, PATH, QUERY, SCHEMA_FILE, flag, schema_of, table_of
+from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, warn, watched
+from sklar.cli.options import DATA, DATA_IF_GIVEN, PATH, QUERY, SCHEMA_FILE, choice, command, flag, schema_of, table_of
+from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
+    from sklar.custodian.draft import Draft
+    from sklar.custodian.review import OpenRule, Question
 
+_HELP = """\
+  A schema is public, so nothing in it may tell who is in the table. Each entry comes from one of three places:
+    public knowledge   a code book, a questionnaire, a legal limit: anyone could have written it without the rows;
+    found with budget  a release finds the domain itself, from noisy counts, for a part of epsilon;
+    the rows           values as they were seen. That is a leak that no noise repairs: the certificate and the report of
+                       every release will say that the promise does not cover it.
+  Lists are separated by commas; quote a value that holds one: "Smith, J.", Miller. Days are written 2020-12-31."""
+_TYPED = {
+    "values": "  the values, separated by commas",
+    "edges": "  the edges, separated by commas",
+    "bounds": "  the lower and the upper bound",
+}
 _OUT = click.option("-o", "--out", required=True, type=PATH, metavar="S.toml", help="Where it goes.")
 
 
@@ -24,12 +42,9 @@ def schema() -> None:
     """Draft, review, import or check a schema: what is publicly known of a table."""
 
 
-@schema.command()
+@command(None, _OUT, JSON, TIMINGS, of=schema)
 @DATA
 @QUERY
-@_OUT
-@JSON
-@TIMINGS
 def draft(*, data: Path | str, query: str | None, out: Path) -> None:
     """Look at the rows of DATA and propose a schema, to be reviewed before any release.
 
@@ -43,8 +58,7 @@ def draft(*, data: Path | str, query: str | None, out: Path) -> None:
 
     # A drafted table has the name of its file, where it has one.
     name = (data.name.split(".")[0] if isinstance(data, Path) else "") or "table"
-    with show_progress() as progress:
-        proposed = propose(table_of(data, query), name=name, out=out, progress=progress)
+    proposed = watched(propose, table_of(data, query), name=name, out=out)
     n_attributes, page = proposed.schema.n_attributes, out.with_suffix(".PRIVATE.html")
     reading = [dict(zip(("key", "value", "sure", "why"), each, strict=True)) for each in proposed.remarks]
     finish(
@@ -62,12 +76,11 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
     return [f"Left out: {name}: {reason}." for name, reason in names.items()]
 
 
-@schema.command()
+@command(None, JSON, of=schema)
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
 @flag("--accept", "Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.")
-@JSON
 def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool) -> None:
     """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
 
@@ -78,21 +91,41 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
       sklar schema review adult.toml adult.csv
       sklar schema review adult.toml --accept
     """
-    from sklar.cli.questions import ask
+    from sklar.custodian import draft as drafts
+    from sklar.custodian import review as decisions
+    from sklar.public.schema import Schema
 
-    ask(schema_path, data, query, accept=accept)
+    if is_given("json") and not accept:
+        raise click.UsageError("--json asks nothing: add --accept.")
+    described, drafted = Schema.load(schema_path), None
+    if accept:
+        decisions.save(schema_path, decisions.accept_all(_read(schema_path)))
+    else:
+        if data is not None:
+            reading = {"name": described.name, "reading": described.reading}
+            drafted = watched(drafts.draft, table_of(data, query), **reading)
+        try:
+            _walk(schema_path, drafted)
+        except click.Abort:
+            left = len(decisions.questions(_read(schema_path)))
+            click.echo(f"\nStopped; {left} columns are open. All answers are in {schema_path}: run it again to go on.")
+            return
+    described = Schema.load(schema_path)
+    counts = Counter[str](attribute.known_from for attribute in described.attributes)
+    parts = [f"{counts[word]} {says}" for word, says in decisions.PROVENANCE.items() if counts[word]]
+    uncovered = "Releases will say that their promise does not cover the columns that were read from the rows."
+    finish(
+        {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": described.n_attributes}
+        | {"rules": len(described.rules), "out": schema_path},
+        f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.",
+        *([uncovered] if counts["rows"] else []),
+        f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1",
+    )
 
 
-@schema.command("import")
+@command(None, _OUT, JSON, of=schema, name="import")
 @click.argument("file", type=PATH)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["arrow", "frictionless", "sdv", "smartnoise"]),
-    help="What FILE is.  [default: recognized]",
-)
-@_OUT
-@JSON
+@choice("--format", "arrow frictionless sdv smartnoise", "What FILE is.  [default: recognized]", to="format_")
 def import_(*, file: Path, format_: str | None, out: Path) -> None:
     """Turn a description of a table that exists already into a schema to complete. No row is read.
 
@@ -128,12 +161,10 @@ def import_(*, file: Path, format_: str | None, out: Path) -> None:
     )
 
 
-@schema.command()
+@command(None, JSON, TIMINGS, of=schema)
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
-@JSON
-@TIMINGS
 def check(*, schema_path: Path, data: Path | str | None, query: str | None) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have.
 
@@ -145,12 +176,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None) -> N
     """
     from sklar.custodian.check import check as look
 
-    schema = schema_of(schema_path)
-    if data is None:
-        checked = look(schema)
-    else:
-        with show_progress() as progress:
-            checked = look(schema, table_of(data, query), progress=progress)
+    described = schema_of(schema_path)
+    checked = look(described) if data is None else watched(look, described, table_of(data, query))
     if not is_given("json"):
         click.echo(f"{schema_path}: ", nl=False)
     print_figures(checked)
@@ -164,3 +191,114 @@ def warn_of_unfit(fates: Sequence[Fate]) -> bool:
     for fate in unfit:
         warn(fate.warning, "STOP (PRIVATE)")
     return bool(unfit)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _walk(path: Path, draft: Draft | None) -> None:
+    from sklar.custodian.review import answer, open_rules, questions, save
+
+    waiting = questions(_read(path), draft)
+    if waiting:
+        click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")
+        if draft is None:
+            click.echo(
+                "Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question."
+            )
+    all_others = False
+    for number, question in enumerate(waiting, start=1):
+        if not (all_others and question.default):
+            all_others = not _decide(path, question, f"{number} of {len(waiting)}") or all_others
+        if all_others and question.default:
+            save(path, answer(_read(path), question.name, question.choices[0].entry))
+    for rule in open_rules(_read(path)):
+        _decide_rule(path, rule, draft)
+
+
+def _decide(path: Path, question: Question, place: str) -> bool:
+    """Ask until an answer is given, and save it. False says that this and all other proposals are accepted."""
+    from sklar.custodian.review import answer, complete, save
+    from sklar.public.schema import Schema
+
+    _show(question, place)
+    choices = {each.key: each for each in question.choices}
+    while True:
+        typed = _prompt(f"  {question.name}", question.default)
+        if typed == "A" and question.default:
+            return False
+        if typed == "A":
+            click.echo("  This entry cannot be accepted in bulk: answer it by itself.")
+        elif typed not in choices:
+            click.echo(_HELP if typed == "?" else f"  Type one of {', '.join(choices)}, A, ? or q.")
+        else:
+            try:
+                chosen = choices[typed]
+                entry = chosen.entry
+                if chosen.asks:
+                    values = _prompt(_TYPED[chosen.asks])
+                    entry = complete(chosen, values, Schema.load(path).attribute(question.name))
+                save(path, answer(_read(path), question.name, entry))
+            except SchemaError as error:
+                click.echo(f"  {error}")
+            else:
+                return True
+
+
+def _show(question: Question, place: str) -> None:
+    click.echo()
+    click.secho(f"[{place}] {question.name}", bold=True, nl=False)
+    click.echo(f"  ({question.kind})")
+    _wrapped("  Proposed: ", question.proposed)
+    _wrapped("            ", question.stated)
+    _wrapped("  Decide:   ", question.decide)
+    for line in question.private:
+        _wrapped("  PRIVATE   ", line, color="red")
+    for each in question.choices:
+        default = " (or Enter)" if each.key == question.default else ""
+        click.echo(f"    {each.key}  {each.says}{default}")
+    click.echo("    A  as proposed, here and in all questions that are left")
+
+
+def _wrapped(head: str, text: str, color: str | None = None) -> None:
+    """Print a paragraph to the right of its head, as wide as the terminal."""
+    width = max(shutil.get_terminal_size().columns, 40) - len(head) - 1
+    for number, line in enumerate(textwrap.wrap(text, width, break_on_hyphens=False) or [""]):
+        click.secho(head if number == 0 else " " * len(head), fg=color, nl=False)
+        click.echo(line)
+
+
+def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
+    from sklar.custodian.review import answer_rule, rule_entries, rule_words, save
+
+    how = "determine" if rule.how == "determines" else "exclude some values of"
+    seems = f"\n'{rule.first}' seems to {how} '{rule.second}'."
+    if draft is None:
+        click.echo(f"{seems} Give the table too, to decide on a rule.")
+        return
+    text, confirmed = _read(path), []
+    entries = rule_entries(rule, text, draft)
+    if not entries:
+        click.echo(f"{seems} No rule can say so: it needs listed values on both sides.")
+    for entry in entries:
+        click.echo()
+        click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
+        _wrapped("  PRIVATE   ", f"In nearly all rows {rule_words(entry)}.", color="red")
+        while (typed := _prompt("  is it public knowledge? y or n")) not in ("y", "n"):
+            click.echo(_HELP if typed == "?" else "  Type y, n, ? or q.")
+        if typed == "y":
+            confirmed.append(entry)
+    try:
+        save(path, answer_rule(text, rule, confirmed))
+    except SchemaError as error:
+        click.echo(f"  {error} No rule was added.")
+        save(path, answer_rule(text, rule, ()))
+
+
+def _prompt(text: str, default: str | None = None) -> str:
+    """What is typed; q, Ctrl-C and the end of the input stop the review."""
+    typed = str(click.prompt(text, default=default or "", show_default=False, prompt_suffix=" > ")).strip()
+    if typed.lower() == "q":
+        raise click.Abort
+    return typed

@@ -1,0 +1,238 @@
+"""What spends privacy: `sklar release` and `fit` measure a table, `sklar link` a table of people and their events."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from sklar.cli import options as shared
+from sklar.cli.console import JSON, TIMINGS, finish, show_progress
+from sklar.cli.options import command, option, path
+from sklar.cli.products import check_out, write_rows
+
+if TYPE_CHECKING:
+    from sklar.budget.method import Method
+    from sklar.files.model import LinkedModel, Model
+    from sklar.machine.progress import Progress
+    from sklar.public.schema import Schema
+
+_TABLES = "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables)."
+_KNOWN = "What is publicly known of both tables, with [people] and [events]."
+_CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
+# The options that `fit` takes together with --tables; all others are about measuring.
+_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "json", "quiet", "timings")
+
+
+@command("Measure a table, fit, and draw rows.", JSON, TIMINGS)
+@shared.privacy_options()
+@shared.together(shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.SPREADSHEET, shared.MODEL_OUT)
+def release(
+    *, out: str, model_path: Path | None, rows: int | None, seed: int | None, spreadsheet: bool, **options: Any
+) -> None:
+    """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
+
+    DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query. With --engine
+    spark, DATA may lie on any file system that executors reach, and --out is a folder of Parquet files.
+
+    \b
+      sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
+      sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
+    """
+    from sklar.draw.sample import check_draw
+    from sklar.files.write import check_target
+
+    how = {"engine": options["engine"], "spreadsheet": spreadsheet}
+    check_out(out, **how)
+    model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
+    rows, seed = check_draw(rows, seed)
+    with show_progress() as progress:
+        model = _fit_data(progress=progress, **options)
+        with _told(model):
+            # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
+            model.save(model_path)
+            write_rows(model, out, rows, seed, progress=progress, **how)
+    drawn = rows or model.n_rows
+    _report_cost(
+        model,
+        {"rows": drawn, "seed": seed, "out": out, "model": model_path},
+        f"{drawn:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.",
+        f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE",
+        **options,
+    )
+
+
+@command("Measure a table and fit a model.", JSON, TIMINGS)
+@shared.privacy_options(required=False)
+@shared.DUMMIES
+@path("--tables", "T.parquet", _TABLES, to="tables_path")
+@path("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
+def fit(*, model_path: Path, tables_path: Path | None, **options: Any) -> None:
+    """Measure DATA once with noise and fit a model, without drawing rows.
+
+    With --tables, fit to noisy tables that were measured before, by Sklar or by another system. Their privacy is then
+    what the file claims.
+
+    \b
+      sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
+      sklar fit --tables tables.parquet --schema adult.toml --model adult.sklar
+    """
+    from sklar.files.model import fit_tables
+    from sklar.files.tables import read_tables
+    from sklar.files.write import check_target
+
+    _check_sources(tables_path)
+    check_target(model_path, (".sklar",))
+    with show_progress() as progress:
+        if tables_path is None:
+            model = _fit_data(progress=progress, **options)
+        else:
+            measured = read_tables(tables_path, shared.schema_of(options["schema_path"]))
+            model = fit_tables(measured, method=_method(**options), progress=progress)
+        with _told(model):
+            model.save(model_path)
+    _report_cost(model, {"model": model_path}, f"The model is in {model_path}.", **options)
+
+
+def _check_sources(tables_path: Path | None) -> None:
+    """Require DATA and a budget, or tables that were measured before, but not both."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) == ParameterSource.COMMANDLINE
+        if tables_path is None and name in ("data", "epsilon") and not given:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        if tables_path is not None and given and name not in _WITH_TABLES:
+            raise click.UsageError(f"{parameter.opts[0]} is about measuring, which --tables replaces. Leave one out.")
+
+
+def _fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
+    """Measure DATA and fit a model."""
+    from sklar.release import fit as release_model
+
+    method = _method(**options)
+    # What is given beside --preset wins.
+    stated = {name: options[name] for name in ("delta", "neighbors", "mechanism", "composition")}
+    budget = method.budget_of(None, options["epsilon"], **stated)
+    ledger = shared.open_ledger(options["ledger"], options["ledger_key"])
+    schema = shared.schema_of(schema_path)
+    if options["check_first"]:
+        _check_first(shared.table_of(data, query), schema, options["engine"], progress)
+    settings = {name: options[name] for name in ("dataset", "engine", "checkpoint")} | {"ledger": ledger}
+    return release_model(shared.table_of(data, query), schema, budget, method=method, progress=progress, **settings)
+
+
+def _check_first(table: object, schema: Schema, engine: str, progress: Progress) -> None:
+    """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
+    from sklar.cli.schema import warn_of_unfit
+    from sklar.custodian.check import check_values
+    from sklar.errors import DataError
+
+    if engine == "spark":
+        raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
+    if warn_of_unfit(check_values(table, schema, progress=progress)):
+        raise DataError(
+            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
+            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
+        )
+
+
+def _method(*, method: str | None, dummies: bool, preset: str | None = None, **_options: Any) -> Method:
+    from sklar.budget.method import Method
+
+    return Method.of(method, preset=preset, dummies=dummies)
+
+
+def _told(model: Model | LinkedModel) -> AbstractContextManager[None]:
+    """A block whose failures say what was charged for the model."""
+    from sklar.budget.receipt import telling
+
+    return telling([model.certificate.receipt], model.certificate.epsilon)
+
+
+def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options: Any) -> None:
+    """Print what was released and what it cost, as JSON or as text: public figures."""
+    with _told(model):
+        book = shared.open_ledger(options["ledger"], options["ledger_key"])
+        account = None if book is None else book.account(options["dataset"] or model.schema.name)
+        facts = {
+            "table": model.schema.name,
+            "table_rows": model.n_rows,
+            "certificate": model.certificate.to_dict(),
+            "settings": dict(model.settings),
+            "ledger": None if account is None else account.to_dict(),
+        }
+        charged = []
+        if account is not None:
+            charged.append(
+                f"Ledger {options['ledger']}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
+                f"{account.epsilon:.4g} in {len(account.charges):,} releases."
+            )
+        finish(document | facts, *model.summary(), *charged, *lines)
+
+
+@command("Release people and their events, one budget per person.", shared.THREADS, JSON, TIMINGS)
+@click.argument("people", type=shared.FileOrAddress())
+@click.argument("events", type=shared.FileOrAddress())
+@path("--schema", "S.toml", _KNOWN, to="schema_path", required=True)
+@option("--epsilon", "Privacy budget per person: smaller is more private.", shared.number, required=True)
+@shared.DELTA
+@shared.neighbors_option(
+    "Whom the guarantee compares: tables that differ in all rows of one person (the number of people is public), or in "
+    "one person's presence."
+)
+@shared.flag("--check", _CHECK, to="check_first")
+@shared.ledger_options(name="that of the table of people")
+@option("--people", "People to draw.  [default: as many as the original has]", int, to="n_people")
+@shared.SEED
+@shared.rows_out(text="Where the synthetic people go.")
+@shared.rows_out("--events-out", "Where their events go.")
+@shared.MODEL_OUT
+def link(
+    *, people: Path | str, events: Path | str, n_people: int | None, seed: int | None, out: str, **options: Any
+) -> None:
+    """Measure PEOPLE and their EVENTS once with noise, fit a model of both, and draw synthetic tables from it.
+
+    The budget is for any one person, with all their events. Synthetic events carry the keys of synthetic people.
+
+    \b
+      sklar link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv
+    """
+    from sklar.draw.sample import check_draw
+    from sklar.files.write import SUFFIXES, check_target
+    from sklar.kernel.theorems import Budget
+    from sklar.public.events import Linked
+    from sklar.release import fit_linked
+
+    events_out = options["events_out"]
+    if check_target(out, SUFFIXES).resolve() == check_target(events_out, SUFFIXES).resolve():
+        raise click.UsageError("people and events need a file each: --out and --events-out name the same one.")
+    model_path = check_target(options["model_path"] or Path(out).with_suffix(".sklar"), (".sklar",))
+    n_people, seed = check_draw(n_people, seed)
+    charge = {"ledger": shared.open_ledger(options["ledger"], options["ledger_key"]), "dataset": options["dataset"]}
+    linked = Linked.load(options["schema_path"])
+    budget = Budget(**{name: options[name] for name in ("epsilon", "delta", "neighbors")})
+    with show_progress() as progress:
+        if options["check_first"]:
+            from sklar.custodian.check import check_links
+
+            for line in check_links(people, events, linked).lines():
+                click.echo(line, err=True)
+        model = fit_linked(people, events, linked, budget, progress=progress, **charge)
+        with _told(model):
+            # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
+            model.save(model_path)
+            model.write(out, events_out, n_people, seed=seed, progress=progress)
+    drawn = n_people or model.n_people
+    with _told(model):
+        finish(
+            {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "model": model_path}
+            | {"certificate": model.certificate.to_dict(), "settings": dict(model.settings)},
+            *model.summary(),
+            f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}).",
+            f"The model is in {model_path}. More people cost no privacy:",
+            f"sklar sample {model_path} --rows N --out FILE --events-out FILE",
+        )

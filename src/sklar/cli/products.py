@@ -1,0 +1,258 @@
+"""What a model file gives at no cost: `sklar sample`, `tables`, `report`, `publish`; and `verify` and `sign`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sklar.cli import options as shared
+from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, watched
+from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path
+from sklar.machine.progress import SILENT
+
+if TYPE_CHECKING:
+    from sklar.files.model import Model
+    from sklar.machine.progress import Progress
+
+
+@command("Draw more rows from a model, for free.", shared.ENGINE, THREADS, JSON, TIMINGS)
+@shared.together(MODEL, ROWS, shared.SEED)
+@option("--given", "Draw only rows that satisfy this condition, written as for sklar query.", metavar="PREDICATE")
+@shared.OUT
+@shared.rows_out(
+    "--events-out",
+    "For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
+    required=False,
+)
+@shared.SPREADSHEET
+def sample(
+    *, model_path: Path, rows: int | None, seed: int | None, out: str, events_out: str | None, **how: Any
+) -> None:
+    """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
+
+    With --given, rows have the model's distribution under a condition, however rare it is. Where the condition cuts a
+    bin, the model's shape inside the bin decides, which was not measured unless the release searched there.
+
+    \b
+      sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
+      sklar sample adult.sklar --given "sex = 'Female' and age >= 30 and age < 45" --out women.csv
+      sklar sample visits.sklar --out p.csv --events-out v.csv
+    """
+    from sklar.draw.sample import check_draw
+    from sklar.files.archive import is_linked, load, load_linked
+
+    rows, seed = check_draw(rows, seed)
+    check_out(out, **how)
+    given, engine = how["given"], how["engine"]
+    if given is not None and engine != "local":
+        raise click.UsageError("--given draws rows on this machine. Leave out --engine.")
+    if is_linked(model_path):
+        if events_out is None or engine != "local" or how["spreadsheet"] or given is not None:
+            raise click.UsageError(
+                "the model is of linked tables: give --events-out FILE, and none of --engine, --spreadsheet, --given."
+            )
+        linked = load_linked(model_path)
+        watched(linked.write, out, events_out, rows, seed=seed)
+        drawn = rows or linked.n_people
+        finish(
+            {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
+            f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.",
+        )
+        return
+    if events_out is not None:
+        raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
+    model = load(model_path)
+    watched(write_rows, model, out, rows, seed, **how)
+    drawn = rows or model.n_rows
+    under = "" if given is None else f", all with {given},"
+    finish(
+        {"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0},
+        f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.",
+    )
+
+
+def check_out(out: str, *, engine: str, spreadsheet: bool, **_options: Any) -> None:
+    """Refuse, before any privacy is spent, an output that could not be written."""
+    from sklar.files.write import SUFFIXES, check_target
+
+    if engine == "local" or spreadsheet:
+        check_target(out, (".csv",) if spreadsheet else SUFFIXES)
+    if engine == "local":
+        return
+    if spreadsheet:
+        raise click.UsageError("--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out.")
+    from sklar.files.spark import check_folder
+
+    check_folder(out)
+
+
+def write_rows(
+    model: Model, out: str, rows: int | None, seed: int, *, engine: str, progress: Progress, **how: Any
+) -> None:
+    """Draw rows into a file, or on Spark into a folder of files."""
+    if engine == "local":
+        model.write(out, rows, seed=seed, progress=progress, **how)
+        return
+    from sklar.files.spark import write_on_spark
+
+    progress.stage("sample")
+    write_on_spark(model, out, rows, seed=seed)
+
+
+@command("Export the noisy tables of a model.", JSON)
+@MODEL
+@path("--out", "OUT.parquet", "Where the tables go.", required=True)
+def tables(*, model_path: Path, out: Path) -> None:
+    """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy.
+
+    \b
+      sklar tables adult.sklar --out tables.parquet
+    """
+    from sklar.files.archive import load
+    from sklar.files.tables import write_tables
+    from sklar.files.write import check_target
+
+    check_target(out, (".parquet",))
+    model = load(model_path)
+    write_tables(model.measured, out)
+    stages = max(each.stage for each in model.certificate.measurements if each.order <= 2)
+    finish(
+        {"stages": stages, "out": out, "spent_epsilon": 0},
+        f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.",
+    )
+
+
+@command("A report that is safe to publish.", JSON)
+@MODEL
+@path("--out", "OUT.html", "Where the report goes.", required=True)
+def report(*, model_path: Path, out: Path) -> None:
+    """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network.
+
+    \b
+      sklar report adult.sklar --out report.html
+    """
+    from sklar.answer.report import publishable
+    from sklar.files.archive import load
+    from sklar.files.write import check_target, write_text
+
+    check_target(out, (".html",))
+    text = publishable(load(model_path), file_name=model_path.name)
+    write_text(out, text)
+    finish(
+        {"out": out, "bytes": len(text.encode())},
+        f"The report is in {out} ({len(text.encode()) / 1e6:.2f} MB).",
+        "Safe to publish: made from the model file alone, which is differentially private. No privacy was spent.",
+    )
+
+
+@command("A folder that can be put online as it is.", THREADS, JSON)
+@MODEL
+@path("--out", "FOLDER", "The folder to write.", required=True)
+@ROWS
+@option("--seed", "Which rows are drawn; stated in the folder.", int, default=0)
+@option("--publisher", "Who publishes it.", metavar="NAME")
+@option("--contact", "Where to ask: an e-mail or web address.", metavar="ADDRESS")
+@option("--license", "The license, such as CC-BY-4.0.", metavar="SPDX|URL")
+@option("--url", "Where the folder will be found.", metavar="URL")
+@option("--date", "The day of publication. The clock is not asked.", metavar="YYYY-MM-DD")
+@path("--sign", "KEY", "Sign with this key file (sklar sign).", to="key")
+@flag("--replace", "Replace a folder that publish wrote.")
+def publish(
+    *, model_path: Path, out: Path, rows: int | None, seed: int, key: Path | None, replace: bool, **stated: str | None
+) -> None:
+    """Write a FOLDER that can be put online as it is, from a MODEL file alone. This costs no privacy.
+
+    It holds synthetic rows (Parquet and CSV), the model, the report, schema, certificate and noisy tables, a README,
+    checksums, and descriptions for Frictionless, Croissant, DCAT, Hugging Face and the OpenDP registry, with a
+    checklist after NIST SP 800-226. sklar verify FOLDER makes all of it again and compares.
+
+    \b
+      sklar publish adult.sklar --out adult --publisher "Office of Statistics" --license CC-BY-4.0
+      sklar publish adult.sklar --out adult --rows 1000 --sign custodian.key --replace
+    """
+    from sklar.trust import passport
+
+    about = passport.Publication(**stated)
+    done = watched(passport.publish, model_path, out, rows=rows, seed=seed, publication=about, key=key, replace=replace)
+    finish(
+        done.to_dict() | {"spent_epsilon": 0},
+        f"{done.rows:,} synthetic rows (seed {done.seed}) and {len(done.files)} files are in {done.folder}.",
+        *([] if done.signer is None else [f"Signed by {done.signer}."]),
+        f"Safe to publish: made from the model file alone. No privacy was spent. Check it: sklar verify {done.folder}",
+    )
+
+
+@command("Recompute what a model file cost.", THREADS, JSON)
+@click.argument("model_path", metavar="MODEL|FOLDER", type=PATH)
+@flag("--refit", "Fit the model again to the tables of the file, and compare. Takes as long as the release did.")
+@option("--signer", "Fail unless this key has signed the file (see sklar sign).", metavar="FINGERPRINT|KEY.pub")
+def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
+    """Check a MODEL file as a stranger would, and say what may be concluded.
+
+    Recomputes what its tables cost, tests that they hold the noise that they state, and refuses anything in the file
+    that Sklar does not write. A genuine file fails less than once in a million. A signature beside it (MODEL.sig) is
+    checked, too. Of a FOLDER that publish wrote, every file is made again from its model and compared.
+
+    Exit code 1 when anything in the file contradicts its privacy certificate.
+
+    \b
+      sklar verify adult.sklar
+      sklar verify adult.sklar --refit --signer custodian.key.pub
+      sklar verify published/
+    """
+    if model_path.is_dir():
+        from sklar.trust.passport import verify_folder as recompute
+    else:
+        from sklar.trust.verify import verify as recompute
+    # Rows are drawn again, or a model is fitted: that may take a while.
+    if refit or model_path.is_dir():
+        result = watched(recompute, model_path, refit=refit, signer=signer)
+    else:
+        result = recompute(model_path, signer=signer, progress=SILENT)
+    print_figures(result, passed=result.passed)
+
+
+@command("Sign a model file, or make a key.", JSON)
+@click.argument("model_path", metavar="[MODEL]", required=False, type=PATH)
+@path("--key", "KEY", "Sign with this key file.")
+@path("--new-key", "KEY", "Make a key file, for its owner alone, and KEY.pub beside it to hand out.")
+def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None) -> None:
+    """Sign a MODEL file with a custodian's key (Ed25519). The signature goes to MODEL.sig.
+
+    A file that contradicts its certificate is not signed. Publish the key's fingerprint where readers of the release
+    can find it; they give it to verify --signer.
+
+    \b
+      sklar sign --new-key custodian.key
+      sklar sign adult.sklar --key custodian.key
+    """
+    from sklar.errors import SignatureError
+    from sklar.trust import sign as signing
+
+    if (new_key is None) == (model_path is None and key is None):
+        raise click.UsageError("Give a MODEL and --key KEY to sign it, or --new-key KEY alone to make a key.")
+    if new_key is not None:
+        fingerprint = signing.new_key(new_key)
+        finish(
+            {"key": new_key, "public_key": f"{new_key}.pub", "fingerprint": fingerprint},
+            f"The key is in {new_key}, for its owner alone: whoever has it can sign. {new_key}.pub is public. "
+            "Its fingerprint:",
+        )
+        if not is_given("json"):
+            click.echo(fingerprint)
+        return
+    if model_path is None or key is None:
+        raise click.UsageError("Give both MODEL and --key KEY to sign.")
+
+    from sklar.trust.verify import verify as recompute
+
+    failed = next((check for check in recompute(model_path).checks if not check.passed), None)
+    if failed is not None:
+        raise SignatureError(f"'{model_path}' is not signed: it contradicts its certificate ({failed.detail}).")
+    out, signature = signing.sign_file(model_path, key)
+    finish(
+        {"signature": out, "sha256": signature.sha256, "fingerprint": signature.fingerprint},
+        f"The signature of {model_path} by {signature.fingerprint} is in {out}.",
+    )

@@ -1,0 +1,222 @@
+"""The custodian's own tools: `sklar evaluate` and `studio`, `audit`, `demo`, `generate`, `warm` and `completion`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, say, show_progress, watched
+from sklar.cli.options import OUT, PATH, SCHEMA, command, flag, number, option, path, rows_out, schema_of
+
+_HOST = "Listen on this address. Others than this machine's own need --beyond-this-machine, too."
+_BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted."
+
+
+@command("Compare with the real rows: private.", TIMINGS)
+@click.argument("real", type=PATH)
+@click.argument("synthetic", type=PATH)
+@SCHEMA
+@JSON
+@path("--plot", "OUT.png|.svg", "CDFs of the errors.")
+@path(
+    "--report",
+    "PRIVATE.html",
+    "A private report of all of it, with a histogram of every column and the worst pairs side by side.",
+)
+@option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
+@option("--test", "Real rows kept apart, for --target.", PATH)
+def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
+    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
+
+    One line says which columns to leave alone. Below it stand the errors of counts, and how the raw values of numbers
+    compare: distances, moments, heaps, rounding, correlations.
+
+    \b
+      sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html
+      sklar evaluate adult.csv synthetic.csv --schema adult.sklar --json
+    """
+    from sklar.custodian.evaluate import evaluate as compare
+    from sklar.custodian.evaluate.private_report import MARK
+
+    print_figures(watched(compare, real, synthetic, schema_of(schema_path), **options))
+    for written in () if is_given("json") else filter(None, (options["plot"], options["report"])):
+        say(f"PRIVATE as well: {written}")
+        if written == options["report"] and MARK not in written.name:
+            say(f"Its name does not say so: consider {written.with_name(f'{MARK}-{written.name}')}.")
+
+
+@command("All steps, in your browser.")
+@click.argument("folder", default=".", type=PATH)
+@option("--port", "Where to listen.  [default: a free port]", click.IntRange(0, 65535))
+@option("--browser/--no-browser", "Open the browser.", default=True)
+@option("--host", _HOST, default="127.0.0.1", metavar="ADDRESS")
+@flag("--beyond-this-machine", _BEYOND, to="beyond")
+def studio(*, folder: Path, port: int | None, browser: bool, host: str, beyond: bool) -> None:
+    """Open, describe, plan, release, look, publish and keep the books of tables in FOLDER, in your browser.
+
+    The page is served on this machine, to your browser alone, and needs no network. All that you do is kept as files in
+    FOLDER, and each page shows the commands that repeat it. Needs sklar[studio].
+
+    \b
+      sklar studio
+      sklar studio census/ --no-browser --port 8642
+    """
+    import threading
+    import webbrowser
+
+    from sklar.machine.extras import require
+
+    for module in ("starlette", "uvicorn"):
+        require(module, what="the studio", package=module, extra="studio")
+    from sklar.studio.serve import serve
+
+    def ready(address: str) -> None:
+        # Always printed: without it nobody gets in.
+        click.echo(address)
+        say("Open this address; it works once, for one browser. Ctrl-C ends the studio; work that runs goes on.")
+        if browser:
+            # A moment later, when the server answers.
+            later = threading.Timer(0.5, webbrowser.open, (address,))
+            later.daemon = True
+            later.start()
+
+    serve(folder, host=host, port=port or 0, beyond=beyond, ready=ready)
+
+
+@command("Try to break the guarantee, on invented data.", JSON)
+@flag("--quick", "About half a minute; the full audit has more trials and so sees more.")
+def audit(*, quick: bool) -> None:
+    """Try to break the privacy of this installation, on invented tables, from a file to a model.
+
+    Every line says what was tried, what came out, and what the attack would have seen.
+
+    \b
+      sklar audit --quick
+    """
+    from sklar.trust.audit import audit as attack
+
+    result = watched(attack, quick=quick)
+    print_figures(result, passed=result.passed)
+
+
+@command("Completion for bash, zsh or fish.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(*, shell: str) -> None:
+    """Print the script that completes sklar's commands, options and file names in a SHELL.
+
+    In bash, add this line to ~/.bashrc: eval "$(sklar completion bash)". In zsh, the same with zsh in ~/.zshrc. In
+    fish: sklar completion fish > ~/.config/fish/completions/sklar.fish.
+
+    \b
+      sklar completion zsh
+    """
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    if complete is not None:
+        program = click.get_current_context().find_root().command
+        click.echo(complete(program, {}, "sklar", "_SKLAR_COMPLETE").source())
+
+
+@command("Release a generated table and show it.", JSON, TIMINGS)
+@option("--out", "Folder to fill.", PATH, default="sklar-demo")
+@option("--rows", "Rows of the generated table.", int, default=30_000)
+@option("--epsilon", "Privacy budget.", number, default="1")
+def demo(*, out: Path, rows: int, epsilon: float) -> None:
+    """Generate a census-like table, release it, and show what came out.
+
+    \b
+      sklar demo --rows 2000
+    """
+    from sklar.custodian.demo import run
+
+    shown = watched(run, out, rows=rows, epsilon=epsilon)
+    finish(shown.to_dict(), *shown.lines())
+
+
+@command("Generate a test table and its schema.", JSON, TIMINGS)
+@click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2", "visits"]))
+@option(
+    "--rows",
+    "Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, "
+    "others 5,240,260]",
+    int,
+)
+@option("--seed", "Another seed, another table.", int, default=0)
+@OUT
+@path("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
+@rows_out(
+    "--events-out", "For visits, which are two tables: where the visits go; --out gets the patients.", required=False
+)
+def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None) -> None:
+    """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
+
+    \b
+      sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
+      sklar generate visits --out patients.csv --events-out visits.csv --schema visits.toml
+    """
+    from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
+    from sklar.generate import SHAPES, schema_toml
+    from sklar.generate import generate as make
+    from sklar.machine.progress import watch
+    from sklar.public.schema import Schema
+
+    target = check_target(out, SUFFIXES)
+    check_target(schema_path, (".toml",))
+    if (shape == "visits") != (events_out is not None):
+        raise click.UsageError("visits are two tables and need --events-out FILE; no other shape takes it.")
+    if events_out is not None:
+        _generate_visits(rows, seed, target, check_target(events_out, SUFFIXES), schema_path)
+        return
+    columns, frames = make(shape, rows=rows, seed=seed)
+    rows = rows or SHAPES[shape].rows
+    with show_progress() as progress:
+        progress.stage("generate", total=rows, unit="rows")
+        write_frames(target, columns, watch(frames, progress), Schema.from_toml(schema_toml(shape)))
+    write_text(schema_path, schema_toml(shape))
+    finish(
+        {"shape": shape, "rows": rows, "seed": seed, "out": out, "schema": schema_path},
+        f"{rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}.",
+    )
+
+
+def _generate_visits(patients: int | None, seed: int, out: Path, events_out: Path, schema_path: Path) -> None:
+    """Two linked tables, and the schema of both."""
+    from sklar.draw.sample import linked_columns
+    from sklar.files.write import write_frames, write_text
+    from sklar.generate.visits import PATIENTS, generate_visits, linked
+
+    schemas, patients = linked(), PATIENTS if patients is None else patients
+    with show_progress() as progress:
+        for at, (target, schema) in enumerate(((out, schemas.people), (events_out, schemas.events))):
+            progress.stage("generate")
+            frames = (block[at] for block in generate_visits(patients, seed=seed))
+            write_frames(target, linked_columns(schemas)[at], frames, schema)
+    write_text(schema_path, schemas.to_toml())
+    written = {"out": out, "events_out": events_out, "schema": schema_path}
+    finish(
+        {"shape": "visits", "patients": patients, "seed": seed} | written,
+        f"{patients:,} patients in {out}, their visits in {events_out}, the schema of both in {schema_path}.",
+    )
+
+
+@command("Compile for this machine, now.")
+def warm() -> None:
+    """Compile all inner loops for this machine, into the cache of the user who runs this.
+
+    Small tables need none of it, and large ones compile what they need, once. Run it where waiting later would cost
+    more than waiting now: when an image is built, or before executors start. What is compiled is kept in
+    ~/.cache/sklar, or in the folder that NUMBA_CACHE_DIR names, if that is closed to other users (0700).
+
+    \b
+      sklar warm
+    """
+    from sklar.machine.compiled import KERNELS, cache_folder, load
+
+    with show_progress() as progress:
+        for module, what in KERNELS.items():
+            progress.stage(f"compile {what}")
+            load(module)
+    say(f"Compiled for this machine: {len(KERNELS)} parts, kept in {cache_folder() or 'no folder'}.")
