@@ -104,7 +104,7 @@ def test_a_stream_that_is_not_read_to_its_end_leaves_matrix_products_their_threa
         until = time.monotonic() + PATIENCE
         # What was begun ahead of the reader ends by itself.
         while limits() != {2} and time.monotonic() < until:
-            time.sleep(0.01)
+            time.sleep(0.2)
         assert limits() == {2}
         assert next(stream) == {1}
 
