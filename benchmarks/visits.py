@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.generate.visits import KEY, generate_visits, linked
-from sklar.public.person import Person
 from sklar.public.schema import Schema
+from sklar.public.settings import Person
 from sklar.release import fit
 from sklar.rows.encode import encode
 

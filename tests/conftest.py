@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -119,7 +118,7 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
             entry["texts"] = draw(st.sampled_from([["N", "Y"], ["1", "2"], ["no", "yes"], ["é", "\\"]]))
     else:
         entry["edges"] = draw(st.lists(axis, min_size=2, max_size=5, unique=True))
-        entry["edges"].sort(key=partial(AXES[kind].check, ""))
+        entry["edges"].sort(key=AXES[kind].check)
         if draw(st.booleans()):
             near = st.sampled_from(entry["edges"])
             entry["points"] = draw(st.lists(near | axis, min_size=1, max_size=4, unique=True))

@@ -18,8 +18,8 @@ from sklar.budget.search import plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget
-from sklar.public.person import Person, budget_for
 from sklar.public.schema import Schema
+from sklar.public.settings import Person, budget_for
 
 PLAIN = Schema.from_toml(
     '[table]\nname = "v"\n[attributes.a]\ntype = "boolean"\n[attributes.b]\ntype = "boolean"\n'

@@ -20,8 +20,8 @@ from sklar.custodian.draft import draft
 from sklar.custodian.evaluate.conjunctions import read
 from sklar.errors import DataError, SchemaError
 from sklar.generate import generate
-from sklar.public.reading import Reading
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import Reading
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 from tests.linked import small, tables

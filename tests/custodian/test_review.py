@@ -23,9 +23,9 @@ from sklar.custodian.review import (
     save,
 )
 from sklar.errors import SchemaError
-from sklar.public.person import Person
 from sklar.public.rules import Determined, Forbidden
 from sklar.public.schema import Schema
+from sklar.public.settings import Person
 from tests.custodian.draft.test_draft import ROWS, people
 
 

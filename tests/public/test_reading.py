@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget
 from sklar.public.axis import parse_number
-from sklar.public.person import Person, budget_for
-from sklar.public.reading import PLAIN, Reading, codec_of, describe_reading, parse_reading
 from sklar.public.schema import Schema
+from sklar.public.settings import PLAIN, Person, Reading, budget_for, codec_of, describe_reading, parse_reading
 
 ATTRIBUTE = '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
 EVERY = """[table]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows.source import normalizer
 
 ATTRIBUTES = """

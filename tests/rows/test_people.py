@@ -24,8 +24,8 @@ from scipy.special import gammaincc
 from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
 from sklar.machine.progress import Progress
-from sklar.public.person import NullIds, Person
 from sklar.public.schema import Schema
+from sklar.public.settings import NullIds, Person
 from sklar.release import measure
 from sklar.rows import bounded as module
 from sklar.rows.bounded import (
@@ -250,7 +250,7 @@ def test_files_have_no_name_and_no_reader_and_hold_nothing_readable(scratch: Pat
 KILLED = """
 import os, signal, sys, tempfile
 import numpy as np, polars as pl
-from sklar.public.person import Person
+from sklar.public.settings import Person
 from sklar.rows import bounded as people
 tempfile.tempdir, people.HELD_BYTES = sys.argv[1], 0
 frame = pl.DataFrame({"row": np.arange(1000), "id": np.arange(1000) % 50})

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sklar.errors import DataError
-from sklar.public.reading import Reading
 from sklar.public.schema import Schema
+from sklar.public.settings import Reading
 from sklar.rows import text
 from sklar.rows.engines import open_table
 from sklar.rows.read import as_released, open_source

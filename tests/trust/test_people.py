@@ -13,8 +13,8 @@ import pytest
 
 from sklar.budget.certificate import Certificate
 from sklar.kernel.theorems import Budget
-from sklar.public.person import Person
 from sklar.public.schema import Schema
+from sklar.public.settings import Person
 from sklar.release import fit
 from sklar.trust.audit.inventions import Released, exactly, people_of, release_once, whole_numbers
 from sklar.trust.audit.noises import guess_person

@@ -22,8 +22,8 @@ from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tabl
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.events import Linked
-from sklar.public.person import Count, Person
 from sklar.public.schema import MAX_ATTRIBUTES, Schema
+from sklar.public.settings import Count, Person
 
 # How many times the scale that it stated was the noise on a score, in files of version 3.
 OLD_DISTANCE = 16

@@ -24,8 +24,8 @@ from sklar.kernel.queries import moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.person import budget_for
 from sklar.public.schema import Schema, SchemaLike
+from sklar.public.settings import budget_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast, get_args
 from sklar.budget.search import require_gaussian
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
-from sklar.public.person import budget_for
 from sklar.public.schema import Schema
+from sklar.public.settings import budget_for
 
 MethodName = Literal["auto", "mixture", "binary"]
 

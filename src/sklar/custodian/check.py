@@ -28,9 +28,9 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import parse_number
 from sklar.public.events import Linked
-from sklar.public.reading import Reading, describe_reading
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
+from sklar.public.settings import Reading, describe_reading
 from sklar.rows.bounded import Marker, ids_of
 from sklar.rows.encode import coder, encode_column, missing_number
 from sklar.rows.read import open_source

@@ -38,8 +38,8 @@ from sklar.files.write import write_text
 from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.description import toml_key, toml_value
-from sklar.public.person import PERSON_KEYS, Person, describe_person
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import PERSON_KEYS, Person, describe_person
 
 Asks = Literal["", "values", "edges", "bounds"]
 Entry = dict[str, Any]

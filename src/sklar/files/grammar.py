@@ -19,8 +19,8 @@ from sklar.errors import ModelError
 from sklar.kernel.queries import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
 from sklar.public.description import MAX_STAGES
-from sklar.public.person import Count
 from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
+from sklar.public.settings import Count
 
 FORMAT, LINKED_FORMAT = "sklar-model", "sklar-linked"
 # The newest version of each format.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,7 +26,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 class Remembering:
-    """Room for `cached_property` beside a dataclass's slots: equality, hashes, copies and pickles see fields alone."""
+    """Room for `cached_property` beside slots: equality, hashes, copies and pickles see fields alone."""
 
     __slots__ = ("__dict__",)
 
@@ -255,11 +256,20 @@ def repeated(texts: Iterable[str]) -> str | None:
     return next((text for text, times in Counter(texts).items() if times > 1), None)
 
 
-def refuse(where: str, *checks: tuple[object, str]) -> None:
-    """Raise the first message whose condition holds. `where` begins it."""
+def refuse(*checks: tuple[object, str]) -> None:
+    """Raise the first message whose condition holds."""
     for wrong, message in checks:
         if wrong:
-            raise SchemaError(f"{where}{message}")
+            raise SchemaError(message)
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Errors that are raised within begin with where: with the entry of the schema that they are about."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(f"{where}{error}") from None
 
 
 def read_only(array: NDArray[_Number]) -> NDArray[_Number]:

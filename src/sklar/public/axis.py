@@ -3,6 +3,10 @@
 A date is counted in days since 1970-01-01, a datetime in microseconds since 1970-01-01 UTC, a time of day in
 microseconds since midnight, a duration in microseconds, a month in months since the year 0. What a text stands for
 depends on that text alone.
+
+Bins that grow with the numbers suit skewed columns: `log` divides by equal ratios, `1-2-5` at the round numbers 1, 2,
+5, 10, 20 and so on. About three bins make a decade; what is nearer to zero than the smallest bin is one bin. Negative
+numbers mirror positive ones, and zero is an edge.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from sklar.errors import SchemaError
@@ -20,11 +25,10 @@ from sklar.errors import SchemaError
 AttributeKind = Literal[
     "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
 ]
+Spacing = Literal["equal", "log", "1-2-5"]
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 
-_EXAMPLES = {"time": "texts such as '13:30:00'", "duration": "texts such as '1:30:00'"}
-_EXAMPLES |= {"yearmonth": "texts such as '1990-01'"} | dict.fromkeys(("date", "datetime"), "ISO texts ('1990-01-31')")
 _INFINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _FIRST_MOMENT = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -44,6 +48,9 @@ _PLAIN |= {"%S": "[0-5][0-9]"}
 _LITERAL = " ./:,_T-"
 _FINEST = (("%f", 1), ("%S", SECOND), ("%M", 60 * SECOND), ("%H", 3_600 * SECOND))
 _WHOLE_SECONDS = ("%c", "%X", "%T", "%s")
+_PER_DECADE = 3
+# Of the powers of ten that floats hold.
+_LEAST_POWER = -320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,8 @@ class Axis:
     `binned` says that there are numbers, whose levels are bins and points; `numeric`, that files hold them as numbers
     and not as texts; `stepped`, that the axis has whole steps that people name: x <= 39 is x < 40; `timed`, that it is
     in microseconds, of which a schema counts seconds; `continuous`, that numbers are not whole: the last bin then
-    includes its upper edge, for there is no last number before it.
+    includes its upper edge, for there is no last number before it; `grows`, that zero means nothing, so that small and
+    large have a meaning. `example` is how a schema writes an edge that is no number.
 
     >>> AXES["date"].text(31), AXES["datetime"].text(60_000_000), AXES["integer"].text(18)
     ('1970-02-01', '1970-01-01T00:01:00', '18')
@@ -65,6 +73,8 @@ class Axis:
     stepped: bool = False
     timed: bool = False
     continuous: bool = False
+    grows: bool = False
+    example: str = "ISO texts ('1990-01-31')"
 
     def text(self, number: float) -> str:
         """A number on the axis as a person writes it: a number or an ISO date."""
@@ -128,25 +138,55 @@ class Axis:
         except OverflowError:
             return None
 
-    def check(self, where: str, edge: object, *, what: str = "edges") -> int | float:
-        """The number on the axis that an edge in a schema states; an error that names `where` when it states none."""
+    def check(self, edge: object, *, what: str = "edges") -> int | float:
+        """The number on the axis that an edge in a schema states."""
         if not self.numeric:
             # TOML has dates and times of its own.
             text = edge.isoformat() if isinstance(edge, dt.date | dt.time) else edge if isinstance(edge, str) else ""
             number = self.parse(text)
             timed = number is not None and self.kind == "date" and dt.datetime.fromisoformat(text.strip()).time()
             if number is None or abs(number) >= 2**63 or timed not in (False, dt.time(0)):
-                raise SchemaError(f"{where}: {what} of a {self.kind} must be {_EXAMPLES[self.kind]}, got {edge!r}.")
+                raise SchemaError(f"{what} of a {self.kind} must be {self.example}, got {edge!r}.")
             return number
         # Python's whole numbers have no end; floats do.
         if not isinstance(edge, int | float) or isinstance(edge, bool) or not abs(edge) <= sys.float_info.max:
-            raise SchemaError(f"{where}: {what} must be finite numbers, got {edge!r}.")
-        if self.kind == "real":
+            raise SchemaError(f"{what} must be finite numbers, got {edge!r}.")
+        if self.continuous:
             return float(edge)
         if edge != int(edge) or abs(edge) >= 2**63:
             of = "a year" if self.kind == "year" else "an integer"
-            raise SchemaError(f"{where}: {what} of {of} must be whole and below 2**63, got {edge!r}. Use real.")
+            raise SchemaError(f"{what} of {of} must be whole and below 2**63, got {edge!r}. Use real.")
         return int(edge)
+
+    def spaced(
+        self, first: float, last: float, bins: int, spacing: Spacing = "equal", step: Fraction | None = None
+    ) -> tuple[int, ...] | tuple[float, ...]:
+        """The edges of at most this many bins between two bounds, at multiples of the step where there is one.
+
+        >>> AXES["integer"].spaced(0, 1_000, 6, "1-2-5")
+        (0, 20, 50, 100, 200, 500, 1000)
+        >>> AXES["real"].spaced(-10, 100, 6, "log")
+        (-10.0, -4.6, 0.0, 10.0, 22.0, 47.0, 100.0)
+        """
+        clock = self.kind in ("time", "duration")
+        seconds = clock and not (first % SECOND or last % SECOND)
+        unit = step if step is not None or self.continuous else Fraction(SECOND if seconds else 1)
+        if spacing == "equal":
+            # Exact: floats would miss `last`, overflow, or put microseconds beside full seconds.
+            width = (Fraction(last) - Fraction(first)) / bins
+            edges = [Fraction(first) + width * place for place in range(bins + 1)]
+            if not self.continuous:
+                edges = [Fraction(round(edge)) for edge in edges]
+            if clock and unit is not None and last - first >= bins * unit:
+                step = unit
+            if step is not None:
+                edges[1:-1] = [round(edge / step) * step for edge in edges[1:-1]]
+        else:
+            edges = _growing(Fraction(first), Fraction(last), bins, spacing, unit)
+        if not self.continuous:
+            return tuple(int(edge) for edge in edges)
+        # Edges between bounds that are all but equal may fall on one float.
+        return tuple(map(float, edges)) if spacing == "equal" else tuple(sorted({float(edge) for edge in edges}))
 
 
 AXES: Mapping[str, Axis] = {
@@ -154,14 +194,14 @@ AXES: Mapping[str, Axis] = {
     for axis in (
         Axis(kind="categorical", binned=False),
         Axis(kind="boolean", binned=False),
-        Axis(kind="integer", numeric=True, stepped=True),
-        Axis(kind="real", numeric=True, continuous=True),
+        Axis(kind="integer", numeric=True, stepped=True, grows=True),
+        Axis(kind="real", numeric=True, continuous=True, grows=True),
         Axis(kind="date", stepped=True),
         Axis(kind="datetime", timed=True),
-        Axis(kind="time", timed=True),
-        Axis(kind="duration", timed=True),
+        Axis(kind="time", timed=True, example="texts such as '13:30:00'"),
+        Axis(kind="duration", timed=True, grows=True, example="texts such as '1:30:00'"),
         Axis(kind="year", numeric=True, stepped=True),
-        Axis(kind="yearmonth", stepped=True),
+        Axis(kind="yearmonth", stepped=True, example="texts such as '1990-01'"),
     )
 }
 
@@ -270,3 +310,73 @@ def format_grain(written: str) -> int:
 
 def _fraction(digits: str | None) -> int:
     return int((digits or "0")[:6].ljust(6, "0"))
+
+
+def _growing(first: Fraction, last: Fraction, bins: int, spacing: str, unit: Fraction | None) -> list[Fraction]:
+    divide = _ratios if spacing == "log" else _series
+    if first >= 0:
+        return divide(first, last, bins, unit)
+    if last <= 0:
+        return [-edge for edge in reversed(divide(-last, -first, bins, unit))]
+    if bins == 1:
+        return [first, last]
+    # Each side gets bins by its decades above the smallest bin of the larger side.
+    decades = bins / 2 / _PER_DECADE
+    larger = max(-first, last)
+    shares = [max(decades + _decades(size / larger), 1 / _PER_DECADE) for size in (-first, last)]
+    below = min(max(round(bins * shares[0] / sum(shares)), 1), bins - 1)
+    negative = divide(Fraction(0), -first, below, unit)
+    return [-edge for edge in reversed(negative[1:])] + divide(Fraction(0), last, bins - below, unit)
+
+
+def _ratios(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -> list[Fraction]:
+    """Edges at equal ratios, each at least a unit above the one before it."""
+    edges = [first]
+    if unit is not None:
+        bins = min(bins, int((last - first) / unit))
+    if first == 0 and bins > 1:
+        smallest = _short(last * _power(-(bins - 1) / _PER_DECADE), unit)
+        edges.append(smallest if unit is None else min(max(smallest, unit), last - unit * (bins - 1)))
+    while len(edges) < bins:
+        left, before = bins + 1 - len(edges), edges[-1]
+        edge = _short(before * _power(_decades(last / before) / left), unit)
+        if unit is not None:
+            # What is left must leave room for the bins that are left.
+            edge = min(max(edge, before + unit), last - unit * (left - 1))
+        if not before < edge < last:
+            break
+        edges.append(edge)
+    return [*edges, last]
+
+
+def _series(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -> list[Fraction]:
+    """Edges at the largest round numbers between the bounds: 1, 2, 5, 10, 20 and so on."""
+    edges: list[Fraction] = []
+    # Durations are counted in seconds.
+    whole = Fraction(SECOND if unit is not None and unit % SECOND == 0 else 1)
+    power = math.floor(_decades(last / whole)) + 1
+    smallest = max(first, unit or Fraction(0)) / whole
+    while len(edges) < bins - 1 and power > _LEAST_POWER and 10 * Fraction(10) ** power > smallest:
+        power -= 1
+        for digit in (5, 2, 1):
+            edge = digit * Fraction(10) ** power * whole
+            if first < edge < last and len(edges) < bins - 1 and (unit is None or edge % unit == 0):
+                edges.append(edge)
+    return [first, *reversed(edges), last]
+
+
+def _decades(ratio: Fraction) -> float:
+    return math.log10(ratio.numerator) - math.log10(ratio.denominator)
+
+
+def _power(decades: float) -> Fraction:
+    whole = math.floor(decades)
+    return Fraction(10) ** whole * Fraction(10 ** (decades - whole))
+
+
+def _short(edge: Fraction, unit: Fraction | None) -> Fraction:
+    """A number of two digits, or a multiple of the unit, near this one."""
+    if unit is not None:
+        return round(edge / unit) * unit
+    digits = Fraction(10) ** (math.floor(_decades(edge)) - 1)
+    return round(edge / digits) * digits

@@ -16,7 +16,7 @@ from typing import Any
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
-from sklar.public.attribute import refuse
+from sklar.public.attribute import refuse, within
 from sklar.public.description import read_toml, toml_table
 from sklar.public.schema import Schema
 
@@ -44,8 +44,9 @@ class Linked:
         if type(self.at_most) is not int or not 1 <= self.at_most <= MOST_EVENTS:
             got = f"a whole number from 1 to {MOST_EVENTS:,}, got {self.at_most!r}"
             raise SchemaError(f"[events] at_most must be {got}. Give the number of events that hardly anyone exceeds.")
-        _check("people", self.people, self.people_key)
-        _check("events", self.events, self.events_key)
+        for part, schema, key in (("people", self.people, self.people_key), ("events", self.events, self.events_key)):
+            with within(f"[{part}] "):
+                _check(schema, key)
         levels = self.people.n_levels + self.events.n_levels
         if levels > MAX_LINKED_LEVELS:
             raise SchemaError(f"both schemas must have at most {MAX_LINKED_LEVELS} levels together, got {levels}.")
@@ -138,11 +139,10 @@ class Linked:
         self.events.require_reviewed()
 
 
-def _check(part: str, schema: Schema, key: object) -> None:
+def _check(schema: Schema, key: object) -> None:
     """Refuse a key that is no column of ids, and what a schema of linked tables cannot have."""
     named, private = isinstance(key, str) and key, next((each.name for each in schema.private_domains), None)
     refuse(
-        f"[{part}] ",
         (not named, f"key must name the column that says whose row it is, got {key!r}."),
         (key in schema.names, f"key '{key}' is also an attribute of its schema. It is not released: remove it there."),
         (schema.person, "the key says whose row it is: its schema takes no [table] person. Remove it and its keys."),

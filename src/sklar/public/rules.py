@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.attribute import Attribute, refuse, repeated
+from sklar.public.attribute import Attribute, refuse, repeated, within
 
 # Which pairs of levels one record may have, shape (levels of i, levels of j), for attributes i < j. Any two levels of a
 # pair of attributes that is not listed may stand together.
@@ -40,15 +40,18 @@ class Forbidden:
     second: str
     second_levels: tuple[int, ...]
 
+    @property
+    def sides(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Both attributes, each with its levels."""
+        return (self.first, self.first_levels), (self.second, self.second_levels)
+
     def describe(self, levels: LevelNames) -> dict[str, Any]:
         """The entry that `parse_rules` reads."""
-        sides = ((self.first, self.first_levels), (self.second, self.second_levels))
-        return {"forbid": {name: [levels[name][code] for code in codes] for name, codes in sides}}
+        return {"forbid": {name: [levels[name][code] for code in codes] for name, codes in self.sides}}
 
     def divided(self, parts: Mapping[str, NDArray[np.int64]]) -> Forbidden:
         """The same rule over finer levels, given the level here that each of them is part of."""
-        sides = ((self.first, self.first_levels), (self.second, self.second_levels))
-        first, second = (tuple(np.flatnonzero(np.isin(parts[name], codes)).tolist()) for name, codes in sides)
+        first, second = (tuple(np.flatnonzero(np.isin(parts[name], codes)).tolist()) for name, codes in self.sides)
         return replace(self, first_levels=first, second_levels=second)
 
 
@@ -78,9 +81,12 @@ def parse_rules(entries: object, attributes: Sequence[Attribute]) -> tuple[Rule,
     if not isinstance(entries, list):
         raise SchemaError(f"rules must be a list of tables, got {entries!r}. Write [[rules]] and its keys below it.")
     known = {attribute.name: attribute for attribute in attributes}
-    rules = tuple(_rule(f"rule {number}", entry, known) for number, entry in enumerate(entries, start=1))
+    rules: list[Rule] = []
+    for number, entry in enumerate(entries, start=1):
+        with within(f"rule {number}: "):
+            rules.append(_rule(entry, known))
     _check(attributes, rules)
-    return rules
+    return tuple(rules)
 
 
 def rule_text(rule: Rule, attributes: Sequence[Attribute]) -> str:
@@ -95,49 +101,68 @@ def rule_text(rule: Rule, attributes: Sequence[Attribute]) -> str:
     return f"no record has {' together with '.join(sides)}"
 
 
-def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
+def _rule(entry: object, known: Mapping[str, Attribute]) -> Rule:
     if not isinstance(entry, Mapping):
-        raise SchemaError(f"{where}: must be a table, got {entry!r}. Write [[rules]] and its keys below it.")
+        raise SchemaError(f"must be a table, got {entry!r}. Write [[rules]] and its keys below it.")
     keys = {"forbid"} if "forbid" in entry else {"attribute", "determined_by", "map"}
     odd = min(set(entry) ^ keys, default=None)
     has = "a rule has the key forbid, or the keys attribute, determined_by and map"
-    refuse(where, (odd, f": {has}; '{odd}' is {'missing' if odd in keys else 'not expected'}."))
+    refuse((odd, f"{has}; '{odd}' is {'missing' if odd in keys else 'not expected'}."))
     if "forbid" not in entry:
-        return _determined(where, entry, known)
+        return _determined(entry, known)
     sides = entry["forbid"]
     if not isinstance(sides, Mapping) or len(sides) != 2:
         example = "Write forbid = { sex = 'Male', relationship = ['Wife'] }"
-        raise SchemaError(f"{where}: forbid must name two attributes and their levels, got {sides!r}. {example}.")
-    (one, here), (two, there) = ((name, _codes(where, _named(where, name, known), sides[name])) for name in sides)
+        raise SchemaError(f"forbid must name two attributes and their levels, got {sides!r}. {example}.")
+    (one, here), (two, there) = ((name, _codes(_named(name, known), levels)) for name, levels in sides.items())
     return Forbidden(first=one, first_levels=here, second=two, second_levels=there)
 
 
-def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribute:
+def _determined(entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Determined:
+    attribute, by = (_named(entry[key], known) for key in ("attribute", "determined_by"))
+    name, mapped = attribute.name, entry["map"]
+    refuse(
+        (attribute is by, f"'{by.name}' cannot determine itself. Name another attribute."),
+        (not isinstance(mapped, Mapping), f"map must be a table from levels of '{by.name}' to levels of '{name}'."),
+    )
+    pairs = [(_level_code(by, key), _level_code(attribute, value)) for key, value in mapped.items()]
+    levels = dict(pairs)
+    twice = repeated(by.levels[code] for code, _level in pairs)
+    lost = next((level for code, level in enumerate(by.levels) if code not in levels), None)
+    every = f"map must give every level of '{by.name}' a level of '{name}'"
+    refuse(
+        (twice is not None, f"map gives level '{twice}' of '{by.name}' twice. Remove one."),
+        (lost is not None, f"{every}; '{lost}' has none. Add it."),
+    )
+    return Determined(attribute=name, by=by.name, levels=tuple(levels[code] for code in range(by.n_levels)))
+
+
+def _named(name: object, known: Mapping[str, Attribute]) -> Attribute:
     """The attribute that a rule names."""
     if not isinstance(name, str) or name not in known:
-        raise SchemaError(f"{where}: the schema has no attribute {name!r}. It has: {', '.join(known)}.")
+        raise SchemaError(f"the schema has no attribute {name!r}. It has: {', '.join(known)}.")
     if known[name].private:
-        raise SchemaError(f"{where}: the domain of '{name}' is private, so no rule names its levels. List its values.")
+        raise SchemaError(f"the domain of '{name}' is private, so no rule names its levels. List its values.")
     return known[name]
 
 
-def _codes(where: str, attribute: Attribute, given: object) -> tuple[int, ...]:
+def _codes(attribute: Attribute, given: object) -> tuple[int, ...]:
     """The levels of one attribute that a rule names: one level, a list of levels, or a range of bins."""
     name = attribute.name
     if not isinstance(given, Mapping):
-        codes = [_level_code(where, attribute, value) for value in (given if isinstance(given, list) else [given])]
-        if not codes or len(set(codes)) != len(codes):
-            raise SchemaError(f"{where}: '{name}' must list different levels, at least one, got {given!r}.")
+        codes = [_level_code(attribute, value) for value in (given if isinstance(given, list) else [given])]
+        alike = not codes or len(set(codes)) != len(codes)
+        refuse((alike, f"'{name}' must list different levels, at least one, got {given!r}."))
         return tuple(sorted(codes))
-    if not given or not set(given) <= {"from", "below"}:
-        raise SchemaError(f"{where}: a range of '{name}' has the keys from or below, got {dict(given)!r}.")
-    low = _cut(where, attribute, given["from"]) if "from" in given else 0
-    high = _cut(where, attribute, given["below"]) if "below" in given else attribute.n_values
-    refuse(where, (not low < high, f": the range of '{name}' holds no bin, got {dict(given)!r}."))
+    odd = not given or not set(given) <= {"from", "below"}
+    refuse((odd, f"a range of '{name}' has the keys from or below, got {dict(given)!r}."))
+    low = _cut(attribute, given["from"]) if "from" in given else 0
+    high = _cut(attribute, given["below"]) if "below" in given else attribute.n_values
+    refuse((not low < high, f"the range of '{name}' holds no bin, got {dict(given)!r}."))
     return tuple(range(low, high))
 
 
-def _level_code(where: str, attribute: Attribute, value: object) -> int:
+def _level_code(attribute: Attribute, value: object) -> int:
     """The code of the level that a value names: its own name, a category, or a number or day with its own bin."""
     truth = isinstance(value, bool)
     text = value.isoformat() if isinstance(value, dt.date) else str(value).lower() if truth else str(value)
@@ -150,46 +175,24 @@ def _level_code(where: str, attribute: Attribute, value: object) -> int:
     code = None if number is None else attribute.code_at(number)
     if number is None or code is None:
         shown = ", ".join(f"'{level}'" for level in levels[:12]) + (" and others" if len(levels) > 12 else "")
-        raise SchemaError(f"{where}: '{name}' has no level {value!r}. Its levels are {shown}.")
+        raise SchemaError(f"'{name}' has no level {value!r}. Its levels are {shown}.")
     if code in attribute.bin_codes and not attribute.one_step(attribute.bin_of(number)):
-        raise SchemaError(
-            f"{where}: {value} lies within the bin {levels[code]} of '{name}', and rules are about whole bins. Write "
-            f"'{levels[code]}', or give {value} a bin of its own."
-        )
+        what = f"{value} lies within the bin {levels[code]} of '{name}', and rules are about whole bins"
+        raise SchemaError(f"{what}. Write '{levels[code]}', or give {value} a bin of its own.")
     return code
 
 
-def _cut(where: str, attribute: Attribute, value: object) -> int:
+def _cut(attribute: Attribute, value: object) -> int:
     """The number of levels below the edge at which a range begins or ends."""
     if not attribute.edges:
-        raise SchemaError(f"{where}: '{attribute.name}' is {attribute.kind} and has no range. List its levels.")
-    edge = attribute.axis.check(f"{where}: '{attribute.name}'", value)
+        raise SchemaError(f"'{attribute.name}' is {attribute.kind} and has no range. List its levels.")
+    with within(f"'{attribute.name}': "):
+        edge = attribute.axis.check(value)
     if edge not in attribute.edges:
-        raise SchemaError(f"{where}: a range of '{attribute.name}' must begin and end at its edges, got {value!r}.")
+        raise SchemaError(f"a range of '{attribute.name}' must begin and end at its edges, got {value!r}.")
     place = attribute.edges.index(edge)
     # The last bin of a real holds its upper edge, so a point there is below the end of the range.
     return attribute.n_values if place == attribute.n_bins else place + bisect_left(attribute.points, edge)
-
-
-def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Determined:
-    attribute, by = (_named(where, entry[key], known) for key in ("attribute", "determined_by"))
-    name, mapped = attribute.name, entry["map"]
-    refuse(
-        f"{where}: ",
-        (attribute is by, f"'{by.name}' cannot determine itself. Name another attribute."),
-        (not isinstance(mapped, Mapping), f"map must be a table from levels of '{by.name}' to levels of '{name}'."),
-    )
-    pairs = [(_level_code(where, by, key), _level_code(where, attribute, value)) for key, value in mapped.items()]
-    levels = dict(pairs)
-    twice = repeated(by.levels[code] for code, _level in pairs)
-    lost = next((level for code, level in enumerate(by.levels) if code not in levels), None)
-    every = f"map must give every level of '{by.name}' a level of '{name}'"
-    refuse(
-        f"{where}: ",
-        (twice is not None, f"map gives level '{twice}' of '{by.name}' twice. Remove one."),
-        (lost is not None, f"{every}; '{lost}' has none. Add it."),
-    )
-    return Determined(attribute=name, by=by.name, levels=tuple(levels[code] for code in range(by.n_levels)))
 
 
 def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> list[tuple[int, NDArray[np.int64]]]:
@@ -230,10 +233,9 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
             # Both follow from one attribute: the maps show which of its levels lead to both.
             if (first & second).any():
                 level = attributes[i].levels[int(np.argmax(first & second))]
-                raise SchemaError(
-                    f"rule {number}: it forbids what the maps require: '{rule.first}' and '{rule.second}' both follow "
-                    f"from '{attributes[i].name}', whose level '{level}' could then never occur. Correct one of them."
-                )
+                both = f"'{rule.first}' and '{rule.second}' both follow from '{attributes[i].name}'"
+                never = f"{both}, whose level '{level}' could then never occur. Correct one of them"
+                raise SchemaError(f"rule {number}: it forbids what the maps require: {never}.")
             continue
         if i > j:
             i, j, first, second = j, i, second, first

@@ -24,13 +24,22 @@ from numpy.typing import NDArray
 
 from sklar.errors import ModelError, SchemaError
 from sklar.kernel.cells import Cells
-from sklar.public import declare
-from sklar.public.attribute import NO_WORDS, Attribute, Domain, Provenance, Remembering, Words, read_only, repeated
+from sklar.public import declare, settings
+from sklar.public.attribute import (
+    NO_WORDS,
+    Attribute,
+    Domain,
+    Provenance,
+    Remembering,
+    Words,
+    read_only,
+    refuse,
+    repeated,
+    within,
+)
 from sklar.public.axis import AttributeKind
 from sklar.public.declare import MAX_LEVELS
 from sklar.public.description import open_model, parse_toml, read_toml, toml_key, toml_table
-from sklar.public.person import PERSON_KEYS, Person, describe_person, parse_person
-from sklar.public.reading import KEYS, PLAIN, Reading, check_reading, describe_reading, parse_reading
 from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidden_rules, origins, parse_rules
 
 __all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
@@ -68,8 +77,8 @@ class Schema(Remembering):
     name: str
     attributes: tuple[Attribute, ...]
     rules: tuple[Rule, ...] = ()
-    reading: Reading = PLAIN
-    person: Person | None = None
+    reading: settings.Reading = settings.PLAIN
+    person: settings.Person | None = None
     whole: Schema | None = None
     words: Words = NO_WORDS
     pairs: tuple[PairWeight, ...] = ()
@@ -109,20 +118,24 @@ class Schema(Remembering):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from parsed TOML, or from the same structure in JSON."""
-        declare.require_known_keys("schema", document, {"table", "attributes", "rules", "pairs"})
+        with within("schema: "):
+            declare.require_known_keys(document, ("table", "attributes", "rules", "pairs"))
         table, entries = document.get("table", {}), document.get("attributes")
         if not isinstance(table, Mapping):
             raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-        declare.require_known_keys("[table]", table, {"name", *declare.TABLE_WORDS, *KEYS, *PERSON_KEYS})
+        with within("[table]: "):
+            keys = ("name", *declare.TABLE_WORDS, *settings.READING_KEYS, *settings.PERSON_KEYS)
+            declare.require_known_keys(table, keys)
+            words = declare.parse_words(table)
         name = table.get("name", "table")
         if not isinstance(name, str) or not name:
             raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
         if not isinstance(entries, Mapping) or not entries:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
         attributes = tuple(declare.build_attribute(key, entry) for key, entry in entries.items())
-        reading = parse_reading(table)
-        check_reading(reading, ((each.name, (*each.values, *each.special)) for each in attributes))
-        person, words = parse_person(table, entries), declare.parse_words("[table]", table)
+        reading = settings.parse_reading(table)
+        settings.check_reading(reading, attributes)
+        person = settings.parse_person(table, entries)
         schema = cls(name=name, attributes=attributes, reading=reading, person=person, words=words).checked()
         rules = document.get("rules", [])
         schema = schema if rules == [] else replace(schema, rules=parse_rules(rules, attributes))
@@ -131,16 +144,15 @@ class Schema(Remembering):
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        table = {"name": self.name} | declare.describe_words(self.words)
+        table = {"name": self.name} | declare.describe_words(self.words) | settings.describe_person(self.person)
         levels = {attribute.name: attribute.levels for attribute in self.attributes} if self.rules else {}
-        rules = [rule.describe(levels) for rule in self.rules]
-        pairs = [{"attributes": [first, second], "weight": weight} for first, second, weight in self.pairs]
-        return {
-            "table": table | describe_person(self.person) | describe_reading(self.reading),
+        document = {
+            "table": table | settings.describe_reading(self.reading),
             "attributes": {attribute.name: declare.describe_attribute(attribute) for attribute in self.attributes},
-            **({"rules": rules} if rules else {}),
-            **({"pairs": pairs} if pairs else {}),
+            "rules": [rule.describe(levels) for rule in self.rules],
+            "pairs": [{"attributes": [one, other], "weight": weight} for one, other, weight in self.pairs],
         }
+        return {key: entries for key, entries in document.items() if entries or key in ("table", "attributes")}
 
     def to_toml(self) -> str:
         """The schema as TOML text, one line per key, as a person would write it."""
@@ -154,20 +166,20 @@ class Schema(Remembering):
         """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
         wider, groups = "Use wider bins, or list fewer values and other = true", "release groups of them by themselves"
         largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
+        most = f"the largest attribute is '{largest.name}' with {largest.n_levels}. {wider}"
+        levels = f"at most {MAX_LEVELS} levels in all, got {self.n_levels}; {most}"
+        remedy = f"Leave out those that nobody asks for, or {groups}, each at its own cost"
+        columns = f"at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}. {remedy}"
         first, second = sorted([0, 0, *(attribute.n_levels for attribute in self.attributes)])[-2:]
-        if self.n_levels > MAX_LEVELS:
-            most = f"the largest attribute is '{largest.name}' with {largest.n_levels}. {wider}"
-            raise SchemaError(f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; {most}.")
-        if self.n_attributes > MAX_ATTRIBUTES:
-            remedy = f"Leave out those that nobody asks for, or {groups}, each at its own cost"
-            got = f"at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}"
-            raise SchemaError(f"the schema must have {got}. {remedy}.")
-        if first * second > MAX_TABLE:
-            got = f"at most {MAX_TABLE} pairs of levels, got {first} and {second} levels"
-            raise SchemaError(f"two attributes must have {got}. {wider}.")
+        cells = f"at most {MAX_TABLE} pairs of levels, got {first} and {second} levels. {wider}"
+        refuse(
+            (self.n_levels > MAX_LEVELS, f"the schema must have {levels}."),
+            (self.n_attributes > MAX_ATTRIBUTES, f"the schema must have {columns}."),
+            (first * second > MAX_TABLE, f"two attributes must have {cells}."),
+        )
         twice = repeated(self.dummy_names)
-        if twice is not None:
-            raise SchemaError(f"dummy columns must differ in name, got '{twice}' twice. Rename an attribute or value.")
+        remedy = "Rename an attribute or value"
+        refuse((twice is not None, f"dummy columns must differ in name, got '{twice}' twice. {remedy}."))
         return self
 
     @cached_property
@@ -336,20 +348,20 @@ def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
         raise SchemaError(f"pairs must be tables, got {entries!r}. Write [[pairs]] with attributes and weight.")
     weights: dict[frozenset[str], PairWeight] = {}
     for number, entry in enumerate(entries, start=1):
-        where = f"pair {number}"
-        if not isinstance(entry, Mapping) or set(entry) != {"attributes", "weight"}:
-            raise SchemaError(f"{where}: a pair has the keys attributes and weight, got {entry!r}.")
-        pair = entry["attributes"]
-        if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
-            raise SchemaError(f"{where}: attributes must be two different names, got {pair!r}.")
-        for name in pair:
-            if name not in schema.names:
-                raise SchemaError(f"{where}: the schema has no attribute {name!r}. It has: {', '.join(schema.names)}.")
-            if name in schema.determined:
-                raise SchemaError(f"{where}: a rule determines '{name}', which is not measured. Remove the pair.")
-        if frozenset(pair) in weights:
-            raise SchemaError(f"{where}: '{pair[0]}' and '{pair[1]}' have a weight already. Remove one.")
-        weights[frozenset(pair)] = (pair[0], pair[1], declare.weight_of(where, entry))
+        with within(f"pair {number}: "):
+            if not isinstance(entry, Mapping) or set(entry) != {"attributes", "weight"}:
+                raise SchemaError(f"a pair has the keys attributes and weight, got {entry!r}.")
+            pair = entry["attributes"]
+            if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
+                raise SchemaError(f"attributes must be two different names, got {pair!r}.")
+            for name in pair:
+                got = f"the schema has no attribute {name!r}. It has: {', '.join(schema.names)}."
+                determined = f"a rule determines '{name}', which is not measured. Remove the pair."
+                refuse((name not in schema.names, got), (name in schema.determined, determined))
+            one, other = pair
+            twice = frozenset(pair) in weights
+            refuse((twice, f"'{one}' and '{other}' have a weight already. Remove one."))
+            weights[frozenset(pair)] = (one, other, float(declare.stated(entry, "weight")))
     return tuple(weights.values())
 
 

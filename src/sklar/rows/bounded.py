@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
-from sklar.public.person import Person
+from sklar.public.settings import Person
 from sklar.rows.values import is_nothing, opaque, readable_text
 
 # From batches without their ids to what is counted of each row.

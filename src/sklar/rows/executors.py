@@ -31,8 +31,8 @@ from sklar.machine.cluster import is_spark, one_thread, session
 from sklar.machine.extras import lazily
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
-from sklar.public.person import Person
 from sklar.public.schema import Schema
+from sklar.public.settings import Person
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
 from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, Part, Seen, look, open_files, read_part, share_out

@@ -26,8 +26,8 @@ import polars.selectors as cs
 from sklar.errors import DataError, SklarError
 from sklar.machine.stores import Remote, size_of
 from sklar.public.importers.arrow import PARQUET, column_types, file_schema
-from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, normalizer, unrepeated
 from sklar.rows.sql import Query
 from sklar.rows.streams import (

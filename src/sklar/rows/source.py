@@ -13,8 +13,8 @@ import polars as pl
 from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
 from sklar.public.importers.arrow import ColumnType
-from sklar.public.reading import WITH_A_POINT, Reading
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import WITH_A_POINT, Reading
 
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.machine.extras import require
 from sklar.machine.stores import Remote
-from sklar.public.reading import Reading, codec_of
+from sklar.public.settings import Reading, codec_of
 
 if TYPE_CHECKING:
     from _csv import Reader

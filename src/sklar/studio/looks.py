@@ -8,7 +8,7 @@ from typing import Any
 
 from sklar.custodian.draft import Draft, draft
 from sklar.errors import DataError, SklarError
-from sklar.public.reading import Reading
+from sklar.public.settings import Reading
 from sklar.studio.folder import Desk, Folder
 
 

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from sklar.custodian.draft.sniff import Remark, sniff
-from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows.count import Exact, ask_all
 from sklar.rows.engines import open_table
 

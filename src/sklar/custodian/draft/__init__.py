@@ -25,8 +25,8 @@ from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.description import toml_key, toml_value
-from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 

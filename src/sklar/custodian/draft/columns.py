@@ -22,7 +22,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import AXES
 from sklar.public.importers.arrow import ColumnType
 from sklar.public.outputs import parse_output
-from sklar.public.reading import PLAIN, Reading
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows.source import Source
 from sklar.rows.values import is_nothing
 

@@ -17,7 +17,7 @@ from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
-from sklar.public.reading import PLAIN, Reading
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows.read import files_of
 from sklar.rows.text import DELIMITERS, begin, kind_of, open_bytes
 

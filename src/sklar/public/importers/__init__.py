@@ -14,8 +14,9 @@ from typing import Any
 
 from sklar.errors import SchemaError
 from sklar.machine.extras import require
+from sklar.public.attribute import within
 from sklar.public.axis import AXES, DAY, SECOND
-from sklar.public.declare import AttributeEntry, parse_words
+from sklar.public.declare import parse_format, parse_words
 from sklar.public.description import toml_key, toml_table
 from sklar.public.schema import Schema
 
@@ -141,7 +142,8 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
     if kind == "real":
         return {"low": float(low), "high": float(high), "bins": _BINS}
     axis = AXES[kind]
-    first, last = (int(axis.check("bounds", int(each) if axis.numeric else str(each))) for each in (low, high))
+    with within("bounds: "):
+        first, last = (int(axis.check(int(each) if axis.numeric else str(each))) for each in (low, high))
     # Bins exclude their upper edge: the last one ends a step, or a second, after the bound.
     end = last + (SECOND if axis.timed else 1)
     end = min(end, DAY) if kind == "time" else end
@@ -158,7 +160,7 @@ def words_in(described: Mapping[str, Any], keys: Sequence[str] = ("title", "desc
     words = {}
     for key in keys:
         try:
-            words[key] = getattr(parse_words("", {key: " ".join(str(described.get(key) or "").split())}), key)
+            words[key] = getattr(parse_words({key: " ".join(str(described.get(key) or "").split())}), key)
         except SchemaError:
             # Nothing, or longer than anybody reads.
             continue
@@ -168,12 +170,11 @@ def words_in(described: Mapping[str, Any], keys: Sequence[str] = ("title", "desc
 def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = ()) -> ColumnEntry:
     """The entry with the format of its dates or times, where a schema can read them by it; else a note for a person."""
     try:
-        form = {} if written is None else {"format": written}
-        AttributeEntry("the column", AXES[keys["type"]], form).format()
+        parse_format(AXES[keys["type"]], written)
     except SchemaError:
         unread = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
         return ColumnEntry(keys=keys, notes=[*notes, unread])
-    return ColumnEntry(keys=keys | form, notes=notes)
+    return ColumnEntry(keys=keys | ({} if written is None else {"format": written}), notes=notes)
 
 
 def _printable(name: str) -> str:

@@ -26,9 +26,9 @@ from sklar.custodian.review import (
     save,
 )
 from sklar.errors import SchemaError, SklarError
-from sklar.public.person import Person
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import Person
 from sklar.studio.looks import TableLook
 from sklar.studio.pages.cards import MOST_LEVELS_SHOWN, NOT_KNOWN, card_of, mark_of, questions_about
 from sklar.studio.pages.cost import column_cost, parsed

@@ -12,7 +12,7 @@ from sklar.answer.report.render import Rows
 from sklar.custodian.draft.sniff import sniff
 from sklar.custodian.review import save
 from sklar.errors import DataError, SklarError
-from sklar.public.reading import PLAIN, Reading, parse_reading
+from sklar.public.settings import PLAIN, Reading, parse_reading
 from sklar.rows.read import open_source
 from sklar.rows.text import DELIMITERS, kind_of
 from sklar.studio.folder import Desk, Folder

@@ -21,8 +21,8 @@ from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.axis import days
-from sklar.public.person import Count, Person
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import Count, Person
 from sklar.release import measure
 
 # Noise at this epsilon is zero but for a chance below exp(-1000).
