@@ -349,16 +349,20 @@ class _CsvRecords:
             first = reader.line_num
         if not last:
             end -= len(records.pop()[1].encode())
-        plain, delimiter, quote = [], self._delimiter.decode(), self._reading.quote
+        plain, delimiter = io.StringIO(), self._delimiter.decode()
+        write = csv.writer(
+            plain, delimiter=delimiter, quotechar=self._reading.quote or '"', lineterminator="\n"
+        ).writerow
         for fields, raw in records:
-            if self._fields == 1:
-                fields = fields or [""]
-            if len(fields) == self._fields and len(raw.removesuffix("\n").removesuffix("\r").encode()) <= _LONGEST:
-                quoted = (f"{quote}{field.replace(quote, 2 * quote)}{quote}" for field in fields)
-                plain.append(delimiter.join(quoted) + "\n")
-            else:
+            fields = fields or [""] * (self._fields == 1)
+            long = len(text) > _LONGEST and len(raw.removesuffix("\n").removesuffix("\r").encode()) > _LONGEST
+            if long or len(fields) != self._fields:
                 self.ragged += bool(fields)
-        return "".join(plain).encode(), end
+            elif self._quote:
+                write(fields)
+            else:
+                plain.write(delimiter.join(fields) + "\n")
+        return plain.getvalue().encode(), end
 
     def _after(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
         """What follows the record that `text` begins with, which is too long to be kept."""
