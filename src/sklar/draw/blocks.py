@@ -36,11 +36,7 @@ _ONE = np.uint64(1)
 
 
 def blocks(rows: int, size: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
-    """Number and size of the blocks of at most `size` of these rows, from block `first` up to and without `last`.
-
-    >>> list(blocks(40_000, BLOCK_ROWS, first=1))
-    [(1, 16384), (2, 7232)]
-    """
+    """Number and size of the blocks of at most `size` of these rows, from block `first` up to and without `last`."""
     end = -(-rows // size)
     for block in range(first, end if last is None else min(last, end)):
         yield block, min(size, rows - block * size)
@@ -76,11 +72,11 @@ Redraw: TypeAlias = Callable[[Codes, Ints, np.random.Generator], Codes]
 
 
 class Sampler(Protocol):
-    """Draws any block of a model's rows, in any thread. `block_rows` is the size of all blocks but the last."""
+    """Draws any block of a model's rows, in any thread."""
 
     @property
     def block_rows(self) -> int:
-        """Rows of a full block."""
+        """Rows of all blocks but the last."""
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""
@@ -145,14 +141,11 @@ class LatentSampler:
     def __init__(self, model: LatentModel, chances: Doubles | None = None) -> None:
         self._cells, self._components = model.schema.cells, model.n_components
         self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
-        self._visits = _visits(model.probabilities, self._cells.offsets)
-        self._shares = _shares(model.probabilities, self._cells.offsets)
+        self._visits, self._shares = _visits_and_shares(model.probabilities, self._cells.offsets)
         self.block_rows = REFINED_ROWS if model.rounds else dealt_rows(self._cells, self._components)
         # A repair draws the attributes of rules anew.
         free = np.setdiff1d(np.arange(self._cells.n_attributes), constrained(model.schema.allowed))
-        self._refiner = None
-        if model.rounds and free.size > 1:
-            self._refiner = Refiner(model, free, chances)
+        self._refiner = Refiner(model, free, chances) if model.rounds and free.size > 1 else None
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows)."""
@@ -160,20 +153,18 @@ class LatentSampler:
 
     def draw_by(self, generator: np.random.Generator, rows: int) -> Codes:
         """Codes of this many rows, shape (m, rows)."""
-        cells = self._cells
+        cells, upto, number = self._cells, self._upto, self._components
         # Where each component's rows end: its share of them on average, rounded by one common uniform.
-        upto, number = self._upto, self._components
         shares = np.arange(number + 1) * (rows / number) if upto is None else upto * (rows / upto[-1])
         bounds = np.floor(shares + generator.random()).astype(np.int64)
         bounds[0], bounds[-1] = 0, rows
         place = generator.permutation(rows)
         uniforms = generator.random(cells.n_levels)
         keys = generator.integers(1, 2**63, size=cells.n_attributes, dtype=np.uint64)
-        codes = empty_codes(cells, rows)
-        sizes = np.diff(bounds)
+        codes, sizes = empty_codes(cells, rows), np.diff(bounds)
         for own, visits, key, (first, last) in zip(codes, self._visits, keys, pairwise(cells.offsets), strict=True):
             took = _allotted(self._shares[first:last], visits, sizes, uniforms[first:last])
-            if self._components <= _FEW:
+            if number <= _FEW:
                 for counts, (begin, end) in zip(took, pairwise(bounds), strict=True):
                     own[place[begin:end]] = generator.permutation(np.repeat(np.arange(counts.size), counts))
             else:
@@ -183,28 +174,23 @@ class LatentSampler:
         return codes
 
 
-def _visits(probabilities: Floats, offsets: Ints) -> NDArray[np.int32]:
+def _visits_and_shares(probabilities: Floats, offsets: Ints) -> tuple[NDArray[np.int32], Doubles]:
     """The order in which each attribute's levels are dealt out to components, shape (m, components): like to like.
 
-    Rounding errors of one component are made good in the next, in full where the two are alike.
+    Rounding errors of one component are made good in the next, in full where the two are alike. And each level's share
+    of those levels of its attribute that do not come before it, shape (d, components).
     """
     visits = np.empty((offsets.size - 1, len(probabilities)), dtype=np.int32)
-    for a, (first, last) in enumerate(pairwise(offsets)):
-        own = probabilities[:, first:last]
-        top = own.argmax(axis=1)
-        visits[a] = np.lexsort((own[np.arange(len(own)), top], top))
-    return visits
-
-
-def _shares(probabilities: Floats, offsets: Ints) -> Doubles:
-    """Each level's share of those levels of its attribute that do not come before it, shape (d, components)."""
     shares = np.empty(probabilities.shape[::-1])
-    for first, last in pairwise(offsets):
-        own = probabilities[:, first:last].T.astype(np.float64)
+    for a, (first, last) in enumerate(pairwise(offsets)):
+        chances = probabilities[:, first:last]
+        top = chances.argmax(axis=1)
+        visits[a] = np.lexsort((chances[np.arange(len(chances)), top], top))
+        own = chances.T.astype(np.float64)
         # Summed from the last level back: one that nobody can take after it has all that is left, to the last bit.
         rest = np.cumsum(own[::-1], axis=0)[::-1]
         shares[first:last] = np.divide(own, rest, out=np.ones_like(own), where=rest > own)
-    return shares
+    return visits, shares
 
 
 def _allotted(shares: Doubles, visits: NDArray[np.int32], sizes: Ints, uniforms: Doubles) -> Ints:

@@ -98,21 +98,15 @@ class Shape:
         for index, (bin_, low, high) in enumerate(zip(within, finer[:-1], finer[1:], strict=True)):
             own = (self.places >= edges[bin_]) & (self.places <= edges[bin_ + 1])
             own &= (self.heights >= bin_) & (self.heights <= bin_ + 1)
-            at = np.unique(
-                np.concatenate([[low], self.places[own & (self.places > low) & (self.places < high)], [high]])
-            )
+            inside = self.places[own & (self.places > low) & (self.places < high)]
+            at = np.unique(np.concatenate([[low], inside, [high]]))
             reached = np.interp(at, self.places[own], self.heights[own] - bin_)
             reached[at <= edges[bin_]], reached[at >= edges[bin_ + 1]] = 0.0, 1.0
             share = shares[index] = reached[-1] - reached[0]
             places.append(at if share > 0 else np.array([low, high]))
             heights.append(index + ((reached - reached[0]) / share if share > 0 else np.array([0.0, 1.0])))
-        shape = Shape(
-            bins=np.arange(shares.size),
-            heights=np.concatenate(heights),
-            places=np.concatenate(places),
-            rounding=self.rounding,
-        )
-        return shape, shares
+        joined = {"heights": np.concatenate(heights), "places": np.concatenate(places)}
+        return Shape(bins=np.arange(shares.size), rounding=self.rounding, **joined), shares
 
 
 def column_type(attribute: Attribute) -> pl.DataType:
@@ -154,13 +148,8 @@ class Decoder:
         ]
         listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if not attribute.binned}
         # Booleans that are never missing are packed into bits for all columns at once.
-        self._packed = np.array(
-            [
-                attribute.boolean and attribute.missing is None and kind == pl.Boolean
-                for attribute, kind in zip(schema.attributes, self.columns.dtypes(), strict=True)
-            ],
-            dtype=bool,
-        )
+        never_missing = [attribute.boolean and attribute.missing is None for attribute in schema.attributes]
+        self._packed = np.array(never_missing) & [kind == pl.Boolean for kind in self.columns.dtypes()]
         if enums:
             texts = {name: values for name, values in listed.items() if values.dtype == pl.String}
             listed |= {name: values.cast(pl.Enum(values.drop_nulls())) for name, values in texts.items()}
@@ -174,19 +163,17 @@ class Decoder:
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.DataFrame:
         """Records of these codes, shape (m, rows)."""
-        rows = codes.shape[1]
+        rows, columns = codes.shape[1], []
         packed = codes if self._packed.all() else codes[self._packed]
         bits = pl.Series(np.ascontiguousarray(packed).ravel()).cast(pl.Boolean)
         begins = iter(range(0, len(bits), rows or 1))
-        columns = [
-            bits.slice(next(begins, 0), rows)
-            if packed
-            else pl.Series(row)
-            if numbers is None
-            else numbers.decode(row, generator)
-            for numbers, packed, row in zip(self._numbers, self._packed, codes, strict=True)
-        ]
-        frame = pl.DataFrame([column.alias(name) for column, name in zip(columns, self.columns, strict=True)])
+        for name, numbers, is_packed, row in zip(self.columns, self._numbers, self._packed, codes, strict=True):
+            if is_packed:
+                column = bits.slice(next(begins, 0), rows)
+            else:
+                column = pl.Series(row) if numbers is None else numbers.decode(row, generator)
+            columns.append(column.alias(name))
+        frame = pl.DataFrame(columns)
         # All columns in one go: asking polars costs as much as looking up a short column.
         return frame.with_columns(self._looked_up) if self._looked_up else frame
 
@@ -216,10 +203,7 @@ def _listed(attribute: Attribute) -> pl.Series:
 
 
 class _AxisDecoder:
-    """Decodes the codes of one attribute on an axis: bins, points and special values.
-
-    Numbers with a grain are drawn as multiples of it, then held in units of the axis, or of a decimal's digits.
-    """
+    """Decodes codes of an attribute on an axis. With a grain, numbers are multiples of it, in units of the column."""
 
     def __init__(self, attribute: Attribute, shape: Shape | None = None) -> None:
         self._attribute, self._kind, self._shape = attribute, column_type(attribute), shape
@@ -240,14 +224,11 @@ class _AxisDecoder:
         self._numbers[list(numbers)] = list(held)
         if self._grain is None:
             self._low, self._high = self._edges[:-1], self._edges[1:]
-        else:
-            self._count(attribute, self._grain)
-
-    def _count(self, attribute: Attribute, unit: Fraction) -> None:
-        """Bins as ranges of multiples of the grain, less the numbers that stand apart."""
-        counted = self._counted = np.array(multiples(attribute.edges, unit))
+            return
+        # Bins as ranges of multiples of the grain, less the numbers that stand apart.
+        counted = self._counted = np.array(multiples(attribute.edges, self._grain))
         self._low, high = counted[:-1], counted[1:]
-        shares = [exact(number) / unit for number in attribute.apart]
+        shares = [exact(number) / self._grain for number in attribute.apart]
         taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
         taken = self._taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
         bins = np.searchsorted(self._low, taken, side="right") - 1
@@ -262,7 +243,7 @@ class _AxisDecoder:
         drawn = self._draw(codes if attribute.n_bins == attribute.n_levels else self._bins[codes], generator)
         if self._stands.any():
             drawn = np.where(self._stands[codes], self._numbers[codes], drawn)
-        values = self._shaped(pl.Series(drawn))
+        values = self._typed(pl.Series(drawn))
         for code, text in self._texts.items():
             values = values.set(pl.Series(codes == code), text)
         return values if attribute.missing is None else values.set(pl.Series(codes == attribute.missing_code), None)
@@ -273,10 +254,7 @@ class _AxisDecoder:
             bins = self._shape.bins[bins]
         low, high = self._low[bins], self._high[bins]
         if self._grain is not None:
-            if self._shape is None:
-                counted = self._count_evenly(bins, generator)
-            else:
-                counted = self._count_shaped(bins, self._shape, self._grain, generator)
+            counted = self._count(bins, self._grain, generator)
             times = self._grain / self._unit
             if not self._floats:
                 return counted if times == 1 else counted * int(times)
@@ -301,13 +279,15 @@ class _AxisDecoder:
             counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
         return counted
 
-    def _count_shaped(self, bins: Codes, shape: Shape, grain: Fraction, generator: np.random.Generator) -> Ints:
-        """Multiples of the grain inside these bins by their shape."""
+    def _count(self, bins: Codes, grain: Fraction, generator: np.random.Generator) -> Ints:
+        """Multiples of the grain inside these bins, by their shape where there is one."""
+        if self._shape is None:
+            return self._count_evenly(bins, generator)
         first, last = self._counted[:-1][bins], self._counted[1:][bins]
-        counted = np.floor(shape.draw(bins, generator) / float(grain)).astype(np.int64)
+        counted = np.floor(self._shape.draw(bins, generator) / float(grain)).astype(np.int64)
         counted = np.clip(counted, first, last - 1)
-        if shape.rounding is not None:
-            counted, _ = shape.rounding.round(counted, first, last, generator)
+        if self._shape.rounding is not None:
+            counted, _ = self._shape.rounding.round(counted, first, last, generator)
         apart = np.flatnonzero(np.isin(counted, self._taken)) if self._taken.size else self._taken
         if apart.size:
             counted[apart] = self._count_evenly(bins[apart], generator)
@@ -327,7 +307,7 @@ class _AxisDecoder:
         done |= np.isin(units, rounding.kept)
         return np.where(done, rounded * bottom / top, short)
 
-    def _shaped(self, drawn: pl.Series) -> pl.Series:
+    def _typed(self, drawn: pl.Series) -> pl.Series:
         """Drawn numbers as a column of the attribute's type."""
         kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Decimal):
@@ -343,31 +323,29 @@ class _AxisDecoder:
     def _timed(self, drawn: pl.Series) -> pl.Series:
         """Days, months or microseconds as a column of the attribute's type."""
         kind, attribute, seconds = self._kind, self._attribute, whole_seconds(self._attribute)
-        written = attribute.format or ("%Y-%m" if attribute.kind == "yearmonth" else None)
         if isinstance(kind, pl.Datetime):
             counted = drawn * _DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
         if attribute.kind == "duration":
-            spans = drawn.cast(pl.Duration("us"))
-            return _column(span_texts(pl.lit(spans), seconds=seconds)) if kind == pl.String else spans.cast(kind)
-        if attribute.kind == "time":
+            held = drawn.cast(pl.Duration("us"))
+            texts = span_texts(pl.lit(held), seconds=seconds)
+        elif attribute.kind == "time":
             held = (drawn * 1_000).cast(pl.Time)
             texts = clock_texts(pl.lit(held), seconds=seconds)
         elif attribute.kind == "datetime":
             held = drawn.cast(pl.Datetime("us"))
             texts = moment_texts(pl.lit(held), pl.Datetime("us"), seconds=seconds)
+        elif attribute.kind == "date":
+            held = drawn.cast(pl.Int32).cast(pl.Date)
+            texts = pl.lit(held).cast(pl.String)
         else:
             months = pl.lit(drawn)
-            held = (
-                drawn.cast(pl.Int32).cast(pl.Date)
-                if attribute.kind == "date"
-                else _column(pl.date(months // 12, months % 12 + 1, 1))
-            )
-            texts = pl.lit(held).cast(pl.String)
+            held = _column(pl.date(months // 12, months % 12 + 1, 1))
+            texts = written_texts(pl.lit(held), "%Y-%m")
         if kind != pl.String:
             return held.cast(kind)
-        return _column(texts if written is None else written_texts(pl.lit(held), written))
+        return _column(texts if attribute.format is None else written_texts(pl.lit(held), attribute.format))
 
 
 def _column(values: pl.Expr) -> pl.Series:
@@ -402,11 +380,7 @@ def _short(drawn: Doubles, edges: Doubles) -> Doubles:
 
 
 def float_texts(values: pl.Expr) -> pl.Expr:
-    """The shortest texts that are read as these numbers again; whole numbers have no point.
-
-    >>> pl.select(float_texts(pl.lit(pl.Series([0.0, 2.5, 1e300])))).to_series().to_list()
-    ['0', '2.5', '1e+300']
-    """
+    """The shortest texts that are read as these numbers again; whole numbers have no point."""
     return values.cast(pl.String).str.strip_suffix(".0")
 
 
@@ -431,12 +405,7 @@ def moment_texts(values: pl.Expr, kind: pl.Datetime, *, zone: str | None = None,
 
 
 def written_texts(values: pl.Expr, written: str, *, zoned: bool = False) -> pl.Expr:
-    """Dates, moments or times of day in a format of strptime's letters; moments without a zone are in UTC.
-
-    >>> day = pl.lit(31).cast(pl.Int32).cast(pl.Date)
-    >>> pl.select(written_texts(day, "%d.%m.%Y")).item()
-    '01.02.1970'
-    """
+    """Dates, moments or times of day in a format of strptime's letters; moments without a zone are in UTC."""
     if "%z" in written and not zoned:
         values = values.dt.replace_time_zone("UTC")
     # Polars has nine digits where Python has six.
@@ -449,15 +418,9 @@ def clock_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
 
 
 def span_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
-    """Durations as hours, minutes and seconds; `seconds` leaves fractions out.
-
-    >>> spans = pl.lit(pl.Series([5_400_000_000, -1_500_000])).cast(pl.Duration("us"))
-    >>> pl.select(span_texts(spans, seconds=False)).to_series().to_list()
-    ['1:30:00.000000', '-0:00:01.500000']
-    """
+    """Durations as hours, minutes and seconds, -0:00:01.500000; `seconds` leaves fractions out."""
     counted = values.dt.total_microseconds()
-    size = counted.abs()
-    whole = size // 1_000_000
+    size, whole = counted.abs(), counted.abs() // 1_000_000
     parts = [(whole // 3_600, 1), (whole // 60 % 60, 2), (whole % 60, 2)]
     clock = pl.concat_str([part.cast(pl.String).str.zfill(digits) for part, digits in parts], separator=":")
     if not seconds:

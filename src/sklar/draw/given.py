@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 # A box: the levels that it allows of some of the measured attributes.
 Box = Mapping[int, NDArray[np.bool_]]
 
-# Probabilities that the components of all boxes may have together: 1 GB.
-_MOST_PROBABILITIES = 1 << 28
-# Numbers that one table of a sum over the levels of rules may have.
-_MOST_SUMMED = 1 << 26
+# Probabilities that the components of all boxes may have together (1 GB), and numbers in a table of a sum over rules.
+_MOST_PROBABILITIES, _MOST_SUMMED = 1 << 28, 1 << 26
 # Records whose components are weighed at once.
 _CHUNK = 2048
 # Records that are drawn for each one that is kept, and for so many more at first, before a condition is too rare.
@@ -65,8 +63,7 @@ class Condition:
 
 def given_sampler(copula: Copula, condition: Condition) -> GivenSampler | RejectingSampler:
     """Draws records of this model that satisfy the condition; an impossible one is refused."""
-    boxes = _possible(condition)
-    components = copula.components()
+    boxes, components = _possible(condition), copula.components()
     if components is None:
         return RejectingSampler(copula, condition)
     if len(boxes) * len(components) * condition.origin.size > _MOST_PROBABILITIES:
@@ -107,10 +104,9 @@ def _impossible(condition: Condition, why: str) -> ModelError:
 
 
 class GivenSampler:
-    """Draws blocks of records of a latent model under a condition.
+    """Draws blocks of records of a latent model with the divided levels' `probabilities` under a condition.
 
-    `probabilities` are those of the divided levels in equally likely components, shape (components, d). `honored` are
-    the components' chances that the rules hold, where these have a say in what the condition is about, else None.
+    `honored` are components' chances that the rules hold, where these have a say in what the condition is about.
     """
 
     def __init__(self, probabilities: Floats, rounds: int, condition: Condition, honored: Doubles | None) -> None:
@@ -125,9 +121,8 @@ class GivenSampler:
             own, weight = probabilities.copy(), np.ones(len(probabilities))
             for i, levels in box.items():
                 held = probabilities[:, schema.cells.levels(i)] * levels
-                mass = held.sum(axis=1, dtype=np.float64)
-                weight *= mass
-                mass = mass[:, None]
+                mass = held.sum(axis=1, dtype=np.float64, keepdims=True)
+                weight *= mass[:, 0]
                 own[:, schema.cells.levels(i)] = np.divide(held, mass, out=np.zeros_like(held), where=mass > 0)
             parts.append(own[weight > 0])
             weights.append(weight[weight > 0])
@@ -176,10 +171,7 @@ def _draw_until(rows: int, some: Callable[[int, int], tuple[int, Codes]], condit
 
 
 def keeping_chances(probabilities: Floats, schema: Schema, codes: Codes, honored: Doubles) -> Doubles:
-    """Chances in proportion to 1 / P(ok | o) for records that honor the rules, shape (rows,), the largest at most 1.
-
-    `honored` are the components' chances that the rules hold.
-    """
+    """Chances in proportion to 1 / P(ok | o) for records that honor the rules, shape (rows,), the largest at most 1."""
     others = sorted(set(range(len(codes))) - set(constrained(schema.allowed)))
     if not others:
         return np.ones(codes.shape[1])
@@ -239,12 +231,10 @@ def chance_of_rules(probabilities: Floats, offsets: Ints, allowed: Allowed) -> D
         if len(group) >= len(ascii_letters):
             return None
         # Axes by letter: that of components, and one for each attribute.
-        first, axes, tables = ascii_letters[-1], dict(zip(sorted(group), ascii_letters, strict=False)), {}
-        for i, axis in axes.items():
-            tables[first + axis] = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)
-        for (i, j), free in allowed.items():
-            if i in group:
-                tables[axes[i] + axes[j]] = free.astype(np.float64)
+        first, axes = ascii_letters[-1], dict(zip(sorted(group), ascii_letters, strict=False))
+        chances = probabilities.astype(np.float64)
+        tables = {first + axis: chances[:, offsets[i] : offsets[i + 1]] for i, axis in axes.items()}
+        tables |= {axes[i] + axes[j]: free.astype(np.float64) for (i, j), free in allowed.items() if i in group}
         sizes = {axis: size for names, table in tables.items() for axis, size in zip(names, table.shape, strict=True)}
         names = f"{','.join(tables)}->{first}"
         path, _ = np.einsum_path(names, *tables.values(), optimize="greedy")
@@ -292,13 +282,10 @@ def fill(copula: Copula, domains: Sequence[Domains], seed: int) -> Codes:
         raise ModelError(
             f"complete needs a model with components, and this one is '{copula.kind}'. Fit it with method 'auto'."
         )
-    filling = _Filling(copula, components, domains)
-    rows = domains[0].kinds.size
-    codes = np.empty((len(domains), rows), dtype=np.int64)
-    for number, start in enumerate(range(0, rows, _FILLED)):
-        some = np.arange(start, min(start + _FILLED, rows))
-        codes[:, some] = filling.draw(some, stream(seed, number, 7))
-    return codes
+    filling, every = _Filling(copula, components, domains), np.arange(domains[0].kinds.size)
+    parts = (every[start : start + _FILLED] for start in range(0, every.size, _FILLED))
+    codes = [filling.draw(rows, stream(seed, number, 7)) for number, rows in enumerate(parts)]
+    return np.concatenate([np.empty((len(domains), 0), dtype=np.int64), *codes], axis=1)
 
 
 class _Filling:
@@ -306,16 +293,16 @@ class _Filling:
 
     def __init__(self, copula: Copula, components: Floats, domains: Sequence[Domains]) -> None:
         self._copula, self._probabilities, self._domains = copula, components, domains
-        self._cells, self._allowed = copula.schema.cells, copula.schema.allowed
-        self._touched = constrained(self._allowed)
+        cells, self._allowed = copula.schema.cells, copula.schema.allowed
+        self._levels = [cells.levels(i) for i in range(len(domains))]
         # The chance of each kind of domain in each component, shape (components, kinds).
         self._masses = [
-            np.maximum(components[:, self._cells.levels(i)] @ own.allowed.T.astype(np.float32), np.float32(1e-30))
-            for i, own in enumerate(domains)
+            np.maximum(components[:, levels] @ own.allowed.T.astype(np.float32), np.float32(1e-30))
+            for levels, own in zip(self._levels, domains, strict=True)
         ]
-        self._honored = None
+        self._touched, self._honored = constrained(self._allowed), None
         if self._touched:
-            self._honored = chance_of_rules(components, self._cells.offsets, self._allowed)
+            self._honored = chance_of_rules(components, cells.offsets, self._allowed)
             kinds = np.stack([domains[i].kinds for i in self._touched])
             for row in np.unique(kinds, axis=1, return_index=True)[1].tolist():
                 self._search(row)
@@ -326,7 +313,7 @@ class _Filling:
         for mass, own in zip(self._masses, self._domains, strict=True):
             logs += np.log(mass)[:, own.kinds[rows]].T
         upto = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)).astype(np.float64), axis=1)
-        codes = self._levels(rows, pick(upto, generator), generator)
+        codes = self._fresh(rows, upto, generator)
         if not self._touched:
             return codes
         tied = np.zeros(rows.size, dtype=bool)
@@ -346,20 +333,20 @@ class _Filling:
             left = left[~kept]
             if left.size == 0:
                 return codes
-            fresh = self._levels(rows[left], pick(upto[left], generator), generator)
+            fresh = self._fresh(rows[left], upto[left], generator)
         for place in left:
             for i, level in self._search(int(rows[place])).items():
                 codes[i, place] = level
         return codes
 
-    def _levels(self, rows: Ints, component: Ints, generator: np.random.Generator) -> Codes:
-        """A level of every attribute within the domains of these rows, by the rows' components."""
+    def _fresh(self, rows: Ints, upto: Doubles, generator: np.random.Generator) -> Codes:
+        """Records of these rows within their domains, by components drawn by running totals of their odds."""
+        component = pick(upto, generator)
         codes = np.empty((len(self._domains), rows.size), dtype=np.int64)
-        for i, own in enumerate(self._domains):
-            held = own.allowed[own.kinds[rows]]
+        for i, (levels, own) in enumerate(zip(self._levels, self._domains, strict=True)):
             # Where a component gives a domain no chance, all of its levels are as likely.
-            weights = np.maximum(self._probabilities[component, self._cells.levels(i)], np.float32(1e-30)) * held
-            codes[i] = pick(np.cumsum(weights, axis=1, dtype=np.float64), generator)
+            chances = np.maximum(self._probabilities[component, levels], np.float32(1e-30))
+            codes[i] = pick(np.cumsum(chances * own.allowed[own.kinds[rows]], axis=1, dtype=np.float64), generator)
         return codes
 
     def _search(self, row: int) -> dict[int, int]:

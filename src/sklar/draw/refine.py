@@ -1,10 +1,9 @@
 """Rows moved so that their two-way tables come nearer to the model's, without leaving its distribution behind.
 
 At a large epsilon most of the error is sampling error. Within a component attributes are independent, so two of its
-rows may exchange the levels that they have of one attribute: what comes out is as likely as what went in. Exchanges are
-made that bring two-way counts nearer to n times the model's probabilities. Where noise is very small, three-way tables
-are matched as well: an exchange is made where (m - 2) times the squares of pairs plus those of triples fall, so that
-every pair weighs as much as all triples that hold it.
+rows may exchange their levels of one attribute: what comes out is as likely as what went in. Where noise is very small,
+three-way tables are matched as well: an exchange is made where (m - 2) times the squares of pairs plus those of triples
+fall, so that every pair weighs as much as all triples that hold it.
 """
 
 from __future__ import annotations
@@ -61,11 +60,7 @@ def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
 
 
 class Refiner:
-    """Exchanges levels of the attributes `free` between rows of a component, `model.rounds` times for each value.
-
-    It matches the two-way tables of the model with these `chances` of components, and its three-way tables too where
-    `model.matched` is 3.
-    """
+    """Exchanges levels of the attributes `free` between rows of a component, `model.rounds` times for each value."""
 
     def __init__(self, model: LatentModel, free: Ints, chances: Doubles | None = None) -> None:
         cells, probabilities, self._rounds = model.schema.cells, model.probabilities, model.rounds

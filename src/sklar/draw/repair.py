@@ -72,12 +72,12 @@ def _redrawn(codes: Codes, copula: Copula, allowed: Allowed, generator: np.rando
     for group in groups(allowed):
         weights = {i: margins[cells.levels(i)] for i in group}
         for row in left:
-            for attribute, level in _found(weights, allowed, generator).items():
+            for attribute, level in _searched(weights, allowed, generator).items():
                 codes[attribute, row] = level
     return codes
 
 
-def _found(weights: Mapping[int, Doubles], allowed: Allowed, generator: np.random.Generator) -> dict[int, int]:
+def _searched(weights: Mapping[int, Doubles], allowed: Allowed, generator: np.random.Generator) -> dict[int, int]:
     """Levels of attributes that honor the rules, by search; by `weights`, likely levels are tried first."""
 
     def likely(attribute: int, levels: Ints) -> list[int]:
@@ -87,13 +87,13 @@ def _found(weights: Mapping[int, Doubles], allowed: Allowed, generator: np.rando
 
     domains = {attribute: np.ones(own.size, dtype=bool) for attribute, own in weights.items()}
     try:
-        found = solve(domains, allowed, effort=SearchSteps(_EFFORT), order=likely)
+        levels = solve(domains, allowed, effort=SearchSteps(_EFFORT), order=likely)
     except EffortError:
         # The plain search found a record when the schema was loaded.
-        found = solve(domains, allowed, effort=SearchSteps(2**62))
-    if found is None:
+        levels = solve(domains, allowed, effort=SearchSteps(2**62))
+    if levels is None:
         raise ModelError("no record honors the schema's rules. Load the schema again: it refuses such rules.")
-    return found
+    return levels
 
 
 def hold_margins(copula: AnyCopula) -> AnyCopula:
@@ -104,10 +104,10 @@ def hold_margins(copula: AnyCopula) -> AnyCopula:
     allowed = copula.schema.allowed
     if not allowed:
         return copula
-    wanted = copula.margins()
+    target = copula.margins()
     for round_ in range(_HOLD_ROUNDS):
         present = copula.margins() + _moved(copula, allowed, _HOLD_SEED + round_)
-        step = np.divide(wanted, present, out=np.ones_like(wanted), where=present > 0)
+        step = np.divide(target, present, out=np.ones_like(target), where=present > 0)
         copula = copula.scaled(np.clip(step, 1 / _LARGEST_STEP, _LARGEST_STEP), allowed)
     return copula
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,10 +26,7 @@ else:
 
 
 class BlockSampler:
-    """Draws blocks of rows. `columns` are their names and types; `shapes` and `enums` are the decoder's.
-
-    Under a `condition`, rows are those of the model given it; then shapes are those of its divided bins.
-    """
+    """Draws blocks of rows, under a `condition` those of the model given it; then shapes are of its divided bins."""
 
     def __init__(
         self,
@@ -77,10 +74,8 @@ def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
 
 def linked_columns(linked: Linked) -> tuple[pl.Schema, pl.Schema]:
     """Names and types of the columns of both released tables: the key, then the attributes."""
-    return (
-        pl.Schema({linked.people_key: pl.Int64(), **record_schema(linked.people)}),
-        pl.Schema({linked.events_key: pl.Int64(), **record_schema(linked.events)}),
-    )
+    people, events = record_schema(linked.people), record_schema(linked.events)
+    return pl.Schema({linked.people_key: pl.Int64(), **people}), pl.Schema({linked.events_key: pl.Int64(), **events})
 
 
 class LinkedSampler:
@@ -90,10 +85,10 @@ class LinkedSampler:
         linked = self._linked = classes.linked
         self._seed = seed
         self._n_classes, self._n_kinds = classes.event_class.shape
-        self._person = _Levels(classes.person, linked.people.cells)
-        self._number = _Levels(classes.number, Cells([linked.at_most + 1]))
-        self._kind = _Levels(classes.event_class, Cells([self._n_kinds]))
-        self._event = _Levels(classes.event.reshape(-1, classes.event.shape[-1]), linked.events.cells)
+        self._person = _level_drawer(classes.person, linked.people.cells)
+        self._number = _level_drawer(classes.number, Cells([linked.at_most + 1]))
+        self._kind = _level_drawer(classes.event_class, Cells([self._n_kinds]))
+        self._event = _level_drawer(classes.event.reshape(-1, classes.event.shape[-1]), linked.events.cells)
         self._decoders = Decoder(linked.people), Decoder(linked.events)
 
     def draw(self, block: tuple[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -101,11 +96,9 @@ class LinkedSampler:
         number, people = block
         rng, values = stream(self._seed, number, 2), stream(self._seed, number, 3)
         of_class = rng.integers(self._n_classes, size=people)
-        codes = self._person.draw(of_class, rng)
-        counts = self._number.draw(of_class, rng)[0]
+        codes, counts = self._person(of_class, rng), self._number(of_class, rng)[0]
         owner = np.repeat(np.arange(people), counts)
-        of_kind = of_class[owner] * self._n_kinds + self._kind.draw(of_class[owner], rng)[0]
-        events = self._event.draw(of_kind, rng)
+        events = self._event(of_class[owner] * self._n_kinds + self._kind(of_class[owner], rng)[0], rng)
         keys = number * BLOCK_ROWS + 1 + np.arange(people)
         drawn = self._decoders[0].decode(codes, values), self._decoders[1].decode(events, values)
         return (
@@ -114,23 +107,18 @@ class LinkedSampler:
         )
 
 
-class _Levels:
-    """Levels of attributes by the class of a row. `chances` has shape (classes, levels of all attributes)."""
+def _level_drawer(chances: Floats, cells: Cells) -> Callable[[Ints, np.random.Generator], Ints]:
+    """Draws a level of every attribute, shape (attributes, rows), by the classes of rows, from (classes, levels)."""
+    every = [np.cumsum(chances[:, cells.levels(i)].astype(np.float64), axis=1) for i in range(cells.n_attributes)]
+    # One increasing list for all classes: class c's chances lie between c and c + 1.
+    steps = [(np.arange(len(upto))[:, None] + upto / upto[:, -1:]).ravel() for upto in every]
 
-    def __init__(self, chances: Floats, cells: Cells) -> None:
-        self._sizes = cells.sizes.tolist()
-        self._steps = []
-        for i in range(cells.n_attributes):
-            upto = np.cumsum(chances[:, cells.levels(i)].astype(np.float64), axis=1)
-            upto /= upto[:, -1:]
-            # One increasing list for all classes: class c's chances lie between c and c + 1.
-            self._steps.append((np.arange(len(upto))[:, None] + upto).ravel())
-
-    def draw(self, of_class: Ints, rng: np.random.Generator) -> Ints:
-        """One level of every attribute for each row, shape (attributes, rows)."""
-        drawn = np.empty((len(self._sizes), of_class.size), dtype=np.int64)
-        for i, (size, steps) in enumerate(zip(self._sizes, self._steps, strict=True)):
-            found = np.searchsorted(steps, of_class + rng.random(of_class.size), side="right") - of_class * size
+    def draw(of_class: Ints, rng: np.random.Generator) -> Ints:
+        drawn = np.empty((len(steps), of_class.size), dtype=np.int64)
+        for i, (size, own) in enumerate(zip(cells.sizes, steps, strict=True)):
+            level = np.searchsorted(own, of_class + rng.random(of_class.size), side="right") - of_class * size
             # Rounding may lead past the last level.
-            drawn[i] = np.clip(found, 0, size - 1)
+            drawn[i] = np.clip(level, 0, size - 1)
         return drawn
+
+    return draw
