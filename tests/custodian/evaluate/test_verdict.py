@@ -17,11 +17,10 @@ from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable
 from sklar.custodian.evaluate.verdict import (
     PERCENTILES,
     THRESHOLDS,
+    Correlations,
     Numbers,
-    Verdict,
-    compare_correlations,
+    compare_column,
     compare_numbers,
-    compare_texts,
     standing_out,
     text,
     width_text,
@@ -32,44 +31,36 @@ from sklar.rows.encode import encode
 from tests.custodian.evaluate.tables import SCHEMA, dummies, records
 
 
-def look(frame: pl.DataFrame, *kinds: AttributeKind, parts: int = 1, max_rows: int = 1 << 16) -> RawTable:
-    schema = Schema(
-        name="t",
-        attributes=tuple(
-            Attribute(name=name, kind=kind, edges=(0, 1)) for name, kind in zip(frame.columns, kinds, strict=True)
-        ),
-    )
-    seen = RawTable(schema, max_rows=max_rows)
+def look(frame: pl.DataFrame, kind: AttributeKind = "real", parts: int = 1, max_rows: int = 1 << 16) -> RawTable:
+    attributes = tuple(Attribute(name=name, kind=kind, edges=(0, 1)) for name in frame.columns)
+    raw = RawTable(Schema(name="t", attributes=attributes), max_rows=max_rows)
     for part in np.array_split(np.arange(frame.height), parts):
-        seen.add(frame[part.tolist()])
-    return seen.done()
+        raw.add(frame[part.tolist()])
+    return raw.done()
+
+
+def compared(real: Sequence[object], synthetic: Sequence[object], kind: AttributeKind = "integer") -> Numbers | None:
+    return compare_numbers(*(look(pl.DataFrame({"x": values}), kind).columns[0] for values in (real, synthetic)))
 
 
 def score(real: Sequence[object], synthetic: Sequence[object], kind: AttributeKind = "integer") -> Numbers:
-    one, two = (look(pl.DataFrame({"x": values}), kind).columns[0] for values in (real, synthetic))
-    found = compare_numbers(one, two)
-    assert found is not None
-    return found
+    numbers = compared(real, synthetic, kind)
+    assert numbers is not None
+    return numbers
 
 
 def test_scores_by_hand() -> None:
-    found = score([0, 0, 0, 4], [0, 4, 4, 4])
-    assert found.ks == 0.5
-    assert found.ks_error == 0
+    numbers = score([0, 0, 0, 4], [0, 4, 4, 4])
+    assert (numbers.ks, numbers.ks_error) == (0.5, 0)
     # Half of the rows move by 4; the real standard deviation is sqrt(3).
-    assert found.wasserstein == pytest.approx(2 / np.sqrt(3))
-    assert (found.real.mean, found.synthetic.mean) == (1, 3)
-    assert found.real.sd == pytest.approx(np.sqrt(3))
-    assert found.real.percentiles(PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
-    assert (found.real.low[0], found.real.high[-1], found.real.size) == (0, 4, 4)
-    assert found.to_dict()["real"]["quantiles"]["50"] == 0
-
-
-def test_a_constant_has_a_ks_distance_alone_and_a_table_without_numbers_none() -> None:
+    assert numbers.wasserstein == pytest.approx(2 / np.sqrt(3))
+    assert (numbers.real.mean, numbers.synthetic.mean) == (1, 3)
+    assert numbers.real.sd == pytest.approx(np.sqrt(3))
+    assert numbers.real.percentiles(PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
+    assert numbers.to_dict()["real"]["quantiles"]["50"] == 0
     constant = score([5, 5], [6, 6])
     assert (constant.wasserstein, constant.ks) == (None, 1)
-    one, two = (look(pl.DataFrame({"x": values}), "integer").columns[0] for values in ([1, 2], ["a", None]))
-    assert compare_numbers(one, two) is None
+    assert compared([1, 2], ["a", None]) is None
 
 
 def test_heaps_stand_out_in_either_table() -> None:
@@ -114,7 +105,7 @@ def numbers_with_gaps(rows: int = 400) -> pl.DataFrame:
 
 def test_correlations_are_those_of_the_rows_that_have_both() -> None:
     frame = numbers_with_gaps()
-    found = look(frame, "real", "real", "real", "real", parts=3)
+    found = look(frame, parts=3)
     both = frame.drop_nulls().to_numpy()
     assert found.pearson[0, 1] == pytest.approx(np.corrcoef(both[:, 0], both[:, 1])[0, 1])
     assert found.pearson[1, 2] == pytest.approx(np.corrcoef(frame["b"], frame["c"])[0, 1])
@@ -127,7 +118,7 @@ def test_correlations_are_those_of_the_rows_that_have_both() -> None:
 
 def test_a_sample_of_rows_is_enough_for_ranks() -> None:
     frame = numbers_with_gaps(4_000).select("b", "c")
-    whole, part = look(frame, "real", "real", parts=5), look(frame, "real", "real", parts=5, max_rows=1_000)
+    whole, part = look(frame, parts=5), look(frame, parts=5, max_rows=1_000)
     assert part.sampled == 1_000
     # Six standard errors; the seed is fixed.
     assert part.spearman[0, 1] == pytest.approx(whole.spearman[0, 1], abs=6 / np.sqrt(1_000))
@@ -136,38 +127,31 @@ def test_a_sample_of_rows_is_enough_for_ranks() -> None:
 
 def test_differences_of_correlations_are_ranked() -> None:
     frame = numbers_with_gaps()
-    shuffled = frame.with_columns(pl.col("b").shuffle(seed=1))
-    one, two = (look(each, "real", "real", "real", "real") for each in (frame, shuffled))
-    found = compare_correlations(one, two)
+    found = Correlations.of(look(frame), look(frame.with_columns(pl.col("b").shuffle(seed=1))))
     assert found is not None
     assert {(i, j) for _, i, j in found.gaps()[:2]} == {(0, 1), (1, 2)}
     # A column that never varies has no correlation.
     assert len(found.gaps()) == 3
     assert found.to_dict()["pearson"]["real"][0][3] is None
-    assert compare_correlations(look(frame.select("a"), "real"), look(frame.select("a"), "real")) is None
+    assert Correlations.of(look(frame.select("a")), look(frame.select("a"))) is None
 
 
 def test_texts_among_numbers_are_shares_of_all_rows_and_do_not_fill_the_memory() -> None:
-    one = look(pl.DataFrame({"x": ["1", "N", "N", "2"]}), "integer")
-    two = look(pl.DataFrame({"x": ["1", "1", "N", "?"]}), "integer")
-    shares = {
-        share.what: (share.real, share.synthetic) for share in compare_texts(one.columns[0], two.columns[0], (4, 4))
-    }
-    assert shares == {"N": (0.5, 0.25), "?": (0, 0.25)}
+    columns = [look(pl.DataFrame({"x": list(values)}), "integer").columns[0] for values in ("1NN2", "11N?")]
+    texts = compare_column(columns[0].attribute, 0.0, columns, (4, 4)).texts
+    assert {each.what: (each.real, each.synthetic) for each in texts} == {"N": (0.5, 0.25), "?": (0, 0.25)}
     many = look(pl.DataFrame({"x": [f"text {number}" for number in range(3 * MAX_TEXTS)]}), "integer", parts=2)
     assert len(many.columns[0].texts) == MAX_TEXTS + 1
     assert many.columns[0].texts[MORE_TEXTS] == 2 * MAX_TEXTS
 
 
 def test_figures_as_a_person_writes_them() -> None:
-    amount = Attribute(name="x", kind="integer", edges=(0, 1))
+    amount, day, moment = (Attribute(name="x", kind=kind, edges=(0, 1)) for kind in ("integer", "date", "datetime"))
     assert [text(amount, value) for value in (0.0, 40.0, 38.5816, 1077.648, 189_778.4, -2.5, 1.5e-7, 3e20)] == [
         "0", "40", "38.582", "1,077.6", "189,778", "-2.5", "1.5e-07", "3e+20",
     ]  # fmt: skip
-    assert text(Attribute(name="x", kind="date", edges=(0, 1)), 31.2) == "1970-02-01"
-    assert width_text(Attribute(name="x", kind="date", edges=(0, 1)), 31.25) == "31.2 days"
-    assert width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 86_400e6 * 3) == "3.0 days"
-    assert width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 1e5) == "0.1 s"
+    assert (text(day, 31.2), width_text(day, 31.25)) == ("1970-02-01", "31.2 days")
+    assert (width_text(moment, 86_400e6 * 3), width_text(moment, 1e5)) == ("3.0 days", "0.1 s")
 
 
 # Zeros, and exactly 40 hours, are not levels of their own: they share a bin with other numbers.
@@ -207,18 +191,12 @@ def lost() -> tuple[pl.DataFrame, Evaluation]:
     return real, evaluate(real, spread(real), MONEY)
 
 
-def verdict_of(found: Evaluation) -> Verdict:
-    assert found.verdict is not None
-    return found.verdict
-
-
 def test_zeros_that_are_spread_over_a_bin_are_caught(lost: tuple[pl.DataFrame, Evaluation]) -> None:
     real, found = lost
     assert found.result("one-way").tv == 0
-    verdict = verdict_of(found)
-    assert verdict.worst_column == "gain"
+    verdict = found.verdict
+    assert (verdict.worst_column, verdict.unusable_numbers) == ("gain", ("gain", "hours"))
     assert verdict.worst_distance > 0.9
-    assert verdict.unusable_numbers == ("gain", "hours")
     assert verdict.line == (
         f"Worst column: gain, KS {verdict.worst_distance:.3f}; 2 of 3 numbers have KS above 0.1: "
         "do not use them as numbers (gain, hours)."
@@ -237,9 +215,8 @@ def test_zeros_that_are_spread_over_a_bin_are_caught(lost: tuple[pl.DataFrame, E
 def test_real_rows_of_another_draw_have_no_warning() -> None:
     found = evaluate(people(4_000, 0), people(4_000, 1), MONEY)
     assert [column.warnings for column in found.columns] == [()] * 4
-    verdict = verdict_of(found)
-    assert verdict.line.endswith("no number has KS above 0.1.")
-    assert verdict.unusable_numbers == verdict.columns_with_warnings == ()
+    assert found.verdict.line.endswith("no number has KS above 0.1.")
+    assert found.verdict.unusable_numbers == found.verdict.columns_with_warnings == ()
 
 
 def test_everything_is_in_the_json(lost: tuple[pl.DataFrame, Evaluation]) -> None:
@@ -273,25 +250,22 @@ def test_every_warning(changed: pl.Expr, message: str) -> None:
     assert any(warning.startswith(message) for warning in age.warnings)
 
 
-def test_categories_and_correlations_are_in_the_line() -> None:
+def test_categories_correlations_and_few_rows_are_in_the_line() -> None:
     real = people(2_000, 0).with_columns(age=pl.col("hours").clip(17, 89))
     other = real.with_columns(pl.col("age").shuffle(seed=1), sex=pl.lit("F"))
-    found = verdict_of(evaluate(real, other, MONEY))
-    assert "; 1 category has total variation above 0.1 (sex)" in found.line
-    assert "; a correlation is off by 1." in found.line
-    assert found.line.endswith("(hours, age).")
-
-
-def test_few_rows_are_said_to_be_few() -> None:
-    verdict = verdict_of(evaluate(records(90), records(90, 1), SCHEMA))
-    assert verdict.chance_ks == pytest.approx(1.63 * np.sqrt(2 / 90))
-    assert "with this few rows chance alone makes KS up to 0.24" in verdict.line
+    line = evaluate(real, other, MONEY).verdict.line
+    assert "; 1 category has total variation above 0.1 (sex)" in line
+    assert "; a correlation is off by 1." in line
+    assert line.endswith("(hours, age).")
+    few = evaluate(records(90), records(90, 1), SCHEMA).verdict
+    assert few.chance_ks == pytest.approx(1.63 * np.sqrt(2 / 90))
+    assert "with this few rows chance alone makes KS up to 0.24" in few.line
 
 
 def test_dummies_have_levels_alone() -> None:
     found = evaluate(records(90), dummies(90), SCHEMA)
     assert all(column.missing is None and column.numbers is None for column in found.columns)
-    assert "total variation" in verdict_of(found).line
+    assert "total variation" in found.verdict.line
     assert "Raw values of numbers are not compared: dummies have none." in found.lines()
     assert found.to_dict()["correlations"] is None
 

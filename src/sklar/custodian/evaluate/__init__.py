@@ -28,7 +28,7 @@ from sklar.custodian.evaluate.conjunctions import choose_triples as choose_tripl
 from sklar.custodian.evaluate.raw import RawTable
 from sklar.custodian.evaluate.usefulness import Score
 from sklar.custodian.evaluate.usefulness import usefulness as usefulness
-from sklar.custodian.evaluate.verdict import ColumnFit, Correlations, Verdict, brief, judge, width_text
+from sklar.custodian.evaluate.verdict import ColumnFit, Correlations, Verdict, brief, compare_column, judge, width_text
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
@@ -42,9 +42,7 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 # The paper's border between correlated and uncorrelated pairs of dummies.
 HIGH_CORRELATION = 0.5
 
-_WIDTH = 100
-_SHOWN_NUMBERS = 40
-_SHOWN_GAPS = 5
+_WIDTH, _SHOWN_NUMBERS, _SHOWN_GAPS = 100, 40, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +59,7 @@ class Result:
         return {
             "name": self.name,
             "queries": self.errors.size,
-            "best": [asdict(self.errors.best(percent)) for percent in PERCENTS],
+            "best": [self.errors.best(percent)._asdict() for percent in PERCENTS],
             "mean_total_variation": self.tv,
             "cdf": {"error": at.round(3).tolist(), "share": share.round(6).tolist()},
         }
@@ -77,7 +75,7 @@ class Result:
 class Evaluation(Tabular):
     """How near a release comes to the real rows, by classes of queries and column by column. PRIVATE, as they are.
 
-    `verdict` is one line over all `columns`. Without it, answers alone were compared, and columns have no numbers.
+    `verdict` is one line over all `columns`, which have no numbers where answers alone were compared.
     """
 
     table: str
@@ -87,10 +85,10 @@ class Evaluation(Tabular):
     valid_share: float | None
     triples: str
     results: tuple[Result, ...]
+    columns: tuple[ColumnFit, ...]
+    correlations: Correlations | None
+    verdict: Verdict
     scores: tuple[Score, ...] = ()
-    columns: tuple[ColumnFit, ...] = ()
-    correlations: Correlations | None = None
-    verdict: Verdict | None = None
 
     def __repr__(self) -> str:
         return f"Evaluation('{self.table}', {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic; {NOTICE})"
@@ -115,12 +113,12 @@ class Evaluation(Tabular):
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each class of queries: their number, average error, and mean total variation distance."""
-        classes = [(each.name, each.errors, each.tv) for each in self.results]
+        average = [float(each.errors.best(100).average) if each.errors.size else None for each in self.results]
         return {
-            "queries": [name for name, _, _ in classes],
-            "number": [errors.size for _, errors, _ in classes],
-            "average_error": [float(errors.best(100).average) if errors.size else None for _, errors, _ in classes],
-            "mean_total_variation": [tv for _, _, tv in classes],
+            "queries": [each.name for each in self.results],
+            "number": [each.errors.size for each in self.results],
+            "average_error": average,
+            "mean_total_variation": [each.tv for each in self.results],
         }
 
     def result(self, name: str) -> Result:
@@ -131,7 +129,7 @@ class Evaluation(Tabular):
         """For JSON."""
         return {
             "notice": NOTICE,
-            "overall": None if self.verdict is None else self.verdict.to_dict(),
+            "overall": asdict(self.verdict),
             "table": self.table,
             "real_rows": self.real_rows,
             "synthetic_rows": self.synthetic_rows,
@@ -152,22 +150,16 @@ class Evaluation(Tabular):
         lines = [NOTICE, "", rows + "."]
         if self.synthetic_rows != self.real_rows:
             lines.append("Synthetic counts are scaled to the number of real rows.")
-        if self.verdict is not None:
-            lines += ["", *textwrap.wrap(f"Overall. {self.verdict.line}", _WIDTH, subsequent_indent="  ")]
-        heads = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
-        lines += [
-            "",
-            f"Three-way queries: {self.triples}.",
-            "",
-            "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:",
-            "",
-            *_aligned("{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}", heads, (result.cells() for result in self.results)),
-            *self._lines_of_numbers(),
-        ]
+        lines += ["", *textwrap.wrap(f"Overall. {self.verdict.line}", _WIDTH, subsequent_indent="  ")]
+        lines += ["", f"Three-way queries: {self.triples}."]
+        heads: tuple[str, ...] = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
+        title = "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:"
+        form = "{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}"
+        lines += [*_table(title, form, heads, (each.cells() for each in self.results)), *self._lines_of_numbers()]
         if self.scores:
-            lines += ["", f"Predicting '{self.scores[0].target}' on real test rows:", ""]
+            title = f"Predicting '{self.scores[0].target}' on real test rows:"
             heads = ("trained on", "learner", "rows", "accuracy", "AUC")
-            lines += _aligned("{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (score.cells() for score in self.scores))
+            lines += _table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
         return [line.rstrip() for line in lines]
 
     def _lines_of_numbers(self) -> Iterator[str]:
@@ -181,11 +173,10 @@ class Evaluation(Tabular):
             yield from ("distance: Wasserstein distance in real standard deviations; synthetic / real.", "")
             yield f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}"
         for column, numbers in scored[:_SHOWN_NUMBERS]:
-            both = (numbers.synthetic, numbers.real)
-            moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
-            mean = " / ".join(brief(column.attribute, each.mean) for each in both)
-            spread = " / ".join(width_text(column.attribute, each.sd) for each in both)
-            yield f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37} {spread:>26}"
+            both, attribute = (numbers.synthetic, numbers.real), column.attribute
+            mean = " / ".join(brief(attribute, each.mean) for each in both)
+            spread = " / ".join(width_text(attribute, each.sd) for each in both)
+            yield f"{column.name:<20.19}{numbers.ks:>7.3f}{numbers.moved:>9}{mean:>37} {spread:>26}"
         if len(scored) > _SHOWN_NUMBERS:
             yield f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all)."
         warned = [f"{column.name}: {'; '.join(column.warnings)}." for column in self.ranked if column.warnings]
@@ -196,16 +187,16 @@ class Evaluation(Tabular):
         if self.correlations is None:
             return
         names, both_kinds = self.correlations.names, (self.correlations.pearson, self.correlations.spearman)
-        yield from ("", "Correlations of numbers that differ most (synthetic / real):", "")
         rows = (
             (f"{names[i]}, {names[j]}", *(f"{given[i, j]:.3f} / {true[i, j]:.3f}" for true, given in both_kinds))
             for _, i, j in self.correlations.gaps()[:_SHOWN_GAPS]
         )
-        yield from _aligned("{:<52.51}{:>18}{:>18}", ("pair", "Pearson", "Spearman"), rows)
+        title, heads = "Correlations of numbers that differ most (synthetic / real):", ("pair", "Pearson", "Spearman")
+        yield from _table(title, "{:<52.51}{:>18}{:>18}", heads, rows)
 
 
-def _aligned(form: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [form.format(*row) for row in (heads, *rows)]
+def _table(title: str, form: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return ["", title, "", *(form.format(*row) for row in (heads, *rows))]
 
 
 def evaluate(
@@ -237,17 +228,14 @@ def evaluate(
     if target is not None:
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)
-    asked = choose_triples(schema, max_triples=max_triples)
-    raw = RawTable(schema), RawTable(schema)
+    queries, raw = choose_triples(schema, max_triples=max_triples), (RawTable(schema), RawTable(schema))
     progress.stage("count real rows", unit="rows")
-    true = answer(real, schema, asked, progress=progress, raw=raw[0])
+    true = answer(real, schema, queries, progress=progress, raw=raw[0])
     progress.stage("count synthetic rows", unit="rows")
-    given = answer(synthetic, schema, asked, progress=progress, raw=raw[1])
+    given = answer(synthetic, schema, queries, progress=progress, raw=raw[1])
     progress.stage("compare")
-    both = (raw[0].done(), raw[1].done()) if true.form == given.form == "records" else None
-    evaluation = compare(true, given)
-    columns, correlations, verdict = judge(evaluation.columns, both, rows=(true.n_rows, given.n_rows))
-    evaluation = replace(evaluation, columns=columns, correlations=correlations, verdict=verdict)
+    # Dummies have no raw values.
+    evaluation = compare(true, given, [each.done() for each in raw if true.form == given.form == "records"])
     if target is not None:
         progress.stage("learn")
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
@@ -264,38 +252,31 @@ def evaluate(
     return evaluation
 
 
-def compare(true: Answers, given: Answers) -> Evaluation:
-    """Errors of given answers, class by class.
+def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Evaluation:
+    """Errors of given answers, class by class, and the raw values of both tables where they were read.
 
     Q1 asks X_i = 1 only: in a table of n rows X_i = 0 is wrong by as much. The mean total variation distance of order k
     is half the sum of all errors over n and the number of k-way tables; where triples are sampled it is an estimate,
     and for dummies, whose tables need not sum to n, it is the same formula.
     """
     schema, n, factor = true.schema, true.n_rows, true.n_rows / given.n_rows
-    high = np.abs(pearson(true)) >= HIGH_CORRELATION
-    pairs = true.two_way, given.two_way
+    high, triples = np.abs(pearson(true)) >= HIGH_CORRELATION, true.triples
+    both = {1: (true.one_way, given.one_way), 2: (true.two_way, given.two_way), 3: (triples, given.triples)}
 
-    def result(
-        name: str, answers: tuple[NDArray[Any], NDArray[Any]], order: int = 0, where: NDArray[np.bool_] | None = None
-    ) -> Result:
-        errors, tables = absolute_errors(*answers, factor=factor, where=where), comb(schema.n_attributes, order)
-        if order == 0 or not tables:
+    def result(name: str, order: int, where: NDArray[np.bool_] | None = None) -> Result:
+        errors, tables = absolute_errors(*both[order], factor=factor, where=where), comb(schema.n_attributes, order)
+        if where is not None or not tables:
             return Result(name=name, errors=errors)
         queries = true.asked.in_all if order == 3 else errors.size
         return Result(name=name, errors=errors, tv=errors.total / max(errors.size, 1) * queries / (2 * n * tables))
 
-    triples = true.triples, given.triples
-    results = (
-        result("one-way", (true.one_way, given.one_way), 1),
-        result("two-way", pairs, 2),
-        result("two-way, |r| >= 0.5", pairs, where=high),
-        result("two-way, |r| < 0.5", pairs, where=~high),
-        result("three-way", triples, 3),
-        result("three-way, count > 0", triples, where=true.triples > 0),
-    )
-    levels = np.abs(true.one_way - factor * given.one_way)
+    levels, rows = np.abs(true.one_way - factor * given.one_way), (n, given.n_rows)
     distances = (np.add.reduceat(levels, schema.offsets[:-1]) / (2 * n)).tolist()
-    columns = [ColumnFit(attribute=each, tv=tv) for each, tv in zip(schema.attributes, distances, strict=True)]
+    columns = tuple(
+        compare_column(attribute, tv, [table.columns[place] for table in raw], rows)
+        for place, (attribute, tv) in enumerate(zip(schema.attributes, distances, strict=True))
+    )
+    correlations = Correlations.of(*raw) if raw else None
     return Evaluation(
         table=schema.name,
         real_rows=n,
@@ -303,6 +284,15 @@ def compare(true: Answers, given: Answers) -> Evaluation:
         form=given.form,
         valid_share=None if given.valid_rows is None else given.valid_rows / given.n_rows,
         triples=true.asked.stated,
-        results=results,
-        columns=tuple(columns),
+        results=(
+            result("one-way", 1),
+            result("two-way", 2),
+            result("two-way, |r| >= 0.5", 2, high),
+            result("two-way, |r| < 0.5", 2, ~high),
+            result("three-way", 3),
+            result("three-way, count > 0", 3, triples > 0),
+        ),
+        columns=columns,
+        correlations=correlations,
+        verdict=judge(columns, correlations, rows),
     )

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -352,8 +352,7 @@ def pearson(answers: Answers) -> NDArray[np.float64]:
     return np.asarray(np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class Best(NamedTuple):
     """The best `percent` % of the queries: their number, and the average and maximum of their errors."""
 
     percent: int

@@ -15,26 +15,19 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, render, short
 from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text, ticks
 from sklar.custodian.check import Hidden
-from sklar.custodian.evaluate import NOTICE, Evaluation
+from sklar.custodian.evaluate import NOTICE, Evaluation, Result
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import PERCENTILES, THRESHOLDS, ColumnFit, Numbers, Share, brief, text, width_text
+from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, brief, text, width_text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
 MARK = "PRIVATE"
 # These limits keep the page readable however wide the table is.
 MAX_ATTRIBUTES = MAX_CHARTS = 300
-MAX_PAIRS = 100
-WORST_PAIRS = 3
-MAX_SHARES = 200
-_SIDE = 12
-_MAX_MAP = 16
-_MOST_GAPS = 20
+MAX_PAIRS, WORST_PAIRS, MAX_SHARES = 100, 3, 200
+_SIDE, _MAX_MAP, _MOST_GAPS = 12, 16, 20
 _BINS, _BARS, _HEAPS = 40, 20, 6
-
-# A drawing with its caption, its label and its width.
-_Map = tuple[str, str, Markup, int]
 
 
 def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
@@ -49,17 +42,16 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
     return Hidden(
         banner=NOTICE,
         evaluation=evaluation,
-        thresholds=THRESHOLDS,
-        warnings=tuple((_name(each), "; ".join(each.warnings)) for each in evaluation.ranked if each.warnings),
-        charts=tuple(_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]),
+        warnings=[(_name(each), "; ".join(each.warnings)) for each in evaluation.ranked if each.warnings],
+        charts=[_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]],
         raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
-        best=tuple(f"Best {percent}%" for percent in PERCENTS),
-        classes=tuple(result.cells() for result in evaluation.results),
-        panels=tuple(_panels(evaluation)),
+        best=[f"Best {percent}%" for percent in PERCENTS],
+        classes=[result.cells() for result in evaluation.results],
+        panels=[(title, _cdfs(title, results)) for title, results in evaluation.panels.items() if results],
         n_attributes=m,
-        attributes=tuple(_attributes(evaluation, true, given)),
+        attributes=list(_attributes(evaluation, true, given)),
         pairs=_pairs(true, given) if m > 1 else None,
-        scores=tuple(score.cells() for score in evaluation.scores),
+        scores=[score.cells() for score in evaluation.scores],
     )
 
 
@@ -88,12 +80,11 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
 
     All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
     """
-    real, synthetic = numbers.real, numbers.synthetic
-    means = (brief(column.attribute, each.mean) for each in (real, synthetic))
-    told = f"KS {numbers.ks:.3f}, mean {' | '.join(means)}"
-    heaps = sorted(numbers.heaps, key=lambda heap: -max(heap.real, heap.synthetic))
-    listed = max(real.counts.size, synthetic.counts.size) <= _BARS
-    apart = [] if listed else sorted(heaps[:_HEAPS], key=lambda heap: heap.value)
+    both = real, synthetic = numbers.real, numbers.synthetic
+    told = f"KS {numbers.ks:.3f}, mean {' | '.join(brief(column.attribute, each.mean) for each in both)}"
+    heaps = sorted(numbers.heaps, key=lambda heap: -max(heap.real, heap.synthetic))[:_HEAPS]
+    # Few values have a bar each.
+    apart = [] if max(each.counts.size for each in both) <= _BARS else sorted(heaps, key=lambda heap: heap.value)
     held = real.size / rows[0], synthetic.size / rows[1]
     entries = [(f"exactly {heap.what}", heap.real * held[0], heap.synthetic * held[1]) for heap in apart]
     entries += [(each.what, each.real, each.synthetic) for each in column.absent]
@@ -132,11 +123,9 @@ def bin_numbers(
         return np.asarray((bend(values, scale) - low) / (high - low))
 
     at = ticks(attribute, float(edges[0]), float(edges[-1]), scale)
-    labels = (tick_text(attribute, value) for value in at)
-    labeled = tuple(zip(place(np.array(at)).tolist(), labels, strict=True))
-    return svg.PairedSteps(
-        edges=place(edges), first=first, second=second, ticks=labeled, marks=tuple(place(without).tolist())
-    )
+    labeled = tuple(zip(place(np.array(at)).tolist(), (tick_text(attribute, value) for value in at), strict=True))
+    marks = tuple(place(without).tolist())
+    return svg.PairedSteps(edges=place(edges), first=first, second=second, ticks=labeled, marks=marks)
 
 
 def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
@@ -167,9 +156,8 @@ def _raw(evaluation: Evaluation) -> Hidden:
     for column, numbers in scored[:MAX_ATTRIBUTES]:
         name, attribute, both = _name(column), column.attribute, (numbers.real, numbers.synthetic)
         error = f" \N{PLUS-MINUS SIGN} {numbers.ks_error:.1g}" if numbers.ks_error else ""
-        moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
         figures = [text(attribute, each.mean) for each in both] + [width_text(attribute, each.sd) for each in both]
-        rows.append((name, f"{numbers.ks:.3f}{error}", moved, *figures))
+        rows.append((name, f"{numbers.ks:.3f}{error}", numbers.moved, *figures))
         for label, table, held in zip((name, ""), ("real", "synthetic"), both, strict=True):
             quantiles.append((label, table, *(text(attribute, value) for value in held.percentiles(PERCENTILES))))
         heaps += _shares(column, numbers.heaps)
@@ -181,44 +169,29 @@ def _raw(evaluation: Evaluation) -> Hidden:
     correlations = evaluation.correlations
     if correlations is None:
         return view
-    names, gaps = correlations.names, correlations.gaps()
-    matrices = (*correlations.pearson, *correlations.spearman)
+
+    def written(correlation: float) -> str:
+        return "" if math.isnan(correlation) else f"{correlation:.2f}"
+
+    names, gaps, matrices = correlations.names, correlations.gaps(), (*correlations.pearson, *correlations.spearman)
     # Spearman's correlations of the columns with the largest differences are drawn, in the order of the schema.
     kept = sorted(list(dict.fromkeys(index for _, *pair in gaps for index in pair))[:_MAX_MAP])
+    told = "Darker cells are stronger correlations, of either sign."
+    drawn = [matrix[np.ix_(kept, kept)] for matrix in correlations.spearman]
+    maps = _maps("Spearman's correlations", told, drawn, [names[index] for index in kept], None, written, 1.0)
     pairs = [(f"{names[i]} \N{MULTIPLICATION SIGN} {names[j]}", i, j) for _, i, j in gaps[:_MOST_GAPS]]
-    view |= {
-        "correlations": [(short(name, 80), *(_written(each[i, j]) for each in matrices)) for name, i, j in pairs],
-        "sampled": min(correlations.sampled),
-        "maps": _maps(
-            [matrix[np.ix_(kept, kept)] for matrix in correlations.spearman],
-            [names[index] for index in kept],
-            None,
-            write=_written,
-            top=1.0,
-            title="Spearman's correlations",
-            description="Darker cells are stronger correlations, of either sign.",
-        )
-        if kept
-        else (),
-    }
-    return view
-
-
-def _written(correlation: float) -> str:
-    return "" if math.isnan(correlation) else f"{correlation:.2f}"
+    view["correlations"] = [(short(name, 80), *(written(each[i, j]) for each in matrices)) for name, i, j in pairs]
+    return Hidden(view, sampled=min(correlations.sampled), maps=maps)
 
 
 def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
     return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
 
 
-def _panels(evaluation: Evaluation) -> Iterator[tuple[str, Markup]]:
-    for title, results in evaluation.panels.items():
-        lines = [(each.name, *each.errors.cdf()) for each in results]
-        within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
-        heading = f"Cumulative shares of absolute errors: {title}"
-        if results:
-            yield title, svg.cdfs(lines, title=heading, description="; ".join(within))
+def _cdfs(title: str, results: Sequence[Result]) -> Markup:
+    within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
+    heading = f"Cumulative shares of absolute errors: {title}"
+    return svg.cdfs([(each.name, *each.errors.cdf()) for each in results], title=heading, description="; ".join(within))
 
 
 def _attributes(evaluation: Evaluation, true: Answers, given: Answers) -> Iterator[tuple[str, ...]]:
@@ -246,58 +219,37 @@ def _pairs(true: Answers, given: Answers) -> Hidden:
         cell = short(f"{shown_levels(one)[at[0]]}, {shown_levels(two)[at[1]]}", 100)
         rows.append((name, f"{real.size:,}", f"{errors[k]:.4f}", cell, f"{real[at]:,.0f}", f"{other[at]:,.0f}"))
         if len(worst) < WORST_PAIRS:
-            shown, maps = _side_by_side(one, two, real, other)
-            worst.append(Hidden(name=name, error=float(errors[k]), shown=shown, maps=maps))
-    return Hidden(
-        number=errors.size,
-        median=float(np.median(errors)),
-        largest=float(errors.max()),
-        rows=tuple(rows),
-        worst=tuple(worst),
-    )
+            worst.append(Hidden(_side_by_side(one, two, real, other), name=name, error=float(errors[k])))
+    figures = {"number": errors.size, "median": float(np.median(errors)), "largest": float(errors.max())}
+    return Hidden(figures, rows=rows, worst=worst)
 
 
-def _side_by_side(
-    one: Attribute, two: Attribute, real: NDArray[Any], other: NDArray[Any]
-) -> tuple[tuple[int, int] | None, tuple[_Map, ...]]:
+def _side_by_side(one: Attribute, two: Attribute, real: NDArray[Any], other: NDArray[Any]) -> dict[str, Any]:
     """Maps of both tables of a pair, and how many levels they show; None when they show all."""
     # The levels with the largest errors are shown, in the order of the schema.
-    gap = np.abs(real - other)
+    gap, top = np.abs(real - other), float(max(real.max(), other.max(), 1.0))
     rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
-    maps = _maps(
-        [each[np.ix_(rows, columns)] for each in (real, other)],
-        [shown_levels(one)[k] for k in rows],
-        [shown_levels(two)[k] for k in columns],
-        write=lambda cell: f"{cell:,.0f}" if cell < 9999.5 else f"{cell / 1000:,.0f}k",
-        top=float(max(real.max(), other.max(), 1.0)),
-        title=f"counts of {short(shown_name(one), 40)} by {short(shown_name(two), 40)}",
-        description="Darker cells hold more rows; the largest holds {:,.0f}.",
-    )
-    return (rows.size, columns.size) if rows.size * columns.size < real.size else None, maps
+    parts = [each[np.ix_(rows, columns)] for each in (real, other)]
+    levels = [shown_levels(one)[k] for k in rows], [shown_levels(two)[k] for k in columns]
+    title = f"counts of {short(shown_name(one), 40)} by {short(shown_name(two), 40)}"
+    told = "Darker cells hold more rows; the largest holds {:,.0f}."
+    maps = _maps(title, told, parts, *levels, lambda n: f"{n:,.0f}" if n < 9999.5 else f"{n / 1000:,.0f}k", top)
+    return {"maps": maps, "shown": (rows.size, columns.size) if rows.size * columns.size < real.size else None}
 
 
 def _maps(
+    title: str,
+    told: str,
     parts: Sequence[NDArray[Any]],
     rows: Sequence[str],
     columns: Sequence[str] | None,
-    *,
     write: Callable[[float], str],
     top: float,
-    title: str,
-    description: str,
-) -> tuple[_Map, ...]:
-    """Heat maps of a real and a synthetic table beside each other."""
-    maps = []
+) -> Iterator[tuple[str, str, Markup, int]]:
+    """Heat maps of a real and a synthetic table beside each other: caption, label, drawing and width."""
     for label, part in zip(("Real rows", "Synthetic rows"), parts, strict=True):
         shades, heading = np.nan_to_num(np.abs(part)), f"{label}: {title}"
-        drawing, width = svg.heat_map(
-            shades,
-            rows,
-            columns=columns,
-            written=[[write(float(cell)) for cell in row] for row in part],
-            top=top,
-            title=heading,
-            description=description.format(shades.max(initial=0.0)),
-        )
-        maps.append((label, heading, drawing, width * 3 // 4))
-    return tuple(maps)
+        written = [[write(float(cell)) for cell in row] for row in part]
+        described = told.format(shades.max(initial=0.0))
+        drawing, width = svg.heat_map(shades, rows, heading, described, columns=columns, written=written, top=top)
+        yield label, heading, drawing, width * 3 // 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,7 +74,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     """The numbers of one column of a batch, shape (rows,) with nan where a row has none, and what those rows have.
 
     That is how many have a null, an empty text or the missing text, and counts of whatever else is not a finite number.
-    Categories have no numbers: the array is empty, and so are the texts.
+    Categories have no numbers and no such texts.
     """
     if not attribute.binned:
         missing = column.null_count()
@@ -91,20 +91,19 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     else:
         labels, places = texts_and_places(column)
         points, nothing = _parse(labels, attribute)
-    times = np.bincount(places, minlength=points.size)
-    sentinel = missing_number(attribute)
+    times, sentinel = np.bincount(places, minlength=points.size), missing_number(attribute)
     if sentinel is not None:
         nothing |= points == sentinel
-    texts, special = Counter[str](), np.zeros(points.size, dtype=bool)
+    missing, texts = int(times[nothing].sum()), Counter[str]()
     for value, number in zip(attribute.special, attribute.special_numbers, strict=True):
         if number is not None:
             here = ~nothing & (points == number)
             texts[str(value)] += int(times[here].sum())
-            special |= here
-    for place in np.flatnonzero(~nothing & ~special & ~np.isfinite(points)).tolist():
+            nothing |= here
+    for place in np.flatnonzero(~nothing & ~np.isfinite(points)).tolist():
         texts[(labels[place] or "") if labels else str(points[place])] += int(times[place])
-    points[nothing | special | ~np.isfinite(points)] = np.nan
-    return points[places], int(times[nothing].sum()), +texts
+    points[nothing | ~np.isfinite(points)] = np.nan
+    return points[places], missing, +texts
 
 
 def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDArray[np.bool_]]:
@@ -195,16 +194,14 @@ class Sketch:
             self._merge()
 
     def _merge(self) -> pl.DataFrame:
-        items = pl.concat(self._parts)
-        items = _put_together(items, 0, pl.col("low") == pl.col("high"))
-        heavy = self._n / min(_HEAVY, max(self._limit // 4, 1))
-        while True:
-            if self._bits:
-                apart = (pl.col("low") == pl.col("high")) & (pl.col("counts") >= heavy)
-                items = _put_together(items, self._bits, apart)
-            if items.height <= self._limit:
-                break
+        single = pl.col("low") == pl.col("high")
+        items = _put_together(pl.concat(self._parts), 0, single)
+        apart = single & (pl.col("counts") >= self._n / min(_HEAVY, max(self._limit // 4, 1)))
+        if self._bits:
+            items = _put_together(items, self._bits, apart)
+        while items.height > self._limit:
             self._bits += 1
+            items = _put_together(items, self._bits, apart)
         self._parts = [items]
         return items
 
@@ -224,22 +221,20 @@ def cells(numbers: Floats, bits: int) -> NDArray[np.int64]:
 
 def _put_together(items: pl.DataFrame, bits: int, apart: pl.Expr) -> pl.DataFrame:
     """Put all that falls into one cell together, but each value that is `apart` with its equals alone; ascending."""
-    low, least, center, counts = pl.col("low"), pl.col("low").min(), pl.col("center"), pl.col("counts")
+    low, high, counts = pl.col("low").min(), pl.col("high").max(), pl.col("counts")
     # From the least number on: the weighted mean of equal numbers must be that number.
-    middle = least + ((center - least) * counts).sum() / counts.sum()
-    groups = items.group_by(
-        pl.Series("cell", cells(items["low"].to_numpy(), bits)), pl.when(apart).then(low).alias("own")
-    )
-    kept = groups.agg(
-        counts.sum(), least, pl.col("high").max(), middle.clip(least, pl.col("high").max()).alias("center")
-    )
+    middle = low + ((pl.col("center") - low) * counts).sum() / counts.sum()
+    cell = pl.Series("cell", cells(items["low"].to_numpy(), bits))
+    groups = items.group_by(cell, pl.when(apart).then(pl.col("low")).alias("own"))
+    kept = groups.agg(counts.sum(), low, high, middle.clip(low, high).alias("center"))
     return kept.select("counts", "low", "high", "center").sort("low", maintain_order=True)
 
 
-def ks_distance(real: Distribution, other: Distribution) -> float:
-    """The largest difference of the two distribution functions (Kolmogorov and Smirnov).
+def distances(real: Distribution, other: Distribution) -> tuple[float, float]:
+    """The largest difference of two distribution functions (Kolmogorov and Smirnov), and the area between them.
 
-    It is off by at most the sum of both `widest`: a cell with several values is taken to lie at its end.
+    The first is off by at most the sum of both `widest`: a cell with several values is taken to lie at its end. The
+    second is Wasserstein's distance: how far numbers would have to move, on average.
     """
     bits = max(real.bits, other.bits)
 
@@ -247,37 +242,27 @@ def ks_distance(real: Distribution, other: Distribution) -> float:
         last = ((cells(each.low, bits) + 1) << bits) - 1
         return np.where(each.single, each.low, np.where(last < 0, -last | ~_SIGN, last).view(np.float64))
 
-    _, apart = _at_all(real, end(real), other, end(other))
-    return float(apart.max())
+    def gaps(*places: Floats) -> tuple[Floats, Floats]:
+        """All places in ascending order, and how far apart the distribution functions are there."""
+        points, shares = np.union1d(*places), []
+        for held, at in zip((real, other), places, strict=True):
+            order = np.argsort(at, kind="stable")
+            upto = np.concatenate([[0], np.cumsum(held.counts[order])]) / held.size
+            shares.append(upto[np.searchsorted(at[order], points, side="right")])
+        return points, np.abs(shares[0] - shares[1])
+
+    _, apart = gaps(end(real), end(other))
+    points, between = gaps(real.center, other.center)
+    return float(apart.max()), float((between[:-1] * np.diff(points)).sum())
 
 
-def wasserstein_distance(real: Distribution, other: Distribution) -> float:
-    """The area between the two distribution functions: how far numbers would have to move, on average."""
-    points, apart = _at_all(real, real.center, other, other.center)
-    return float((apart[:-1] * np.diff(points)).sum())
-
-
-def _at_all(one: Distribution, places: Floats, two: Distribution, others: Floats) -> tuple[Floats, Floats]:
-    """The places of both distributions in ascending order, and how far apart the distribution functions are there."""
-    points = np.union1d(places, others)
-    shares = []
-    for held, at in ((one, places), (two, others)):
-        order = np.argsort(at, kind="stable")
-        upto = np.concatenate([[0], np.cumsum(held.counts[order])]) / held.size
-        shares.append(upto[np.searchsorted(at[order], points, side="right")])
-    return points, np.abs(shares[0] - shares[1])
-
-
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RawColumn:
     """One attribute's raw values. `round` counts the numbers other than 0 that are round by each of the `STEPS`."""
 
-    attribute: Attribute
-    sketch: Sketch
-    missing: int = 0
-    texts: Counter[str] = field(default_factory=Counter)
-    round: list[int] = field(default_factory=list)
-    numbers: Distribution | None = None
+    def __init__(self, attribute: Attribute, limit: int) -> None:
+        self.attribute, self.sketch, self.missing = attribute, Sketch(limit), 0
+        self.texts, self.round = Counter[str](), Counter[int]()
+        self.numbers: Distribution | None = None
 
     def add(self, column: pl.Series) -> Floats:
         """Add a batch, and return its numbers."""
@@ -287,9 +272,9 @@ class RawColumn:
             self.texts[text if text in self.texts or len(self.texts) < MAX_TEXTS else MORE_TEXTS] += times
         here = numbers[~np.isnan(numbers)]
         self.sketch.add(here)
-        here, steps = here[here != 0], STEPS.get(self.attribute.kind, ())
-        found = [int(np.count_nonzero(are_round(here, unit))) for *_, unit in steps]
-        self.round = [sum(both) for both in zip(found, self.round or [0] * len(steps), strict=True)]
+        here = here[here != 0]
+        for place, (*_, unit) in enumerate(STEPS.get(self.attribute.kind, ())):
+            self.round[place] += int(np.count_nonzero(are_round(here, unit)))
         return numbers
 
 
@@ -307,7 +292,7 @@ class RawTable:
         self.pearson = self.spearman = np.empty((0, 0))
         wide = max(len(self.numbers), 1)
         limit = int(np.clip(_MAX_IN_ALL // wide, _FEWEST, MAX_CELLS))
-        self.columns = tuple(RawColumn(attribute=each, sketch=Sketch(limit)) for each in schema.attributes)
+        self.columns = tuple(RawColumn(each, limit) for each in schema.attributes)
         self._products = _Products(len(self.numbers))
         self._sample = RowSample(len(self.numbers), min(max_rows, _MAX_IN_ALL // wide), np.float64)
 
@@ -322,17 +307,16 @@ class RawTable:
 
     def done(self) -> RawTable:
         """The table, once all batches were added."""
-        ranks = np.full_like(self._sample.rows, np.nan)
+        ranks = self._sample.rows
         for column in self.columns:
             column.numbers, column.texts = column.sketch.done(), Counter(dict(column.texts.most_common()))
         for place, index in enumerate(self.numbers):
             numbers = self.columns[index].numbers
             if numbers is not None:
-                ranks[place] = numbers.ranks(self._sample.rows[place])
+                ranks[place] = numbers.ranks(ranks[place])
         ranked = _Products(len(self.numbers))
         ranked.add(ranks)
-        self.pearson, self.spearman = self._products.correlations(), ranked.correlations()
-        self.sampled = ranks.shape[1]
+        self.pearson, self.spearman, self.sampled = self._products.correlations(), ranked.correlations(), ranks.shape[1]
         return self
 
 

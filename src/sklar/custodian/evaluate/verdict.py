@@ -1,24 +1,19 @@
-"""Raw values of a release beside the real ones, by columns; warnings by stated thresholds, and one line over all."""
+"""Raw values of a release beside the real ones, by columns; warnings by stated thresholds, and one line over all.
+
+These values have no repr: a traceback or a debugger's log must not print what was read from rows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.custodian.evaluate.raw import (
-    STEPS,
-    Distribution,
-    Floats,
-    RawColumn,
-    RawTable,
-    ks_distance,
-    wasserstein_distance,
-)
+from sklar.custodian.evaluate.raw import STEPS, Distribution, Floats, RawColumn, RawTable, distances
 from sklar.public.schema import Attribute
 
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
@@ -46,8 +41,6 @@ _NAMED = 4
 _SECOND = 1e6
 _UNITS = {"date": "days", "year": "years", "yearmonth": "months"}
 _WIDTHS = ((86_400 * _SECOND, "days"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
-
-# These values have no repr: a traceback or a debugger's log must not print what was read from rows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -92,6 +85,11 @@ class Numbers:
     rounding: tuple[Share, ...]
     others: tuple[int, int]
 
+    @property
+    def moved(self) -> str:
+        """The Wasserstein distance as text; empty when the real numbers do not vary."""
+        return "" if self.wasserstein is None else f"{self.wasserstein:.3f}"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
 
@@ -102,9 +100,7 @@ class Numbers:
 
         figures = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
         both = {"real": moments(self.real), "synthetic": moments(self.synthetic)}
-        shares = {name: tuple(map(asdict, getattr(self, name))) for name in ("heaps", "rounding")}
-        document: dict[str, Any] = _figures(figures | both | shares)
-        return document
+        return figures | both | {name: [*map(asdict, getattr(self, name))] for name in ("heaps", "rounding")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -115,6 +111,13 @@ class Correlations:
     pearson: tuple[Floats, Floats]
     spearman: tuple[Floats, Floats]
     sampled: tuple[int, int]
+
+    @classmethod
+    def of(cls, real: RawTable, other: RawTable) -> Self | None:
+        """Those of two tables; None with fewer than two columns on an axis."""
+        names = tuple(real.columns[index].attribute.name for index in real.numbers)
+        pairs = {name: (getattr(real, name), getattr(other, name)) for name in ("pearson", "spearman", "sampled")}
+        return cls(names=names, **pairs) if len(names) > 1 else None
 
     def gaps(self) -> list[tuple[float, int, int]]:
         """The pairs i < j by the larger of their two differences, the largest first."""
@@ -144,7 +147,7 @@ class ColumnFit:
     """How one attribute of a release compares with the real one.
 
     `tv` is the total variation distance over its levels. `missing` is None where raw values were not read, `numbers`
-    also for categories, and where one of the tables has no number. `warnings` say what is beyond a threshold.
+    also for categories, and where one of the tables has no number.
     """
 
     attribute: Attribute
@@ -152,7 +155,6 @@ class ColumnFit:
     missing: Share | None = None
     texts: tuple[Share, ...] = ()
     numbers: Numbers | None = None
-    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -167,47 +169,50 @@ class ColumnFit:
     @property
     def absent(self) -> tuple[Share, ...]:
         """The shares of missing values and of texts, where one of the tables has any."""
-        every = (*([] if self.missing is None else [self.missing]), *self.texts)
+        every = self.texts if self.missing is None else (self.missing, *self.texts)
         return tuple(share for share in every if max(share.real, share.synthetic) > 0)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is beyond a threshold, the worst kind first."""
+        return tuple(_warn(self))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        missing = self.missing
+        missing, numbers = self.missing, self.numbers
         return {
             "name": self.name,
             "type": self.attribute.kind,
             "total_variation": self.tv,
             "missing": None if missing is None else {"real": missing.real, "synthetic": missing.synthetic},
-            "texts": [_figures(asdict(share)) for share in self.texts],
-            "numbers": None if self.numbers is None else self.numbers.to_dict(),
+            "texts": _figures([*map(asdict, self.texts)]),
+            "numbers": None if numbers is None else _figures(numbers.to_dict()),
             "warnings": list(self.warnings),
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Verdict:
-    """One line over all columns, and what it rests on. Chance alone rarely makes a KS distance above `chance_ks`."""
-
-    line: str
-    worst_column: str
-    worst_distance: float
-    numbers: int
-    unusable_numbers: tuple[str, ...]
-    columns_with_warnings: tuple[str, ...]
-    chance_ks: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"thresholds": THRESHOLDS}
-
-
 def _figures(value: Any) -> Any:
     """The same with ten digits of every float, which is more than any figure here is good for."""
-    if isinstance(value, float):
-        return float(f"{value:.10g}")
     if isinstance(value, dict):
         return {key: _figures(each) for key, each in value.items()}
-    return [_figures(each) for each in value] if isinstance(value, tuple) else value
+    if isinstance(value, list):
+        return [_figures(each) for each in value]
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+def compare_column(attribute: Attribute, tv: float, raw: Sequence[RawColumn], rows: tuple[int, int]) -> ColumnFit:
+    """Compare one column of tables of so many rows: its raw values too where they were read."""
+    if not raw:
+        return ColumnFit(attribute=attribute, tv=tv)
+    real, other = raw
+    missing = Share(what="missing", real=real.missing / rows[0], synthetic=other.missing / rows[1])
+    listed = [str(value) for value in attribute.special]
+    texts = (
+        Share(what=text, real=real.texts[text] / rows[0], synthetic=other.texts[text] / rows[1])
+        for text in dict.fromkeys([*listed, *real.texts, *other.texts])
+    )
+    shown = tuple(each for each in texts if each.what in listed or max(each.real, each.synthetic) >= _SHOWN_TEXT)
+    return ColumnFit(attribute=attribute, tv=tv, missing=missing, texts=shown, numbers=compare_numbers(real, other))
 
 
 def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
@@ -229,10 +234,11 @@ def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
         for place, (name, least, _) in enumerate(STEPS[real.attribute.kind])
         if largest >= least and 0 not in others
     ]
+    ks, wasserstein = distances(one, two)
     return Numbers(
-        ks=ks_distance(one, two),
+        ks=ks,
         ks_error=one.widest + two.widest,
-        wasserstein=wasserstein_distance(one, two) / one.sd if one.sd > 0 else None,
+        wasserstein=wasserstein / one.sd if one.sd > 0 else None,
         real=one,
         synthetic=two,
         heaps=tuple(sorted(heaps, key=lambda heap: (-heap.real, -heap.synthetic))),
@@ -251,31 +257,7 @@ def standing_out(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((counts / counts.sum() >= HEAP_SHARE) & (counts * neighbors >= HEAP_RATIO * around))
 
 
-def compare_correlations(real: RawTable, synthetic: RawTable) -> Correlations | None:
-    """Compare the correlations of all columns on an axis; None with fewer than two of them."""
-    if len(real.numbers) < 2:
-        return None
-    return Correlations(
-        names=tuple(real.columns[index].attribute.name for index in real.numbers),
-        pearson=(real.pearson, synthetic.pearson),
-        spearman=(real.spearman, synthetic.spearman),
-        sampled=(real.sampled, synthetic.sampled),
-    )
-
-
-def compare_texts(real: RawColumn, synthetic: RawColumn, rows: tuple[int, int]) -> tuple[Share, ...]:
-    """Shares of the texts in a column of numbers: those that the schema lists, and others that are not rare."""
-    one, two = real.texts, synthetic.texts
-    listed = [str(value) for value in real.attribute.special]
-    shares = [
-        Share(what=text, real=one.get(text, 0) / rows[0], synthetic=two.get(text, 0) / rows[1])
-        for text in dict.fromkeys([*listed, *one, *two])
-    ]
-    return tuple(each for each in shares if each.what in listed or max(each.real, each.synthetic) >= _SHOWN_TEXT)
-
-
-def warn(column: ColumnFit) -> Iterator[str]:
-    """What is beyond a threshold in one column, the worst kind first."""
+def _warn(column: ColumnFit) -> Iterator[str]:
     attribute, numbers, missing, most = column.attribute, column.numbers, column.missing, THRESHOLDS
     if numbers is not None:
         real, other = numbers.real, numbers.synthetic
@@ -289,8 +271,7 @@ def warn(column: ColumnFit) -> Iterator[str]:
         if abs(real.sd - other.sd) > most["sd_relative"] * real.sd:
             yield f"standard deviation {width_text(attribute, other.sd)} for {width_text(attribute, real.sd)}"
         for worst in sorted(numbers.rounding, key=lambda share: -share.gap)[:1]:
-            # Four standard errors of the difference of two shares: where few numbers are not 0, chance makes a large
-            # one.
+            # Four standard errors of the difference of two shares: few numbers other than 0 differ much by chance.
             sizes = numbers.others
             pooled = (worst.real * sizes[0] + worst.synthetic * sizes[1]) / sum(sizes)
             likely = 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
@@ -305,44 +286,39 @@ def warn(column: ColumnFit) -> Iterator[str]:
     yield from (f"text {each.what!r}: {each}" for each in column.texts if each.gap > most["missing_share"])
 
 
-def judge(
-    columns: Sequence[ColumnFit], both: tuple[RawTable, RawTable] | None, *, rows: tuple[int, int]
-) -> tuple[tuple[ColumnFit, ...], Correlations | None, Verdict]:
-    """The columns with what the raw values of both tables show and with warnings; correlations; one line over all."""
-    correlations = None
-    if both is not None:
-        correlations = compare_correlations(*both)
-        columns = [
-            replace(
-                column,
-                missing=Share(what="missing", real=one.missing / rows[0], synthetic=two.missing / rows[1]),
-                texts=compare_texts(one, two, rows),
-                numbers=compare_numbers(one, two),
-            )
-            for column, one, two in zip(columns, both[0].columns, both[1].columns, strict=True)
-        ]
-    columns = tuple(replace(column, warnings=tuple(warn(column))) for column in columns)
-    return columns, correlations, _overall(columns, correlations, rows)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Verdict:
+    """One line over all columns, and what it rests on. Chance alone rarely makes a KS distance above `chance_ks`."""
+
+    line: str
+    worst_column: str
+    worst_distance: float
+    numbers: int
+    unusable_numbers: tuple[str, ...]
+    columns_with_warnings: tuple[str, ...]
+    chance_ks: float | None
+    thresholds: Mapping[str, float] = field(default_factory=THRESHOLDS.copy)
 
 
-def _overall(columns: Sequence[ColumnFit], correlations: Correlations | None, rows: tuple[int, int]) -> Verdict:
+def judge(columns: Sequence[ColumnFit], correlations: Correlations | None, rows: tuple[int, int]) -> Verdict:
+    """One line over all columns of tables of so many rows."""
     most_ks, most_tv = THRESHOLDS["ks"], THRESHOLDS["total_variation"]
-    on_axis = [column for column in columns if column.attribute.binned and column.missing is not None]
-    compared = any(column.numbers is not None for column in columns)
+    warned = [each for each in columns if each.warnings]
+    on_axis = [each for each in columns if each.attribute.binned and each.missing is not None]
+    compared = any(each.numbers is not None for each in columns)
     unusable = [each for each in on_axis if each.numbers is None or each.numbers.ks > most_ks]
     unusable.sort(key=lambda each: -each.distance)
     wrong = [each for each in columns if not each.attribute.binned and each.tv > most_tv]
-    rest = [each for each in columns if each.warnings and each not in unusable and each not in wrong]
+    rest = [each for each in warned if each not in unusable and each not in wrong]
     worst = max(columns, key=lambda each: each.distance)
-    measure = "total variation" if worst.numbers is None else "KS"
     # The KS distance of two tables drawn from one continuous law exceeds this once in a hundred times.
     chance = 1.63 * math.sqrt(1 / rows[0] + 1 / rows[1]) if compared else None
+    measure = "total variation" if worst.numbers is None else "KS"
     parts = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"]
     if unusable:
-        one = len(unusable) == 1
-        advice = "do not use it as a number" if one else "do not use them as numbers"
-        have = f"{'has' if one else 'have'} KS above {most_ks:g}"
-        parts.append(f"{len(unusable)} of {len(on_axis)} numbers {have}: {advice} ({_names(unusable)})")
+        have, advice = ("has", "it as a number") if len(unusable) == 1 else ("have", "them as numbers")
+        above = f"{len(unusable)} of {len(on_axis)} numbers {have} KS above {most_ks:g}"
+        parts.append(f"{above}: do not use {advice} ({_names(unusable)})")
     elif compared:
         parts.append(f"no number has KS above {most_ks:g}")
     if wrong:
@@ -350,10 +326,10 @@ def _overall(columns: Sequence[ColumnFit], correlations: Correlations | None, ro
         parts.append(f"{len(wrong)} {have} total variation above {most_tv:g} ({_names(wrong)})")
     if rest:
         parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
-    if correlations is not None:
-        off = [each for each in correlations.gaps()[:1] if each[0] > THRESHOLDS["correlation"]]
-        names = correlations.names
-        parts += [f"a correlation is off by {gap:.2f} ({names[first]}, {names[second]})" for gap, first, second in off]
+    for gap, first, second in [] if correlations is None else correlations.gaps()[:1]:
+        if gap > THRESHOLDS["correlation"]:
+            names = correlations.names if correlations else ()
+            parts.append(f"a correlation is off by {gap:.2f} ({names[first]}, {names[second]})")
     if chance is not None and chance > most_ks:
         parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
     return Verdict(
@@ -362,7 +338,7 @@ def _overall(columns: Sequence[ColumnFit], correlations: Correlations | None, ro
         worst_distance=worst.distance,
         numbers=len(on_axis),
         unusable_numbers=tuple(each.name for each in unusable),
-        columns_with_warnings=tuple(each.name for each in columns if each.warnings),
+        columns_with_warnings=tuple(each.name for each in warned),
         chance_ks=chance,
     )
 
@@ -373,11 +349,7 @@ def _names(columns: list[ColumnFit]) -> str:
 
 
 def text(attribute: Attribute, value: float) -> str:
-    """A point on the axis as a person writes it, a mean or quantile too.
-
-    >>> text(Attribute(name="x", kind="real", edges=(0.0, 1.0)), 1234.5678)
-    '1,234.6'
-    """
+    """A point on the axis as a person writes it, a mean or quantile too: 1,234.6 for 1234.5678."""
     if attribute.kind in ("integer", "real"):
         digits = 0 if value == int(value) or abs(value) >= 1e5 else max(0, 5 - len(str(int(abs(value)))))
         written = f"{value:,.{digits}f}" if 1e-3 <= abs(value) < 1e15 or value == 0 else f"{value:.4g}"
