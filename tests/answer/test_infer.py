@@ -434,7 +434,7 @@ def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
             for i, each in enumerate((outcome, columns))
         ]
         codes = np.repeat(np.arange(4)[:, None], 2, axis=1)
-        return Records(Design(where=(0, 1), outcome=terms[0], regressors=(terms[1],)), codes)
+        return Design(where=(0, 1), outcome=terms[0], regressors=(terms[1],)).records(codes)
 
     split = np.array([[0.0], [0.0], [1.0], [1.0]])
     single = with_blocks(model, exactly(model).measured.blocks[0])

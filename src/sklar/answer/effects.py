@@ -2,11 +2,8 @@
 
 A noisy table over the attributes S is white noise on top of exact counts. Summed over all of S but U, and centered
 along every axis of U, it speaks of the effect of U alone: a margin's contrasts, a pair's interaction. Projections on
-different effects are orthogonal, so their noises are independent, whichever tables they come from; and the same effect
-seen in several tables is averaged by inverse variance.
-
-Three-way tables over coarse levels add effects of their own: the part that is centered along all three axes, which that
-table alone speaks of.
+different effects are orthogonal, so their noises are independent; the same effect seen in several tables is averaged by
+inverse variance. A three-way table over coarse levels adds an effect of its own: its part centered along all axes.
 """
 
 from __future__ import annotations
@@ -44,8 +41,8 @@ def normal_quantile(level: float) -> float:
 class NoisyTable:
     """The counts of some attributes, with one axis for each, and the variance of the noise on a cell.
 
-    `coarse` gives each level's coarse one where the table is over coarse levels. A table that is `alone` speaks of the
-    effect of all its attributes together, and of no smaller set: a parity.
+    `coarse` gives each level's coarse one. A table that is `alone` speaks of the effect of all its attributes together,
+    and of no smaller set: a parity.
     """
 
     attributes: Subset
@@ -57,9 +54,9 @@ class NoisyTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effect:
-    """The pooled effect of a set of attributes, in shares of rows, centered along every axis; and its variance.
+    """The pooled effect of a set of attributes, in shares of rows, centered along every axis.
 
-    Its noise is that of white noise of this variance on the cells, centered likewise. `coarse` is as in `NoisyTable`.
+    Its noise is white noise of this variance on the cells, centered likewise. `coarse` is as in `NoisyTable`.
     """
 
     values: Floats
@@ -71,8 +68,7 @@ class Effect:
 class Effects:
     """All effects that were measured of the attributes `where`, by set of attributes; those of coarse levels apart.
 
-    `n_rows` is the number of rows, `n_rows_variance` the variance of its noise: 0 where it is public. The noise of
-    totals is independent of that of effects.
+    The noise of the number of rows, of variance 0 where it is public, is independent of that of effects.
     """
 
     where: Subset
@@ -127,9 +123,9 @@ def has_parities(measured: Measured, order: int = 1) -> bool:
 
 
 def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
-    """The noisy numbers of rows with an odd sum of bits, for all measured sets of these bits, and their variances.
+    """The noisy rows with an odd sum of bits, for all measured sets of these bits, and their variances, pooled.
 
-    All looks are averaged by inverse variance. The empty set stands for a measured number of rows.
+    The empty set stands for a measured number of rows.
     """
     m = measured.schema.n_attributes
     sums: dict[Subset, tuple[float, float]] = {}
@@ -150,11 +146,7 @@ def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tu
 
 
 def _rank(chosen: Subset, m: int) -> int:
-    """The place of a set among all sets of so many of m attributes, in their order.
-
-    >>> [_rank(pair, 4) for pair in combinations(range(4), 2)]
-    [0, 1, 2, 3, 4, 5]
-    """
+    """The place of a set among all sets of so many of m attributes, in the order of `combinations`."""
     after = sum(math.comb(m - 1 - each, len(chosen) - at) for at, each in enumerate(chosen))
     return math.comb(m, len(chosen)) - 1 - after
 
@@ -176,21 +168,21 @@ def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[NoisyTa
 
 def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     """The effects of all sets of these attributes that some table holds, averaged over tables and stages."""
-    chosen = tuple(sorted(where))
-    n, variance = rows_of(measured)
+    chosen, (n, variance) = tuple(sorted(where)), rows_of(measured)
     tables = list(tables_of(measured, chosen))
-    coarse = {}
-    for table in tables:
-        if table.coarse is not None:
-            top = centered(table.counts / n, len(table.attributes))
-            coarse[table.attributes] = Effect(values=top, variance=table.variance / n**2, coarse=table.coarse)
     return Effects(
         where=chosen,
         sizes=tuple(int(measured.schema.sizes[i]) for i in chosen),
         by_set=pool_tables([table for table in tables if table.coarse is None], chosen, n),
         n_rows=n,
         n_rows_variance=variance,
-        coarse=coarse,
+        coarse={
+            each.attributes: Effect(
+                values=centered(each.counts / n, each.counts.ndim), variance=each.variance / n**2, coarse=each.coarse
+            )
+            for each in tables
+            if each.coarse is not None
+        },
     )
 
 

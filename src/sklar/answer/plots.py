@@ -37,9 +37,8 @@ class Plots:
         schema, n = self.model.schema, self.model.n_rows
         attribute = schema.attribute(name)
         source, levels = schema.sources[schema.names.index(name)]
-        cells = self.model.measured_schema.cells
-        shares = np.zeros(attribute.n_levels)
-        np.add.at(shares, levels, self.model.copula.margins()[cells.levels(source)])
+        own = self.model.copula.margins()[self.model.measured_schema.cells.levels(source)]
+        shares = np.bincount(levels, own, attribute.n_levels)
         noisy = estimate(self.model.measured, name)
         at, labels = np.arange(attribute.n_levels), [_short(level) for level in attribute.levels]
         # Intervals of shares: they may reach below zero, as those of counts do.

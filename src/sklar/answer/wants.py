@@ -7,8 +7,7 @@ A want is a question and how near its answer must be to the truth, with 95% conf
     age within 500 rows                  every count of one attribute
 
 Noise scales follow from public facts, so the answer is known before anything is spent. Only noise is counted, not
-sampling from a population. The second stage is taken as if it were planned like the first; a release then measures
-pairs that depend on each other more precisely, and the others less.
+sampling from a population. The second stage is taken as if it were planned like the first.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ _WANT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """A question, and how near its answer must be, in rows: about a sum of `cells` cells of the table of one or two
-    measured `attributes`, or about each of so many cells when it is about the `whole` table.
+    """A question, and how near its answer must be, in rows: of a sum of `cells` cells of the table of one or two
+    measured `attributes`, or of each of its cells when it is about the `whole` table.
     """
 
     text: str
@@ -89,17 +88,12 @@ def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Wan
     within = number * rows / 100 if match["unit"] == "%" else number
     if match["unit"] is None or within <= 0:
         raise QueryError(f"'{text}': the margin must be above 0, in % of the rows or in rows. Write 2% or 500 rows.")
-    table = _table(match["question"], schema)
+    question = match["question"]
+    table = _table(question, schema)
     if table:
         where = tuple(sorted({schema.sources[index][0] for index in table}))
         cells = math.prod(schema.attributes[index].n_levels for index in table)
-    else:
-        where, cells = _predicate(match["question"], schema, public_rows=public_rows)
-    return Want(text=text.strip(), attributes=where, cells=cells, whole=bool(table), within=within)
-
-
-def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tuple[int, ...], int]:
-    """The measured attributes of a predicate, and how many cells it is about."""
+        return Want(text=text.strip(), attributes=where, cells=cells, whole=True, within=within)
     hidden = {attribute.name for attribute in schema.private_domains}
     private = [token.text for token in tokenize(question) if is_name(token, schema) and token.text in hidden]
     if private:
@@ -119,7 +113,7 @@ def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tup
     # As `query` counts: where every row has a cell, the others may be counted instead.
     if public_rows and all(measured.attributes[i].exhaustive for i in where):
         cells = min(cells, held.size - cells)
-    return where, max(cells, 1)
+    return Want(text=text.strip(), attributes=where, cells=max(cells, 1), whole=False, within=within)
 
 
 def _table(question: str, schema: Schema) -> list[int]:
@@ -137,9 +131,7 @@ def _table(question: str, schema: Schema) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Planned(Tabular):
-    """An epsilon, `asked` for or else the smallest that answers everything; how near it brings the answers to what is
-    wanted, and what it takes from a ledger's account.
-    """
+    """An epsilon, `asked` for or else the smallest that answers everything, and what it takes from an account."""
 
     forecast: Forecast
     wants: tuple[Want, ...]
@@ -153,7 +145,7 @@ class Planned(Tabular):
 
     @property
     def answered(self) -> bool:
-        """Whether everything that is wanted is answered as precisely as wanted."""
+        """Whether every answer is as near as wanted."""
         return all(want.is_met(self.forecast) for want in self.wants)
 
     def __repr__(self) -> str:
@@ -186,9 +178,7 @@ class Planned(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         columns, account, expected = self.to_columns(), self.account, self.forecast
-        ledger = None
-        if account is not None:
-            ledger = {"dataset": account.dataset, "epsilon": account.epsilon, "left_after": self.leaves()}
+        left = {} if account is None else {"dataset": account.dataset, "epsilon": account.epsilon}
         reach = expected.pair_sd * normal_quantile(DEFAULT_LEVEL) / expected.n_rows
         return {
             "table": expected.schema.name,
@@ -199,7 +189,7 @@ class Planned(Tabular):
             "wants": [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)],
             # Pairs whose every single cell is within a share of the rows, with 95% confidence each.
             "pairs_with_a_cell_within": {f"{share:g}": int(np.count_nonzero(reach <= share)) for share in _STEPS},
-            "ledger": ledger,
+            "ledger": {**left, "left_after": self.leaves()} if left else None,
             "forecast": expected.to_dict(),
         }
 
@@ -253,8 +243,8 @@ def plan(
 ) -> Planned:
     """The smallest epsilon that answers all that is wanted, or what a given epsilon answers. Spends nothing.
 
-    `want` is a question with a margin, or several: "region = 'North' within 2%", "age x income within 5% of rows". With
-    a `ledger`, say what the release would leave of its account of `dataset` (by default the schema's name).
+    `want` is a question with a margin, or several. With a `ledger`, say what the release would leave of its account of
+    `dataset` (by default the schema's name).
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> plan(schema, rows=10_000, want="smoker = true within 1%").epsilon
@@ -278,7 +268,7 @@ def plan(
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 
     def met(budget: float) -> bool:
-        return Planned(forecast=expected(budget), wants=wants, asked=False).answered
+        return all(each.is_met(reached) for reached in [expected(budget)] for each in wants)
 
     # Noise falls about as epsilon grows: a guess from epsilon 1, and a step to either side of it.
     guess = min(max(each.reach(first) / each.within for each in wants), MOST)

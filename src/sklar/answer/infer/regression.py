@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,7 +51,7 @@ def answer_correlation(inquiry: Inquiry) -> Inference:
     by_fit = np.array([[correlate(*here, weights)[0]] for weights in reference.weights])
 
     def psi(codes: Codes) -> Floats:
-        return influence(*(here if codes is reference.codes else columns(codes)))[:, None]
+        return influence(*columns(codes))[:, None]
 
     step = inquiry.one_step(Linearized(values=np.array([value]), by_fit=by_fit, influence=psi))
     figure = inquiry.figure("correlation", float(step.values[0]), np.ones(1), step, tested=True)
@@ -60,8 +62,8 @@ def answer_correlation(inquiry: Inquiry) -> Inference:
 def correlate(
     x: Floats, y: Floats, kept: Floats, weights: Floats
 ) -> tuple[float, Callable[[Floats, Floats, Floats], Floats]]:
-    """The correlation of two columns of records, and its influence: a b - r (a^2 + b^2) / 2 for standardized a and b,
-    over the share of rows that are kept.
+    """The correlation of two columns of the records that are kept, and its influence function: for standardized a and b
+    it is a b - r (a^2 + b^2) / 2 over the share of them.
     """
     weights = weights * kept
     share = float(weights.sum())
@@ -90,8 +92,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
         raise QueryError(f"{names} must be measured apart, and a rule determines one by the other. Name another.")
     if min(inquiry.effects.sizes) < 2:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
-    union = inquiry.reference.union
-    p, q = (inquiry.reference.table((i,), union) for i in inquiry.where)
+    p, q = (inquiry.reference.table((i,), inquiry.reference.union) for i in inquiry.where)
     test = independence(inquiry.effects, (p, q), population=inquiry.population)
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
@@ -105,14 +106,13 @@ def independence(effects: Effects, margins: tuple[Floats, Floats], *, population
     """A Wald test on the noisy interaction of two attributes, whose margins by the model are `margins`.
 
     With p and q the margins, D = C (T / n - p q') C is the interaction, centered both ways. Where the attributes are
-    independent in the population, its covariance is the sum of
+    independent, its covariance is the sum of
 
-    - sampling: C (diag p - p p') C x C (diag q - q q') C / n;
+    - sampling, for a population: C (diag p - p p') C x C (diag q - q q') C / n;
     - the table's noise: sigma^2 on the centered cells;
     - the margins' noise, of variance v on their contrasts: v_i (Cq)(Cq)' and v_j (Cp)(Cp)', and v_i v_j.
 
-    D' Cov^-1 D is then chi-square with (K_i - 1)(K_j - 1) degrees of freedom. Without `population` the hypothesis is
-    about the table itself, and sampling has no part in it.
+    D' Cov^-1 D is then chi-square with (K_i - 1)(K_j - 1) degrees of freedom.
     """
     from scipy.special import chdtrc
 
@@ -158,7 +158,7 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     pairs = {tuple(sorted({outcome.attribute, term.attribute})) for term in regressors}
     if not pairs <= set(inquiry.effects.by_set):
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
-    given = None if asked.given is None else lambda codes: inquiry.holds(asked.given, codes)
+    given = None if asked.given is None else partial(inquiry.holds, asked.given)
     design = Design(where=inquiry.where, outcome=outcome, regressors=regressors, given=given)
     clear = clearness(design, inquiry.effects, inquiry.reference)
     if clear < CLEAR:
@@ -265,6 +265,14 @@ class Term:
     known: Floats
 
 
+class Records(NamedTuple):
+    """The columns of a regression on records: the design matrix, the outcome, and 1 for records that take part."""
+
+    x: Floats
+    y: Floats
+    kept: Floats
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
     """A regression: the terms of the outcome (one column) and of the regressors.
@@ -282,20 +290,16 @@ class Design:
         """Whether no attribute is missing in any row."""
         return all(term.known.all() for term in (self.outcome, *self.regressors))
 
-
-class Records:
-    """The columns of a regression on records: the design matrix, the outcome, and which records take part."""
-
-    def __init__(self, design: Design, codes: Codes) -> None:
-        def at(term: Term, values: Floats) -> Floats:
-            return np.asarray(values[codes[:, design.where.index(term.attribute)]])
-
-        columns = [at(term, term.columns) for term in design.regressors]
-        self.x = np.concatenate([np.ones((len(codes), 1)), *columns], axis=1)
-        self.y = at(design.outcome, design.outcome.columns)[:, 0]
-        self.kept = np.ones(len(codes)) if design.given is None else design.given(codes)
-        for term in (design.outcome, *design.regressors):
-            self.kept = self.kept * at(term, term.known)
+    def records(self, codes: Codes) -> Records:
+        """The columns for these codes, shape (records, attributes)."""
+        outcome, *terms = (
+            (term, codes[:, self.where.index(term.attribute)]) for term in (self.outcome, *self.regressors)
+        )
+        kept = np.ones(len(codes)) if self.given is None else self.given(codes)
+        for term, own in (outcome, *terms):
+            kept = kept * term.known[own]
+        x = np.concatenate([np.ones((len(codes), 1)), *(term.columns[own] for term, own in terms)], axis=1)
+        return Records(x, outcome[0].columns[outcome[1], 0], kept)
 
 
 def solve(records: Records, weights: Floats, start: Floats | None = None, *, logistic: bool) -> tuple[Floats, Floats]:
@@ -303,13 +307,18 @@ def solve(records: Records, weights: Floats, start: Floats | None = None, *, log
 
     A linear regression takes one step from zero.
     """
-    weights = weights * records.kept
-    solution = start if logistic and start is not None else np.zeros(records.x.shape[1])
+    x, y, kept = records
+    weights = weights * kept
+    solution = start if logistic and start is not None else np.zeros(x.shape[1])
     for _ in range(_NEWTON):
-        p = _logistic(records.x @ solution) if logistic else records.x @ solution
-        weighted = records.x * (weights * p * (1 - p) if logistic else weights)[:, None]
-        inverse = _inverse(weighted.T @ records.x, _SEPARATED if logistic else _DETERMINED)
-        step = inverse @ (records.x.T @ (weights * (records.y - p)))
+        p = _logistic(x @ solution) if logistic else x @ solution
+        moments = (x * (weights * p * (1 - p) if logistic else weights)[:, None]).T @ x
+        scale = np.sqrt(np.maximum(np.diag(moments), 1e-300))
+        values, vectors = np.linalg.eigh(moments / np.outer(scale, scale))
+        if values[0] < 1e-9:
+            raise QueryError(_SEPARATED if logistic else _DETERMINED)
+        inverse = np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
+        step = inverse @ (x.T @ (weights * (y - p)))
         solution = solution + (np.clip(step, -5.0, 5.0) if logistic else step)
         if not logistic or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
             return solution, inverse
@@ -320,35 +329,21 @@ def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(x, -500, 500))))
 
 
-def _inverse(moments: Floats, message: str) -> Floats:
-    """The inverse of a moment matrix, or an error with this message."""
-    scale = np.sqrt(np.maximum(np.diag(moments), 1e-300))
-    scaled = moments / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(scaled)
-    if values[0] < 1e-9:
-        raise QueryError(message)
-    return np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
-
-
 def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linearized:
     """The coefficients of a regression near the model."""
-    records = Records(design, reference.codes)
+    records = design.records(reference.codes)
     solution, inverse = solve(records, reference.union, logistic=logistic)
     by_fit = np.stack([solve(records, weights, solution, logistic=logistic)[0] for weights in reference.weights])
-
-    def at(codes: Codes) -> Records:
-        return records if codes is reference.codes else Records(design, codes)
 
     def predicted(x: Floats) -> Floats:
         return _logistic(x @ solution) if logistic else np.asarray(x @ solution)
 
     def influence(codes: Codes) -> Floats:
-        own = at(codes)
-        left = own.kept * (own.y - predicted(own.x))
-        return np.asarray((own.x * left[:, None]) @ inverse)
+        x, y, kept = design.records(codes)
+        return np.asarray((x * (kept * (y - predicted(x)))[:, None]) @ inverse)
 
     def rest(codes: Codes) -> Floats:
-        x = at(codes).x
+        x = design.records(codes).x
         return np.asarray(-(x * predicted(x)[:, None]) @ inverse)
 
     if design.given is not None or not design.complete:
@@ -365,25 +360,16 @@ def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linear
         if not logistic:
             add(left, (term.attribute,), -(term.columns @ solution[own])[None, :])
     constant = np.zeros(1) if logistic else -solution[:1]
-    exact = _product((inverse[:, 0], pulls), (constant, left))
-    return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
-
-
-def _product(
-    first: tuple[Floats, dict[Subset, Floats]], second: tuple[Floats, dict[Subset, Floats]]
-) -> dict[Subset, Floats]:
-    """The product of two sums over attributes, as functions of pairs and of single attributes."""
-    (u0, us), (r0, rs) = first, second
-    found: dict[Subset, Floats] = {}
-    for s, u in us.items():
-        add(found, s, u * r0[:, None])
-        for t, r in rs.items():
+    exact: dict[Subset, Floats] = {}
+    for s, u in pulls.items():
+        add(exact, s, u * constant[:, None])
+        for t, r in left.items():
             one, other = (u, r) if s < t else (r, u)
             both = u * r if s == t else one[:, :, None] * other[:, None, :]
-            add(found, tuple(sorted({*s, *t})), both)
-    for t, r in rs.items():
-        add(found, t, u0[:, None] * r)
-    return found
+            add(exact, tuple(sorted({*s, *t})), both)
+    for t, r in left.items():
+        add(exact, t, inverse[:, :1] * r)
+    return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
 
 
 def clearness(design: Design, effects: Effects, reference: Reference) -> float:

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.effects import Floats
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
-from sklar.budget.risk import FALSE_ALARMS, PRIORS, Risk, risk_of
+from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
 from sklar.budget.search import search_spend
 from sklar.draw.repair import sample_codes
 from sklar.fitting.denoise import interactions
-from sklar.fitting.margins import Estimates, margins, pool
+from sklar.fitting.margins import margins, pool
 from sklar.kernel.queries import PARTS
 from sklar.kernel.theorems import Spend
 from sklar.public.rules import rule_text
@@ -84,9 +82,14 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
     kinds = Counter(each.kind for each in schema.attributes)
     odds = math.exp(min(certificate.epsilon, 700.0))
     risk, searched = risk_of(certificate), {each.attribute for each in certificate.domains}
-    chosen = _leading(findings, model.measured_schema.n_attributes)
-    levels = model.measured_schema.cells.levels
-    charts = [draw(model, model.measured_schema.attributes[i], findings.levels[levels(i)]) for i in chosen]
+    measured = model.measured_schema
+    chosen = list(range(measured.n_attributes))
+    if measured.n_attributes > MAX_CHARTS:
+        # Those with the strongest dependences: fewer attributes than we want cannot form this many pairs.
+        order = np.argsort(-findings.dependence, kind="stable")[: MAX_CHARTS**2]
+        ranked = dict.fromkeys(np.stack([each[order] for each in measured.cells.pairs], axis=1).ravel().tolist())
+        chosen = sorted(list(ranked)[:MAX_CHARTS])
+    charts = [draw(model, measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
     return {
         "schema": schema,
         "title": short(shown_table(schema), 120),
@@ -94,14 +97,23 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "certificate": certificate,
         "file_name": short(file_name, 60),
         "n_rows": model.n_rows,
-        "measured": model.measured_schema.n_attributes,
+        "measured": measured.n_attributes,
         "kind": _KINDS.get(str(model.settings.get("kind")), _COPULA),
         "error": typical_errors(model)[0],
         "chance": _one_in(certificate.delta),
         "factor": rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
         "surest": odds / (1 + odds),
         "risk": risk,
-        "guesses": _guesses(risk),
+        # How often an attacker's best guess is right, by what the attacker believed beforehand.
+        "guesses": [
+            (
+                "even: one of two" if others == 1 else f"one of {others + 1}",
+                _precise(risk.right(others)[0]),
+                f"at most {_precise(risk.right(others)[1])}",
+                f"at most {_precise(risk.sure(others))}",
+            )
+            for others in PRIORS
+        ],
         "alarms": tuple((f"1 in {among:,}", f"at most {_precise(risk.found(among))}") for among in FALSE_ALARMS),
         **_spending(certificate, schema),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
@@ -111,9 +123,9 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         "charts": charts,
-        "pairs": compare_pairs(model, findings) if findings.cells.size else None,
+        "pairs": compare_pairs(model, findings) if measured.n_attributes > 1 else None,
         "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
-        "run": _settings(certificate),
+        "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
 
 
@@ -139,16 +151,6 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
         ", ".join(short(level, 60) for level in listed),
         _KNOWN_FROM[attribute.known_from],
     )
-
-
-def _leading(findings: Findings, attributes: int) -> list[int]:
-    """The attributes to draw, in the order of the schema: all, or those with the strongest dependences."""
-    if attributes <= MAX_CHARTS:
-        return list(range(attributes))
-    # Fewer attributes than we want cannot form this many pairs.
-    order = np.argsort(-findings.dependence, kind="stable")[: MAX_CHARTS**2]
-    ranked = dict.fromkeys(np.stack([each[order] for each in findings.pairs], axis=1).ravel().tolist())
-    return sorted(list(ranked)[:MAX_CHARTS])
 
 
 def _condition(attribute: Attribute) -> str:
@@ -200,19 +202,6 @@ def together(certificate: Certificate) -> str:
     return ("no", "one", "two", "three")[min(max(each.order for each in certificate.measurements), 3)]
 
 
-def _guesses(risk: Risk) -> Rows:
-    """How often an attacker's best guess is right, by what the attacker believed beforehand."""
-    return tuple(
-        (
-            "even: one of two" if others == 1 else f"one of {others + 1}",
-            _precise(risk.right(others)[0]),
-            f"at most {_precise(risk.right(others)[1])}",
-            f"at most {_precise(risk.sure(others))}",
-        )
-        for others in PRIORS
-    )
-
-
 def _precise(share: float) -> str:
     """A bound as a percentage: rounded up, never to the nearest."""
     value = 100 * share
@@ -222,32 +211,14 @@ def _precise(share: float) -> str:
     return f"{min(up, 100.0):.{places}f}".rstrip("0").rstrip(".") + "%"
 
 
-def _settings(certificate: Certificate) -> Rows:
-    """What was run."""
-    claimed = certificate.claimed_by
-    return (
-        ("Schema, SHA-256", certificate.schema_sha256),
-        *([("Measured by (not checked)", claimed)] if claimed else []),
-        ("Mechanism", f"discrete {certificate.mechanism}" if certificate.versions else certificate.mechanism),
-        ("Composition", certificate.composition),
-        ("Neighbors", certificate.neighbors),
-        ("Protected", f"any one {certificate.unit}"),
-        ("Counted", certificate.counted),
-        *((f"Version of {name}", number) for name, number in sorted(certificate.versions.items())),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Findings:
-    """Shares of all levels among synthetic rows, shape (d,), and figures of all pairs of attributes.
+class Findings(NamedTuple):
+    """Shares of all levels among synthetic rows, shape (d,), and figures of all pairs of attributes, shape (n_pairs,).
 
     `dependence` is the share of rows that would have to change to make a pair independent. `ratios` are the squared
     differences between model and noisy table, divided by those that noise alone is expected to make.
     """
 
     levels: Floats
-    pairs: tuple[NDArray[np.int64], NDArray[np.int64]]
-    cells: NDArray[np.int64]
     pair_sd: Floats
     dependence: Floats
     ratios: Floats
@@ -262,15 +233,20 @@ def find(model: Model) -> Findings:
     """Work out the figures of a model."""
     model.measured_schema.require_square("a report")
     cells, estimates = model.measured_schema.cells, pool(model.measured)
-    paired, (predicted, sampling) = cells.n_attributes > 1, _predict(model)
+    predicted, sampling = _predict(model)
+    if cells.n_attributes == 1:
+        return Findings(np.diagonal(predicted), estimates.pair_sd, np.zeros(0), np.zeros(0))
+    n, expected = estimates.n_rows, cells.flat(predicted)
+    variance = np.repeat(estimates.pair_sd**2, cells.pair_sizes)
+    if sampling:
+        variance += n**2 * sampling * expected * (1 - expected)
+    squares = (estimates.pairs - n * expected) ** 2 / variance
     return Findings(
         levels=np.diagonal(predicted),
-        pairs=cells.pairs,
-        cells=cells.pair_sizes,
         pair_sd=estimates.pair_sd,
         # Half the L1 distance is the total variation distance from independence.
-        dependence=interactions(estimates, margins(estimates)) / (2 * model.n_rows) if paired else np.zeros(0),
-        ratios=_ratios(estimates, predicted, sampling) if paired else np.zeros(0),
+        dependence=interactions(estimates, margins(estimates)) / (2 * model.n_rows),
+        ratios=np.add.reduceat(squares, cells.pair_offsets[:-1]) / cells.pair_sizes,
     )
 
 
@@ -298,86 +274,64 @@ def _predict(model: Model) -> tuple[Floats, float]:
     return total / rows, 1 / rows
 
 
-def _ratios(estimates: Estimates, predicted: Floats, sampling: float) -> Floats:
-    """Mean squared differences between model and noisy table, in units of the variance of noise, shape (n_pairs,)."""
-    cells, n, expected = estimates.cells, estimates.n_rows, estimates.cells.flat(predicted)
-    variance = np.repeat(estimates.pair_sd**2, cells.pair_sizes)
-    if sampling:
-        variance += n**2 * sampling * expected * (1 - expected)
-    squares = (estimates.pairs - n * expected) ** 2 / variance
-    return np.asarray(np.add.reduceat(squares, cells.pair_offsets[:-1]) / cells.pair_sizes)
-
-
 def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     """What is shown about pairs of attributes."""
-    n, error = model.n_rows, root_mean_square(findings.pair_sd)
+    cells, pair_sd, dependence, ratios = model.measured_schema.cells, *findings[1:]
     names = tuple(shown_name(each) for each in model.measured_schema.attributes)
-    expected, ratios = n / findings.cells, findings.ratios
-    relative = findings.pair_sd / expected
+    expected = model.n_rows / cells.pair_sizes
+    relative = pair_sd / expected
 
     def largest(figures: Floats, chosen: NDArray[np.bool_]) -> list[int]:
         order = np.argsort(-figures, kind="stable")[:MAX_LISTED]
         return [int(index) for index in order if chosen[index]]
 
     def name(index: int) -> str:
-        return short(" \N{MULTIPLICATION SIGN} ".join(names[each[index]] for each in findings.pairs), 90)
+        return short(" \N{MULTIPLICATION SIGN} ".join(names[each[index]] for each in cells.pairs), 90)
 
     def noise(index: int) -> str:
-        return f"± {findings.pair_sd[index]:,.0f}"
+        return f"± {pair_sd[index]:,.0f}"
 
-    strongest = largest(findings.dependence, findings.dependence > 0)
-    heat_map, width = _heat_map(findings, names, name(strongest[0]) if strongest else None)
-    return {
-        "number": findings.cells.size,
-        "error": error,
-        "heat_map": heat_map,
-        "map_width": min(width, 700),
-        "groups": MAX_MAP if len(names) > MAX_MAP else 0,
-        "strongest": [(name(at), f"{100 * findings.dependence[at]:.1f}", noise(at)) for at in strongest],
-        "least_dependence": _NO_DEPENDENCE,
-        "independent": int(np.count_nonzero(findings.dependence < _NO_DEPENDENCE)),
-        "histogram": _histogram(ratios),
-        "near_ratio": _NEAR,
-        "near": float(np.mean(ratios < _NEAR)),
-        "worst": [(name(at), f"{ratios[at]:.2f}") for at in largest(ratios, ratios >= _NEAR)],
-        "noisy": int(np.count_nonzero(relative > 1)),
-        "noisiest": [
-            (name(at), f"{findings.cells[at]:,}", f"{expected[at]:,.1f}", noise(at))
-            for at in largest(relative, relative > 1)
-        ],
-    }
-
-
-def _heat_map(findings: Findings, names: tuple[str, ...], strongest: str | None) -> tuple[Markup, int]:
-    """The dependence of all pairs; neighbors are drawn together where there are many attributes."""
-    m = len(names)
-    square = np.zeros((m, m))
-    square[findings.pairs] = findings.dependence
-    square += square.T
-    labels = list(names)
-    if m > MAX_MAP:
-        groups = np.array_split(np.arange(m), MAX_MAP)
+    strongest, near = largest(dependence, dependence > 0), float(np.mean(ratios < _NEAR))
+    told = f"The strongest pair is {name(strongest[0])}." if strongest else "No pair shows any dependence."
+    square, labels = cells.symmetric(dependence), list(names)
+    if len(names) > MAX_MAP:
+        # Neighbors are drawn together.
+        groups = np.array_split(np.arange(len(names)), MAX_MAP)
         starts = np.array([group[0] for group in groups])
         square = np.maximum.reduceat(np.maximum.reduceat(square, starts, axis=0), starts, axis=1)
         labels = [f"{group[0] + 1} to {group[-1] + 1}" for group in groups]
-    told = f"The strongest pair is {strongest}." if strongest else "No pair shows any dependence."
-    return svg.heat_map(
+    heat_map, width = svg.heat_map(
         square,
         labels,
         title="Dependence between attributes, corrected for noise",
         description=f"Darker cells show stronger dependence. {told} The table below lists the strongest.",
     )
-
-
-def _histogram(ratios: Floats) -> Markup:
-    edges = (0.0, *_RATIOS, math.inf)
     between = [f"{low:g}\N{EN DASH}{high:g}" for low, high in pairwise(_RATIOS)]
-    return svg.histogram(
-        [int(np.count_nonzero((ratios >= low) & (ratios < high))) for low, high in pairwise(edges)],
+    histogram = svg.histogram(
+        [int(np.count_nonzero((ratios >= low) & (ratios < high))) for low, high in pairwise((0.0, *_RATIOS, math.inf))],
         [f"< {_RATIOS[0]:g}", *between, f"≥ {_RATIOS[-1]:g}"],
         title="How far the synthetic rows are from the noisy tables, by pair",
-        description=f"{100 * float(np.mean(ratios < _NEAR)):.0f}% of the pairs have a ratio below {_NEAR:g}.",
+        description=f"{100 * near:.0f}% of the pairs have a ratio below {_NEAR:g}.",
     )
+    return {
+        "number": cells.n_pairs,
+        "error": root_mean_square(pair_sd),
+        "heat_map": heat_map,
+        "map_width": min(width, 700),
+        "groups": MAX_MAP if len(names) > MAX_MAP else 0,
+        "strongest": [(name(at), f"{100 * dependence[at]:.1f}", noise(at)) for at in strongest],
+        "least_dependence": _NO_DEPENDENCE,
+        "independent": int(np.count_nonzero(dependence < _NO_DEPENDENCE)),
+        "histogram": histogram,
+        "near_ratio": _NEAR,
+        "near": near,
+        "worst": [(name(at), f"{ratios[at]:.2f}") for at in largest(ratios, ratios >= _NEAR)],
+        "noisy": int(np.count_nonzero(relative > 1)),
+        "noisiest": [
+            (name(at), f"{cells.pair_sizes[at]:,}", f"{expected[at]:,.1f}", noise(at))
+            for at in largest(relative, relative > 1)
+        ],
+    }
 
 
 def shown_count(count: float, half_width: float) -> str:
@@ -397,8 +351,8 @@ def shown_share(count: float, half_width: float, rows: int) -> str:
 def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any]:
     """The drawings of an attribute with error bars, what they are in words, and the figures behind them.
 
-    `synthetic` are the shares of its levels among synthetic rows, shape (levels,). Bins of numbers stand on their axis,
-    and the area of a bar is its share. What lies on no axis has bars of its own.
+    `synthetic` are the shares of its levels among synthetic rows. Bins of numbers stand on their axis; what lies on no
+    axis has bars of its own.
     """
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
@@ -422,8 +376,6 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
         return svg.Bar(label=label, value=count / n, low=low, high=high, mark=mark, told=told)
 
     entries = [bar(labels[k], every[k : k + 1]) for k in shown]
-    if left_out.size:
-        entries.append(bar(f"{left_out.size:,} others together", left_out))
     largest = int(np.argmax(counts))
     share, low, high = (max(float(each[largest]), 0.0) / n for each in (counts, estimate.low, estimate.high))
     told = (
@@ -431,15 +383,22 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
         f"to {percent(min(high, 1.0))}; synthetic rows have {percent(float(synthetic[largest]))}."
     )
     title, axis = f"Shares of the rows by {short(shown_name(attribute), 60)}", None
+    what = "of the rows with each value"
     if on_axis.size:
+        ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
+        what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
+        what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
         kept = ~np.isin(every, heaps)
         axis = svg.bins(_on_axis(attribute, n, *(kept * each for each in (counts, half, synthetic))), title, told)
+    if left_out.size:
+        what += f". The {left_out.size:,} smallest values have one bar together"
+        entries.append(bar(f"{left_out.size:,} others together", left_out))
     lows, highs = (np.maximum(each, 0.0) for each in (estimate.low, estimate.high))
     return {
         "name": short(with_unit(attribute, shown_name(attribute)), 90),
         "column": "" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
         "about": " ".join((attribute.words.description or "").split()),
-        "sentence": _sentence(attribute, binned=on_axis.size > 0, apart=apart.size, left_out=left_out.size),
+        "sentence": f"Share {what}.",
         "on_axis": axis,
         # Below an axis a bar stands for its share of all rows, not for the largest of a few.
         "apart": svg.bars(entries, title, told, least=0.5 if on_axis.size else 1e-9) if entries else None,
@@ -454,17 +413,6 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
             for k in (every if attribute.n_levels <= _MAX_FIGURES else ())
         ),
     }
-
-
-def _sentence(attribute: Attribute, *, binned: bool, apart: int, left_out: int) -> str:
-    what = "of the rows with each value"
-    if binned:
-        ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
-        what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
-        if apart:
-            what += "; single values, and what lies on no axis, have bars below"
-    rest = f". The {left_out:,} smallest values have one bar together" if left_out else ""
-    return f"Share {what}{rest}."
 
 
 def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -40,7 +40,12 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"above": rounded_up, "number": number, "percent": percent, "short": short}
+    made.filters |= {
+        "above": rounded_up,
+        "number": lambda value, form=",": format(value, form),
+        "percent": percent,
+        "short": short,
+    }
     return made
 
 
@@ -56,18 +61,8 @@ def short(value: str, limit: int = 28) -> str:
     return value if len(value) <= limit else value[: limit - 1] + "…"
 
 
-def number(value: float, form: str = ",") -> str:
-    """Write a number in a format of Python."""
-    return format(value, form)
-
-
 def percent(share: float) -> str:
-    """Write a share as a percentage with two or three digits.
-
-    >>> percent(0.123), percent(0.0123), percent(0.00123)
-    ('12%', '1.2%', '0.12%')
-    """
-    value = 100 * share
-    if abs(value) < 0.005:
-        return "0%"
-    return f"{value:.0f}%" if abs(value) >= 9.95 else f"{value:.1f}%" if abs(value) >= 0.995 else f"{value:.2f}%"
+    """Write a share as a percentage with two or three digits: 12%, 1.2%, 0.12%."""
+    size = abs(100 * share)
+    digits = next((digits for digits, least in enumerate((9.95, 0.995, 0.005)) if size >= least), None)
+    return "0%" if digits is None else f"{100 * share:.{digits}f}%"

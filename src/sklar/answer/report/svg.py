@@ -1,21 +1,18 @@
-"""Drawings as SVG: bars, histograms, heat maps, lines, axes, and what they are made of.
-
-Colors come from the page, so that dark mode works. Every drawing has a title and a description for screen readers.
-"""
+"""Drawings as SVG: bars, histograms, heat maps, lines and axes. Colors come from the page, so that dark mode works."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import clean, percent
+from sklar.kernel.cells import Doubles
 from sklar.public.schema import Attribute
 
 # Of drawings of one attribute.
@@ -46,8 +43,7 @@ _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1_200)
 _MOST_TICKS = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(NamedTuple):
     """One bar: a label, a value with its interval, a mark for a second value, and the text behind it."""
 
     label: str
@@ -58,36 +54,30 @@ class Bar:
     told: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bins:
+class Bins(NamedTuple):
     """Bins on an axis: edges and ticks as positions from 0 to 1, and what each bin is, for those who point at it.
 
     `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table.
     """
 
-    edges: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    edges: Doubles
+    shares: Doubles
     ticks: tuple[tuple[float, str], ...]
     told: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PairedSteps:
+class PairedSteps(NamedTuple):
     """Shares of two tables in the same bins, with the bins' edges and labeled places as positions from 0 to 1."""
 
-    edges: NDArray[np.float64]
-    first: NDArray[np.float64]
-    second: NDArray[np.float64]
+    edges: Doubles
+    first: Doubles
+    second: Doubles
     ticks: tuple[tuple[float, str], ...]
     marks: tuple[float, ...] = ()
 
 
 def text_width(label: str, size: float) -> float:
-    """About how wide a text is: fonts differ, so it is estimated from above.
-
-    >>> text_width("iii", 10) < text_width("abc", 10) < text_width("WWW", 10)
-    True
-    """
+    """About how wide a text is: fonts differ, so it is estimated from above."""
     kinds = ((letter in _NARROW, letter in _WIDE_LETTERS, ord(letter) > 0x2E7F, letter.isupper()) for letter in label)
     return size * sum(next((width for of, width in zip(kind, _WIDTHS, strict=True) if of), 0.6) for kind in kinds)
 
@@ -96,10 +86,9 @@ def fitted(label: str, width: float, size: float) -> str:
     """A text that fits, cut where it does not."""
     if text_width(label, size) <= width:
         return label
-    kept = label
-    while kept and text_width(f"{kept}…", size) > width:
-        kept = kept[:-1]
-    return f"{kept.rstrip()}…"
+    while label and text_width(f"{label}…", size) > width:
+        label = label[:-1]
+    return f"{label.rstrip()}…"
 
 
 def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
@@ -133,8 +122,7 @@ def bars(entries: Sequence[Bar], title: str, description: str, *, least: float =
             path("tick", "M", left + scale * max(entry.mark, 0.0), middle - 7.5, "v", 15),
         ]
 
-    parts, height = _rows([(entry.label, entry.told) for entry in entries], (19.0, 5.0), draw)
-    return drawing(WIDTH, height, parts, title, description)
+    return _rows([(entry.label, entry.told) for entry in entries], (19.0, 5.0), draw, title, description)
 
 
 def paired_bars(
@@ -145,20 +133,21 @@ def paired_bars(
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
         shares, scale = entries[at][1:], (right - left) / top
-        kinds = zip(("bar", "second"), (middle - 9, middle), shares, strict=True)
-        return [rect(class_, left, y, scale * share, 9) for class_, y, share in kinds]
+        tops = zip(("bar", "second"), (middle - 9, middle), shares, strict=True)
+        return [rect(class_, left, y, scale * share, 9) for class_, y, share in tops]
 
     labels = [(label, f"{percent(first)} | {percent(second)}") for label, first, second in entries]
-    parts, height = _rows(labels, (24.0, 6.0), draw)
-    return drawing(WIDTH, height, parts, title, description)
+    return _rows(labels, (24.0, 6.0), draw, title, description)
 
 
 def _rows(
     entries: Sequence[tuple[str, str]],
     heights: tuple[float, float],
     draw: Callable[[int, float, float, float], list[Markup]],
-) -> tuple[list[Markup], float]:
-    """Entries below one another, each with its label on the left and a text on the right; and the height of them all.
+    title: str,
+    description: str,
+) -> Markup:
+    """Entries with a label on the left and a text on the right.
 
     `draw` draws an entry between two places, around a middle. `heights` are the least of a row, and what lines leave.
     """
@@ -173,7 +162,7 @@ def _rows(
         parts += [text(left - 7, first + _LINE * at, line, size=_SIZE, anchor="end") for at, line in enumerate(lines)]
         parts += [*draw(number, left, right, middle), soft(WIDTH - 2, middle + 4, told, anchor="end")]
         y += height
-    return [axis(left, 0, left, y), *parts], y + 2
+    return drawing(WIDTH, y + 2, [axis(left, 0, left, y), *parts], title, description)
 
 
 def bins(shown: Bins, title: str, description: str) -> Markup:
@@ -232,7 +221,7 @@ def paired_steps(steps: PairedSteps, title: str, description: str) -> Markup:
 
 
 def heat_map(
-    values: NDArray[np.float64],
+    values: Doubles,
     labels: Sequence[str],
     title: str,
     description: str,
@@ -292,16 +281,14 @@ def histogram(counts: Sequence[int], labels: Sequence[str], title: str, descript
     return drawing(width, height, parts, title, description)
 
 
-def cdfs(
-    lines: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]], *, title: str, description: str
-) -> Markup:
+def cdfs(lines: Sequence[tuple[str, Doubles, Doubles]], *, title: str, description: str) -> Markup:
     """Shares of queries y by absolute error x, of lines (label, x, y). The axis is logarithmic above one."""
     width, left, right, top, base = 520.0, 46.0, 490.0, 10.0, 284.0
     height = base + 52 + 18 * len(lines)
     most = max((float(x[-1]) for _, x, _ in lines), default=1.0)
     decades = math.ceil(math.log10(max(most, 10.0)))
 
-    def across(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def across(x: Doubles) -> Doubles:
         share = np.where(x <= 1, x, 1 + np.log10(np.maximum(x, 1.0))) / (1 + decades)
         return left + (right - left) * share
 
@@ -323,11 +310,8 @@ def cdfs(
     return drawing(width, height, parts, title, description)
 
 
-def axis_scale(attribute: Attribute, points: NDArray[np.float64], counts: NDArray[Any]) -> float:
-    """Up to which size the axis is linear before it turns logarithmic; 0 when it is linear throughout.
-
-    Dates, years and times of day have no zero that means anything: they are always linear.
-    """
+def axis_scale(attribute: Attribute, points: Doubles, counts: NDArray[Any]) -> float:
+    """Up to which size the axis is linear before it turns logarithmic; 0 when it is linear throughout, as for dates."""
     sizes = np.abs(points)
     order = np.argsort(sizes)
     order = order[sizes[order] > 0]
@@ -335,12 +319,10 @@ def axis_scale(attribute: Attribute, points: NDArray[np.float64], counts: NDArra
         return 0.0
     upto = np.cumsum(counts[order])
     small = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 10))]])
-    if sizes.max() < _WIDE * small:
-        return 0.0
-    return float(10.0 ** math.floor(math.log10(small)))
+    return 0.0 if sizes.max() < _WIDE * small else float(10.0 ** math.floor(math.log10(small)))
 
 
-def bend(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+def bend(values: Doubles, scale: float) -> Doubles:
     """Where numbers stand on an axis of this scale."""
     return values if scale == 0 else np.asarray(np.arcsinh(values / scale))
 
@@ -349,7 +331,8 @@ def ticks(attribute: Attribute, low: float, high: float, scale: float) -> list[f
     """Round numbers to label between the ends of an axis."""
     if scale == 0:
         if attribute.axis.numeric:
-            step = _round_up((high - low) / 5)
+            power = 10.0 ** math.floor(math.log10((high - low) / 5))
+            step = next(power * each for each in (1, 2, 5, 10) if power * each >= (high - low) / 5 * (1 - 1e-9))
             step = max(step, 1.0) if attribute.kind == "year" else step
             return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
         if attribute.kind in ("date", "datetime"):
@@ -378,17 +361,8 @@ def _months(attribute: Attribute, low: float, high: float) -> list[float]:
     return inside if len(inside) > 1 else [float(math.ceil(low)), float(math.floor(high))]
 
 
-def _round_up(width: float) -> float:
-    power = 10.0 ** math.floor(math.log10(width))
-    return next(power * step for step in (1, 2, 5, 10) if power * step >= width * (1 - 1e-9))
-
-
 def tick_text(attribute: Attribute, value: float) -> str:
-    """A label of an axis: short.
-
-    >>> tick_text(Attribute(name="x", kind="integer", edges=(0, 1)), 1_500_000)
-    '1.5M'
-    """
+    """A label of an axis, short: 1.5M."""
     if attribute.kind in ("integer", "real"):
         size, unit = next((each for each in _UNITS if abs(value) >= each[0]), (1.0, ""))
         return f"{value / size:.4g}{unit}" if abs(value) < 1e15 else f"{value:.0e}"
