@@ -350,9 +350,8 @@ class _CsvRecords:
         if not last:
             end -= len(records.pop()[1].encode())
         plain, delimiter = io.StringIO(), self._delimiter.decode()
-        write = csv.writer(
-            plain, delimiter=delimiter, quotechar=self._reading.quote or '"', lineterminator="\n"
-        ).writerow
+        signs: Any = {"quotechar": self._reading.quote or '"', "quoting": csv.QUOTE_ALL}
+        write = csv.writer(plain, delimiter=delimiter, lineterminator="\n", **signs).writerow
         for fields, raw in records:
             fields = fields or [""] * (self._fields == 1)
             long = len(text) > _LONGEST and len(raw.removesuffix("\n").removesuffix("\r").encode()) > _LONGEST
