@@ -2,31 +2,25 @@
 
 `verify` shows that a file agrees with itself; a signature shows who says that it was made by this code from these
 rows. The signature file is JSON: the public key, the SHA-256 of the whole model file, and the signature of that digest
-under a name of our own, so that it can mean nothing else. A key file is PEM (PKCS #8), for its owner alone, and is
-never overwritten.
+under a name of our own, so that it can mean nothing else. A key file is PEM (PKCS #8).
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
 from sklar.errors import SignatureError
 from sklar.files.write import write_text
@@ -38,8 +32,7 @@ _MAX_SIZE = 4096
 _KEYS = {"format", "version", "algorithm", "public_key", "sha256", "signature"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(NamedTuple):
     """A signature that is right: whose it is, and of which bytes."""
 
     fingerprint: str
@@ -54,50 +47,44 @@ def signature_path(model: str | Path) -> Path:
 def new_key(path: str | Path) -> str:
     """Make a key file for its owner alone, and beside it (.pub) the public key to hand out; the fingerprint."""
     path, key = Path(path), Ed25519PrivateKey.generate()
-    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    text = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
     try:
         # Made with its mode, so that there is no moment at which others could open it.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise SignatureError(
-            f"key file '{path}' exists already, and a key is never overwritten. Name another."
-        ) from None
+        message = f"key file '{path}' exists already, and a key is never overwritten. Name another."
+        raise SignatureError(message) from None
     except OSError as error:
         raise SignatureError(f"key file '{path}' cannot be made: {error.strerror or error}.") from None
     with os.fdopen(handle, "wb") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
     write_text(path.with_name(f"{path.name}.pub"), public.decode())
     return fingerprint(key.public_key())
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
     """The name of a key: the SHA-256 of its 32 bytes, in base64."""
-    digest = hashlib.sha256(_raw(key)).digest()
+    digest = hashlib.sha256(key.public_bytes_raw()).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def sign_file(model: str | Path, key: str | Path) -> tuple[Path, Signature]:
     """Sign a file as it is, and say where the signature stands."""
-    private, path = _private_key(Path(key)), Path(model)
-    sha256 = _digest(path)
+    private, path = private_key(Path(key)), Path(model)
+    sha256, public = _digest(path), private.public_key()
     document = {
         "format": FORMAT,
         "version": VERSION,
         "algorithm": "Ed25519",
-        "public_key": base64.b64encode(_raw(private.public_key())).decode(),
+        "public_key": base64.b64encode(public.public_bytes_raw()).decode(),
         "sha256": sha256,
         "signature": base64.b64encode(private.sign(_message(sha256))).decode(),
     }
     write_text(signature_path(path), json.dumps(document, indent=1) + "\n")
-    return signature_path(path), Signature(fingerprint=fingerprint(private.public_key()), sha256=sha256)
-
-
-def check_key(path: str | Path) -> None:
-    """Refuse, before any work is done, a key file that cannot sign."""
-    _private_key(Path(path))
+    return signature_path(path), Signature(fingerprint(public), sha256)
 
 
 def read_signature(model: str | Path) -> Signature | None:
@@ -115,17 +102,17 @@ def read_signature(model: str | Path) -> Signature | None:
         raise SignatureError(f"'{path}' is a signature of another version. Use the Sklar that wrote it.")
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"], validate=True))
-        signed = base64.b64decode(document["signature"], validate=True)
-    except (ValueError, TypeError, binascii.Error):
+        signature = base64.b64decode(document["signature"], validate=True)
+    except (ValueError, TypeError):
         raise SignatureError(f"'{path}' holds no Ed25519 key and signature. Get an intact copy.") from None
     sha256 = _digest(Path(model))
     if document["sha256"] != sha256:
         raise SignatureError(f"'{path}' is the signature of another file: '{model}' has changed since it was signed.")
     try:
-        key.verify(signed, _message(sha256))
+        key.verify(signature, _message(sha256))
     except InvalidSignature:
         raise SignatureError(f"the signature in '{path}' is not one by its key. Do not rely on it.") from None
-    return Signature(fingerprint=fingerprint(key), sha256=sha256)
+    return Signature(fingerprint(key), sha256)
 
 
 def signer_of(given: str) -> str:
@@ -133,7 +120,7 @@ def signer_of(given: str) -> str:
     if given.startswith("SHA256:"):
         return given
     try:
-        key = load_pem_public_key(_small(Path(given)))
+        key = pem.load_pem_public_key(_small(Path(given)))
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
@@ -141,7 +128,8 @@ def signer_of(given: str) -> str:
     return fingerprint(key)
 
 
-def _private_key(path: Path) -> Ed25519PrivateKey:
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """The key to sign with, from a file that its owner alone may read."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -152,7 +140,7 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
             f"key, or, if nobody has, run chmod 600 {path}"
         )
     try:
-        key = load_pem_private_key(_small(path), password=None)
+        key = pem.load_pem_private_key(_small(path), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
@@ -160,28 +148,27 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _small(path: Path) -> bytes:
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
         with path.open("rb") as file:
-            text = file.read(_MAX_SIZE + 1)
+            yield file
     except OSError as error:
         raise SignatureError(f"'{path}' cannot be read: {error.strerror or error}.") from None
+
+
+def _small(path: Path) -> bytes:
+    with _opened(path) as file:
+        text = file.read(_MAX_SIZE + 1)
     if len(text) > _MAX_SIZE:
         raise SignatureError(f"'{path}' is larger than any key or signature.")
     return text
 
 
+def _digest(path: Path) -> str:
+    with _opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _message(sha256: str) -> bytes:
     return f"{FORMAT} {VERSION} sha256 {sha256}".encode()
-
-
-def _raw(key: Ed25519PublicKey) -> bytes:
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise SignatureError(f"'{path}' cannot be read: {error.strerror or error}.") from None

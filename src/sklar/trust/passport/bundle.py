@@ -51,7 +51,7 @@ from sklar.trust.passport.facts import (
 )
 from sklar.trust.passport.prose import checklist, readme, yaml
 from sklar.trust.passport.standards import MARK, croissant, data_package, dcat, registry_entry
-from sklar.trust.sign import check_key, sign_file, signature_path, signer_of
+from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
 from sklar.trust.verify import Check, Verification, judge, signature_checks, verify
 
 _FORMAT = {"format": "sklar-passport", "version": 1}
@@ -98,7 +98,7 @@ def publish(
     rows, seed = check_draw(rows, seed)
     _check_place(folder, replace=replace)
     if key is not None:
-        check_key(key)
+        private_key(Path(key))
     if is_linked(path):
         remedy = "Write rows with sklar sample, and put the model beside them."
         raise ModelError(f"publish takes a model of one table, and '{path}' is of linked tables. {remedy}")

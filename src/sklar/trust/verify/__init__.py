@@ -6,27 +6,129 @@ off again. For that, see `audit`, the code, and who signed the file (`trust.sign
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.errors import SignatureError, SklarError
 from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel, Model
-from sklar.kernel.queries import Block, Shares, Tables
+from sklar.kernel.queries import Shares, Tables
+from sklar.kernel.theorems import Mechanism
+from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
-from sklar.trust.verify.claims import check_linked, check_model, check_totals, search_blocks
+from sklar.trust.verify import residuals
+from sklar.trust.verify.claims import Check, check_claims, check_totals, judge, search_blocks
 from sklar.trust.verify.layout import check_layout
-from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
-from sklar.trust.verify.result import Check, Verification, judge
 
 __all__ = ["Check", "Verification", "judge", "signature_checks", "verify", "verify_model"]
 
+_MARKS = {True: "ok  ", False: "FAIL", None: "n/a "}
+# Whom the promise is about, by unit and by whether neighbors replace one: what is protected, in words.
+_WHOM = {
+    ("row", True): "what any one row holds (the number of rows is public)",
+    ("row", False): "whether any one row is in the table",
+    ("person", True): "what all rows of any one person hold (the number of people is public)",
+    ("person", False): "whether any one person, with all their rows, is in the table",
+    ("linked", True): "any one person, with all their events (the number of people is public)",
+    ("linked", False): "whether any one person, with all their events, is in the tables",
+}
+_OTHERS = {
+    "row": "of the same rows do add to it, and so do several rows about one person",
+    "person": "of the same rows do add to it",
+    "linked": "about the same people do add to it",
+}
 # Of linked tables, those of people alone: counts, as those of any model.
 _OF_PEOPLE = {"people": 0, "person": 1, "person-person": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Verification(Tabular):
+    """All that was looked at in one model file."""
+
+    path: str
+    checks: tuple[Check, ...]
+    certificate: Certificate | None
+    independent_epsilon: float | None = None
+    noise: tuple[residuals.NoiseTest, ...] = ()
+    signer: str | None = None
+
+    def __repr__(self) -> str:
+        verdict = next((f"FAILED in {check.name}" for check in self.checks if check.passed is False), "passed")
+        return f"Verification({self.path}: {verdict}, {len(self.checks)} checks)"
+
+    def _repr_html_(self) -> str:
+        return html_card(f"Verification of {self.path}", {"passed": self.passed}, self.to_columns())
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each thing that was looked at."""
+        return {name: [getattr(check, name) for check in self.checks] for name in ("name", "passed", "detail")}
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing contradicts the certificate."""
+        return all(check.passed is not False for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "path": self.path,
+            "passed": self.passed,
+            "independent_epsilon": self.independent_epsilon,
+            "signer": self.signer,
+            "checks": [asdict(check) for check in self.checks],
+            "noise": [asdict(test) for test in self.noise],
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        lines, stated = (
+            [f"{_MARKS[check.passed]} {check.name}: {check.detail}" for check in self.checks],
+            self.certificate,
+        )
+        lines.append("")
+        if not self.passed or stated is None:
+            return [*lines, f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
+        epsilon, delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
+        if stated.claimed_by is not None:
+            lines += [
+                f"{self.path} was fitted to tables that Sklar did not measure. Its parts agree with one another.",
+                "Whether its tables were measured with the noise that they state, and cost epsilon = "
+                f"{epsilon} at delta = {delta},",
+                f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
+            ]
+        else:
+            unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
+            whom, one = _WHOM[unit, stated.neighbors == "replace-one"], "row" if unit == "row" else "person"
+            odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
+            noise = "the noise of its tables of people" if unit == "linked" else "its noise"
+            lines += [
+                f"{self.path} agrees with its certificate, and {noise} looks as it says. If all was drawn so (sklar "
+                "audit",
+                "tests the code that does), then whoever sees it, with any other knowledge, learns little about "
+                f"{whom}:",
+                f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} (epsilon = "
+                f"{epsilon}),",
+                f"but for a chance of {delta} (delta). Rows drawn from it, however many, add nothing to that.",
+                f"Other releases {_OTHERS[unit]}.",
+            ]
+        if stated.earlier:
+            named = ", ".join(f"'{name}'" for name in stated.earlier)
+            lines.append(
+                f"It says that another release found the domains of {named}: what that release cost adds, too."
+            )
+        if any(check.passed is None for check in self.checks):
+            lines.append("The model was not recomputed: whether it follows from its tables alone was not checked.")
+        if self.signer is not None:
+            lines.append(f"Whoever holds the key {self.signer} has signed this file.")
+        return lines
 
 
 def verify(
@@ -82,34 +184,32 @@ def signature_checks(paths: Sequence[Path], wanted: str | None, missing: str) ->
 
 def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verification:
     """Check a loaded model."""
-    checks = check_model(model) if isinstance(model, Model) else check_linked(model)
-    found = Verification(path=name, checks=tuple(checks), certificate=model.certificate)
-    if not found.passed or model.certificate.claimed_by is not None:
+    checks, stated = check_claims(model), model.certificate
+    found = Verification(path=name, checks=tuple(checks), certificate=stated)
+    if not found.passed or stated.claimed_by is not None:
         return found
     independent: float | None = None
     try:
         independent, totals = check_totals(model)
     except SklarError as error:
         totals = [judge("theorem", wrong=str(error))]
-    tests = _noise_tests(model)
-    checks += [*totals, *_noise(model, tests)]
+    # Tables with events are shares that were rounded to tokens: two that speak of one number differ by rounding, too.
+    linked, blocks = isinstance(model, LinkedModel), model.measured.blocks
+    schema = model.linked.people if isinstance(model, LinkedModel) else model.measured_schema
+    if linked:
+        blocks = tuple(
+            replace(block, query=Tables(cells=schema.cells, order=_OF_PEOPLE[block.query.what]))
+            for block in blocks
+            if isinstance(block.query, Shares) and block.query.what in _OF_PEOPLE
+        )
+    grids = [] if isinstance(model, LinkedModel) else _grids(model)
+    tests = residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids)
+    events = "; tables with events are not tested" if linked else ""
+    checks += [*totals, *_noise(tests, stated.mechanism, events)]
     return replace(found, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests))
 
 
-def _noise_tests(model: Model | LinkedModel) -> list[NoiseTest]:
-    if isinstance(model, Model):
-        measured, stated = model.measured, model.certificate
-        return examine(measured.blocks, model.measured_schema, stated.mechanism, stated.public_rows, _grids(model))
-    # Tables with events are shares that were rounded to tokens: two that speak of one number differ by rounding, too.
-    people, blocks = model.linked.people, []
-    for block in model.measured.blocks:
-        if isinstance(block.query, Shares) and block.query.what in _OF_PEOPLE:
-            query = Tables(cells=people.cells, order=_OF_PEOPLE[block.query.what])
-            blocks.append(Block(query=query, scales=block.scales, values=block.values))
-    return examine(blocks, people, model.certificate.mechanism, model.certificate.public_rows)
-
-
-def _grids(model: Model) -> list[Grid]:
+def _grids(model: Model) -> list[residuals.Grid]:
     """The tables of the searches for numbers, where the file holds them."""
     grids = []
     for finding, blocks in search_blocks(model):
@@ -117,26 +217,25 @@ def _grids(model: Model) -> list[Grid]:
             tables = tuple(block.values for block in blocks)
             ladder = ladder_of(asked_of(finding, model.schema.attribute(finding.attribute)))
             edges = next_cells(ladder, tables, finding.scale)[: len(tables)]
-            grids.append(Grid(tables=tables, edges=tuple(edges), scale=finding.scale))
+            grids.append(residuals.Grid(tables=tables, edges=tuple(edges), scale=finding.scale))
     return grids
 
 
-def _noise(model: Model | LinkedModel, tests: Sequence[NoiseTest]) -> list[Check]:
+def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism, events: str) -> list[Check]:
     if not tests:
-        detail = f"not tested: some of it is stated below scale {LEAST_SCALE:g}, where an epsilon promises little"
-        return [judge("noise", detail)]
-    failed = [test for test in tests if not test.passed]
-    if failed:
+        least = f"{residuals.LEAST_SCALE:g}"
+        return [
+            judge("noise", f"not tested: some of it is stated below scale {least}, where an epsilon promises little")
+        ]
+    if failed := [test for test in tests if not test.passed]:
         seen = "{0.name}: {0.seen}; genuine noise looks so with a chance of {0.chance:.1g}"
         return [judge("noise", wrong=seen.format(test)) for test in failed]
-    together = next((test for test in tests if test.name == ALL), None)
-    share = 0.0 if together is None else visible(together.freedom, model.certificate.mechanism, together.chosen)
-    power = (
-        f"noise below {share:.0%} of what is stated would be found {POWER:.0%} of the time"
-        if share > 0.1
-        else "too few tables to find any but the plainest forgery"
-    )
-    linked = "" if isinstance(model, Model) else "; tables with events are not tested"
-    seen = "" if together is None else f"{together.seen}; "
-    rare = f"less than once in {1 / FALSE_ALARM:,.0f}"
-    return [judge("noise", f"{seen}{len(tests)} tests that fail a genuine file {rare}; {power}{linked}")]
+    seen, share = "", 0.0
+    for test in tests:
+        if test.name == residuals.ALL:
+            seen, share = f"{test.seen}; ", residuals.visible(test.freedom, mechanism, test.chosen)
+    power = "too few tables to find any but the plainest forgery"
+    if share > 0.1:
+        power = f"noise below {share:.0%} of what is stated would be found {residuals.POWER:.0%} of the time"
+    rare = f"less than once in {1 / residuals.FALSE_ALARM:,.0f}"
+    return [judge("noise", f"{seen}{len(tests)} tests that fail a genuine file {rare}; {power}{events}")]

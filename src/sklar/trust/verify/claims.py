@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,26 @@ from sklar.fitting.margins import estimate_rows
 from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
 from sklar.trust.exact import TOLERANCE, exact_epsilon
-from sklar.trust.verify.result import Check, judge
 
 
-def check_model(model: Model) -> list[Check]:
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was checked; `passed` is None where it could not be."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+
+def judge(name: str, detail: str = "", wrong: str = "") -> Check:
+    """A check that passes where nothing is wrong."""
+    return Check(name, not wrong, wrong or detail)
+
+
+def check_claims(model: Model | LinkedModel) -> list[Check]:
     """All that is claimed but the cost and the noise. Of tables that Sklar did not measure, only that parts agree."""
+    if isinstance(model, LinkedModel):
+        return _check_linked(model)
     stated = model.certificate
     checks = [judge("format", "members, keys, types and sizes are those of a model and no other"), _check_schema(model)]
     if stated.claimed_by is not None:
@@ -38,11 +53,15 @@ def check_model(model: Model) -> list[Check]:
         f"{stated.neighbors} neighbors, {stated.mechanism} noise, {stated.composition} composition; epsilon "
         f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
     )
-    each = (_check_unit, _check_rows, _check_measurements, _check_arrays, _check_domains)
-    return [*checks, judge("settings", settings), *(check(model) for check in each)]
+    person = model.schema.person
+    unit = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
+    said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
+    agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
+    checks += [judge("settings", settings), judge("unit", unit, "" if agree else "the schema names another unit")]
+    return [*checks, *(check(model) for check in (_check_rows, _check_measurements, _check_arrays, _check_domains))]
 
 
-def check_linked(model: LinkedModel) -> list[Check]:
+def _check_linked(model: LinkedModel) -> list[Check]:
     """The same for linked tables, whose blocks the file's reader holds to the certificate."""
     stated, blocks, tokens = model.certificate, model.measured.blocks, model.certificate.tokens or 0
     people = f"about {model.n_people:,}, by noise" if stated.public_rows is None else f"{model.n_people:,}, public"
@@ -63,16 +82,7 @@ def _check_schema(model: Model) -> Check:
     named = stated.claimed_by is not None or stated.read_from_rows == model.schema.read_from_rows
     same = stated.schema_sha256 == model.schema.digest and named
     read = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
-    return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{read}")
-
-
-def _check_unit(model: Model) -> Check:
-    """Whom the claim is about is what the schema says, and the noise is meant for as many rows as are counted."""
-    stated, person = model.certificate, model.schema.person
-    detail = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
-    said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
-    agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
-    return judge("unit", detail, "" if agree else "the schema names another unit")
+    return Check("schema", same, f"hash {stated.schema_sha256}{read}")
 
 
 def _check_rows(model: Model) -> Check:
@@ -81,11 +91,11 @@ def _check_rows(model: Model) -> Check:
     totals = [block for block in blocks if isinstance(block.query, Tables) and block.query.order == 0]
     if stated.budget.rows_are_public:
         passed = stated.public_rows == model.n_rows and not totals
-        return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}{' people' if stated.count else ''}, public")
+        return Check("rows", passed, f"{model.n_rows:,}{' people' if stated.count else ''}, public")
     # Exactly this number follows from the tables: another one would be somebody's knowledge.
     passed = stated.public_rows is None and bool(totals)
     passed = passed and estimate_rows(blocks, stated.mechanism, None) == model.n_rows
-    return Check(name="rows", passed=passed, detail=f"not public: about {model.n_rows:,} by the noisy tables")
+    return Check("rows", passed, f"not public: about {model.n_rows:,} by the noisy tables")
 
 
 def _check_measurements(model: Model) -> Check:
@@ -93,21 +103,21 @@ def _check_measurements(model: Model) -> Check:
     stated, blocks = model.certificate, model.measured.blocks
     # What one person does, by a certificate whose other claims may be anything.
     unit = Budget(epsilon=1.0, neighbors=stated.neighbors, rows_per_person=stated.rows_per_person)
-    wanted = measurements(blocks, unit)
-    right = len(wanted) == len(stated.measurements) and all(map(_alike, wanted, stated.measurements))
-    tables = sum(entry.tables for entry in stated.measurements), sum(entry.tables for entry in wanted)
+    lines = measurements(blocks, unit)
+
+    def alike(line: Measurement, own: Measurement) -> bool:
+        # But for the last digits of what is computed.
+        real = ("sensitivity_l1", "sensitivity_l2", "moves", "reach")
+        close = all(math.isclose(getattr(line, name), getattr(own, name), rel_tol=1e-12) for name in real)
+        return close and replace(line, **{name: getattr(own, name) for name in real}) == own
+
+    right = len(lines) == len(stated.measurements) and all(map(alike, lines, stated.measurements))
+    here, there = (sum(entry.tables for entry in entries) for entries in (stated.measurements, lines))
     attributes = model.measured_schema.n_attributes
-    detail = f"{tables[0]:,} tables stated, {tables[1]:,} in the arrays of scales, {attributes} attributes"
-    if tables[0] == tables[1] and not right:
+    detail = f"{here:,} tables stated, {there:,} in the arrays of scales, {attributes} attributes"
+    if here == there and not right:
         detail = "a stage states another sensitivity, scale or order"
-    return Check(name="measurements", passed=right and bool(wanted), detail=detail)
-
-
-def _alike(wanted: Measurement, stated: Measurement) -> bool:
-    """Whether two lines are one, but for the last digits of what is computed."""
-    real = ("sensitivity_l1", "sensitivity_l2", "moves", "reach")
-    close = all(math.isclose(getattr(wanted, name), getattr(stated, name), rel_tol=1e-12) for name in real)
-    return close and replace(wanted, **{name: getattr(stated, name) for name in real}) == stated
+    return Check("measurements", right and bool(lines), detail)
 
 
 def _undrawable(blocks: tuple[Block, ...], *, claimed: bool = False) -> str:
@@ -186,12 +196,12 @@ def _check_domains(model: Model) -> Check:
     stated = model.certificate
     faults = [*finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, stated.public_rows)]
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
-    faults += [
-        f"the threshold of '{finding.attribute}' fails more often than is stated"
-        for finding in stated.domains
-        if finding.threshold is not None
-        and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold, stated.rows)
-    ]
+    for finding in stated.domains:
+        if finding.threshold is not None:
+            # A value that one person alone has, in all rows, or in each row another.
+            same, apart = (_tail(finding.scale, finding.threshold - rows) for rows in (stated.rows, 1))
+            if finding.lost_delta < max(same, -math.expm1(stated.rows * math.log1p(-min(apart, 0.5)))):
+                faults.append(f"the threshold of '{finding.attribute}' fails more often than is stated")
     faults += _answer_faults(model)
     if not faults:
         names = domain_faults(model.measured)
@@ -218,12 +228,6 @@ def _answer_faults(model: Model) -> list[str]:
         if isinstance(answer.query, Common) and not (listed and reached):
             faults.append(f"the categories of '{finding.attribute}' are not those that its noisy answer gives")
     return faults
-
-
-def _chance_of_one(scale: float, threshold: int, rows: int) -> float:
-    """The chance that a value reaches a threshold which one person alone has: in all rows, or in each row another."""
-    apart = _tail(scale, threshold - 1)
-    return max(_tail(scale, threshold - rows), -math.expm1(rows * math.log1p(-min(apart, 0.5))))
 
 
 def _tail(scale: float, first: int) -> float:
@@ -255,14 +259,12 @@ def check_totals(model: Model | LinkedModel) -> tuple[float, list[Check]]:
         stated.mechanism, each, np.bincount(groups, weights=shifts), stated.delta - lost, rows=budget.rows
     ) - math.log1p(-lost)
     epsilon, delta = rounded_up(stated.epsilon, 6), rounded_up(stated.delta, 3)
-    costs = {
-        "theorem": (f"all tables cost epsilon {rounded_up(claimed, 6)} together", claimed <= stated.epsilon),
-        "independent": (
-            f"numerically they cost epsilon {independent:.6g} at delta {delta}",
-            independent <= stated.epsilon * (1 + TOLERANCE),
-        ),
-    }
+    number, near = f"numerically they cost epsilon {independent:.6g} at delta {delta}", stated.epsilon * (1 + TOLERANCE)
+    costs = (
+        ("theorem", f"all tables cost epsilon {rounded_up(claimed, 6)} together", claimed <= stated.epsilon),
+        ("independent", number, independent <= near),
+    )
     return independent, [
-        Check(name=name, passed=within, detail=f"{words}, {'within' if within else 'more than'} the {epsilon} stated")
-        for name, (words, within) in costs.items()
+        Check(name, within, f"{words}, {'within' if within else 'more than'} the {epsilon} stated")
+        for name, words, within in costs
     ]

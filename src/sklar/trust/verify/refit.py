@@ -44,7 +44,7 @@ from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Table
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula
-from sklar.trust.verify.result import Check, judge
+from sklar.trust.verify.claims import Check, judge
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
 TABLES_TOLERANCE = (0.02, 0.25)

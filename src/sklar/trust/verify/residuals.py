@@ -1,9 +1,8 @@
 """Whether the noise of a model file is the noise that it states: the same counts are seen many times.
 
-**What is compared.** A count is measured in its one-way table, in the margins of every two-way and three-way table of
-its attribute, and in every stage. The differences of these measurements hold no count, only noise, whose law the file
-states. So their mean square is about 1 for a genuine file, 0 for exact counts, and 1/4096 where all scales were stated
-64 times too large.
+A count is measured in its one-way table, in the margins of every two-way and three-way table of its attribute, and in
+every stage. The differences of these measurements hold no count, only noise, whose law the file states. So their mean
+square is about 1 for a genuine file, 0 for exact counts, and 1/4096 where all scales were stated 64 times too large.
 
 **Independent residuals.** Write a table with equal, independent noise of variance v on its cells as its grand total,
 orthonormal contrasts of each attribute's margin, interactions of each two attributes' margin, and so on. These are
@@ -142,36 +141,6 @@ class Grid(NamedTuple):
     scale: float
 
 
-@dataclass(slots=True)
-class NoiseResiduals:
-    """All residuals of a file, by what they compare; see the module's docstring.
-
-    `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables), `crossed` is
-    of `_crossed`, `highest` of `_highest`. `chosen` is what the choice of scales may add to the sum of squares between
-    stages, and `scales` how many there were to choose from.
-    """
-
-    squares: dict[str, Squares] = field(default_factory=lambda: defaultdict(Squares))
-    each: dict[str, Array] = field(default_factory=dict)
-    crossed: float | None = None
-    highest: tuple[float, float] = (0.0, 1.0)
-    chosen: float = 0.0
-    scales: int = 1
-
-    @property
-    def together(self) -> Squares:
-        """All of them but those of searches and of three-way tables: none is used twice."""
-        names = (_STAGES, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
-        return sum((self.squares[name] for name in names), Squares())
-
-
-class _LookMean(NamedTuple):
-    """The mean of every cell over all looks at a query, and its variance in every table."""
-
-    mean: Array
-    variance: Array
-
-
 def examine(
     blocks: Sequence[Block], schema: Schema, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
 ) -> list[NoiseTest]:
@@ -181,27 +150,27 @@ def examine(
     normal = mechanism == "gaussian"
     # Too much noise can be told from missing rows where the schema gives every value a level.
     complete = normal and all(each.missing is not None or each.other for each in schema.attributes)
-    found = residuals(blocks, schema.cells, mechanism, n_rows, grids)
+    found = Residuals(blocks, schema.cells, mechanism, n_rows, grids)
+    stages = found.squares[_STAGES]
     tests = [*_squares_test(ALL, found.together, mechanism, both=False, chosen=found.chosen)]
-    tests += _squares_test(_STAGES, found.squares[_STAGES], mechanism, both=normal, chosen=found.chosen)
+    tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=found.chosen)
     for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, _THREE):
         tests += _squares_test(name, found.squares[name], mechanism, both=complete)
     tests += _squares_test(_SEARCHES, found.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
     for name, sums in found.each.items():
         between = name == _EACH_PAIR
         tests += _each_test(name, sums, mechanism, both=normal and between, scales=found.scales if between else 1)
-    highest, chance = found.highest
-    seen = f"{highest:.2f} standard deviations"
+    seen, chance = f"{found.highest[0]:.2f} standard deviations", found.highest[1]
     tests.append(NoiseTest(name="largest margin above its one-way count", chance=chance, seen=seen))
     tests += _residues(blocks, mechanism)
     if normal:
-        moved = _MOVED * 2 * found.chosen / max(found.squares[_STAGES].freedom, 1)
-        tests += _distribution("distribution between stages", found.squares[_STAGES], both=True, moved=moved)
+        moved = _MOVED * 2 * found.chosen / max(stages.freedom, 1)
+        tests += _distribution("distribution between stages", stages, both=True, moved=moved)
         margins = found.squares[_MARGINS] + found.squares[_DIRECT]
         tests += _distribution("distribution of margins", margins, both=complete)
-    if found.crossed is not None:
-        chance = 2 * float(ndtr(-abs(found.crossed)))
-        tests.append(NoiseTest(name="covariance between stages", chance=chance, seen=f"z = {found.crossed:.2f}"))
+    if not math.isnan(found.across):
+        chance, seen = 2 * float(ndtr(-abs(found.across))), f"z = {found.across:.2f}"
+        tests.append(NoiseTest(name="covariance between stages", chance=chance, seen=seen))
     return tests
 
 
@@ -210,9 +179,6 @@ def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
 
     99 times in 100: where noise has a share r of the stated standard deviation, the sum of squares is r^2 times a
     chi-square, and is found when that lies below the quantile of `LEVEL`. The choice of scales may add `chosen` to it.
-
-    >>> round(visible(1_000, "gaussian"), 2)
-    0.84
     """
     shape = freedom / 2 / (1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH)
     if not freedom:
@@ -220,79 +186,221 @@ def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
     return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER)) / (1 + chosen / freedom))
 
 
-def residuals(
-    blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
-) -> NoiseResiduals:
-    """Residuals of all measurements that see the same counts."""
-    found, digest = NoiseResiduals(), hashlib.sha256()
-    for block in blocks:
-        digest.update(np.ascontiguousarray(block.values).data)
-    # Public randomness that no forger of a file can choose apart from its tables.
-    smear = np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
-    looks: dict[tuple[type, int], list[Block]] = defaultdict(list)
-    for block in blocks:
-        query = block.query
-        if isinstance(query, Parities):
-            looks[Parities, query.orders].append(block)
-        elif isinstance(query, Tables) and query.sets is None and not query.about:
-            looks[Tables, query.order].append(block)
-    pooled = {}
-    for (kind, order), own in looks.items():
-        mean, differences = _pool(own, mechanism, smear, found)
-        if kind is Tables:
-            pooled[order] = mean
-        if kind is Tables and order == 2 and differences:
-            found.each[_EACH_PAIR] = _by_table(differences, own[0].query.sizes)
-            if 1 in pooled:
-                found.crossed = _crossed(differences[0], cells, pooled[1], mean)
-    _over_totals(cells, pooled, n_rows, found)
-    if 1 in pooled and 2 in pooled:
-        implied = implied_counts(pooled[2].mean, cells)
-        each = [_of_attribute(attribute, cells, implied, pooled, found) for attribute in range(cells.n_attributes)]
-        found.each["each attribute's margins"] = np.array(each).T
-        largest = max(float(block.scales.max()) for own in looks.values() for block in own)
-        found.highest = _highest(cells, implied, pooled, None if mechanism == "gaussian" else largest)
+class Residuals:
+    """Residuals of all measurements of a file that see the same counts, by what they compare.
+
+    `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables), `highest` the
+    largest margin above its count and its chance, `across` a covariance of stages. `chosen` is what the choice of
+    scales may add to the sum of squares between stages, and `scales` how many there were to choose from.
+    """
+
+    def __init__(
+        self, blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid]
+    ) -> None:
+        self.squares: dict[str, Squares] = defaultdict(Squares)
+        self.each: dict[str, Array] = {}
+        self.highest, self.across = (0.0, 1.0), math.nan
+        self.chosen, self.scales = 0.0, 1
+        self._cells, self._mechanism, self._n_rows, digest = cells, mechanism, n_rows, hashlib.sha256()
         for block in blocks:
-            if isinstance(block.query, Tables) and block.query.order == 3:
-                sums = _of_threes(block, block.query, n_rows, pooled, smear, found.squares[_THREE])
-                found.each["each three-way table's margins"] = sums
-    for grid in grids:
-        _over_grid(grid, mechanism, smear, found.squares[_SEARCHES])
-    return found
+            digest.update(np.ascontiguousarray(block.values).data)
+        # Public randomness that no forger of a file can choose apart from its tables.
+        self._smear = np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
+        looks: dict[tuple[type, int], list[Block]] = defaultdict(list)
+        for block in blocks:
+            query = block.query
+            if isinstance(query, Parities):
+                looks[Parities, query.orders].append(block)
+            elif isinstance(query, Tables) and query.sets is None and not query.about:
+                looks[Tables, query.order].append(block)
+        # The mean of every cell over all looks at the tables of an order, and its variance in every table.
+        self._pooled: dict[int, tuple[Array, Array]] = {}
+        for (kind, order), own in looks.items():
+            self._pool(own, order if kind is Tables else None)
+        self._over_totals()
+        if 1 in self._pooled and 2 in self._pooled:
+            implied = implied_counts(self._pooled[2][0], cells)
+            each = [self._of_attribute(attribute, implied) for attribute in range(cells.n_attributes)]
+            self.each["each attribute's margins"] = np.array(each).T
+            largest = max(float(block.scales.max()) for own in looks.values() for block in own)
+            self.highest = self._highest(implied, largest)
+            for block in blocks:
+                if isinstance(block.query, Tables) and block.query.order == 3:
+                    self._of_threes(block, block.query)
+        for grid in grids:
+            self._over_grid(grid)
 
+    @property
+    def together(self) -> Squares:
+        """All of them but those of searches and of three-way tables: none is used twice."""
+        names = (_STAGES, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
+        return sum((self.squares[name] for name in names), Squares())
 
-def _smeared(counts: NDArray[np.integer], smear: np.random.Generator) -> Array:
-    here: Array = room_for(counts.size, np.float64)
-    for start in range(0, counts.size, _AT_ONCE):
-        smear.standard_normal(out=here[start : start + _AT_ONCE])
-    here *= math.sqrt(SMEAR)
-    here += counts
-    return here
+    def _smeared(self, counts: NDArray[np.integer]) -> Array:
+        here: Array = room_for(counts.size, np.float64)
+        for start in range(0, counts.size, _AT_ONCE):
+            self._smear.standard_normal(out=here[start : start + _AT_ONCE])
+        here *= math.sqrt(SMEAR)
+        here += counts
+        return here
 
+    def _variance(self, scales: Array) -> Array:
+        return noise_variance(self._mechanism, scales) + SMEAR
 
-def _pool(
-    looks: Sequence[Block], mechanism: Mechanism, smear: np.random.Generator, found: NoiseResiduals
-) -> tuple[_LookMean, list[Array]]:
-    """The mean over looks at one query, and the looks' standardized residuals."""
-    first, *later = looks
-    sizes, variance = first.query.sizes, noise_variance(mechanism, first.scales) + SMEAR
-    mean, differences = _smeared(first.values, smear), []
-    for look in later:
-        here, own = _smeared(look.values, smear), noise_variance(mechanism, look.scales) + SMEAR
-        here -= mean
-        step, spread = variance / (variance + own), (variance + own) ** -0.5
-        for start, end, run in _runs(sizes):
-            mean[run] += here[run] * np.repeat(step[start:end], sizes[start:end])
-            here[run] *= np.repeat(spread[start:end], sizes[start:end])
-        found.squares[_STAGES].add(here)
-        differences.append(here)
-        variance = variance * own / (variance + own)
-        ratio = look.scales / first.scales
-        # Scales are rounded to single precision: where all tables have the same ratio, none was chosen for a table.
-        if ratio.max() > ratio.min() * (1 + 1e-5):
-            found.chosen += float(np.sqrt(sizes / 2).sum())
-            found.scales = max(found.scales, np.unique(look.scales).size)
-    return _LookMean(mean, variance), differences
+    def _pool(self, looks: Sequence[Block], order: int | None) -> None:
+        """Residuals of looks at one query, and of tables of an order their mean."""
+        first, *later = looks
+        sizes, variance, mean = first.query.sizes, self._variance(first.scales), self._smeared(first.values)
+        sums, difference = np.zeros(sizes.size), None
+        for look in later:
+            here, own = self._smeared(look.values), self._variance(look.scales)
+            here -= mean
+            step, spread = variance / (variance + own), (variance + own) ** -0.5
+            for start, end, run in _runs(sizes):
+                mean[run] += here[run] * np.repeat(step[start:end], sizes[start:end])
+                here[run] *= np.repeat(spread[start:end], sizes[start:end])
+                begins = np.cumsum(sizes[start:end]) - sizes[start:end]
+                sums[start:end] += np.add.reduceat(here[run] ** 2, begins)
+            self.squares[_STAGES].add(here)
+            difference = here if difference is None else difference
+            variance = variance * own / (variance + own)
+            ratio = look.scales / first.scales
+            # Scales are rounded to single precision: where all tables have the same ratio, none was chosen for a table.
+            if ratio.max() > ratio.min() * (1 + 1e-5):
+                self.chosen += float(np.sqrt(sizes / 2).sum())
+                self.scales = max(self.scales, np.unique(look.scales).size)
+        if order is not None:
+            self._pooled[order] = mean, variance
+        if order == 2 and difference is not None:
+            self.each[_EACH_PAIR] = np.array([sums, len(later) * sizes])
+            if 1 in self._pooled:
+                self.across = self._covariance(difference)
+
+    def _covariance(self, z: Array) -> float:
+        """Standard normal unless the stages' difference depends on their mean, as it does when one stage's noise is
+        stated too large and the other's too small, or the two are correlated.
+
+        Sums along rows of z are independent of the pooled rows' distances R from the one-way counts. Given R, the sum
+        of their products is normal with variance sum R^2, whatever R's law is.
+        """
+        cells, (ones, one_variance), (pairs, pair_variance) = self._cells, self._pooled[1], self._pooled[2]
+        first, second = cells.pairs
+        heights, widths = cells.sizes[first], cells.sizes[second]
+        rows = np.repeat(widths, heights)
+        starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
+        within = np.arange(rows.size) - np.repeat(np.cumsum(heights) - heights, heights)
+        level = np.repeat(cells.offsets[first], heights) + within
+        apart = np.add.reduceat(pairs, starts) - ones[level]
+        apart /= np.sqrt(rows * np.repeat(pair_variance, heights) + np.repeat(one_variance[first], heights))
+        summed = np.add.reduceat(z, starts) / np.sqrt(rows)
+        return float(summed @ apart / math.sqrt(max(float(apart @ apart), 1e-300)))
+
+    def _over_totals(self) -> None:
+        """The sums of all tables against the public number of rows, or against each other and measured totals."""
+        sums, spread = [], []
+        for order in (2, 1, 0):
+            if order in self._pooled:
+                (mean, variance), sizes = self._pooled[order], Tables(cells=self._cells, order=order).sizes
+                sums.append(np.add.reduceat(mean, np.cumsum(sizes) - sizes))
+                spread.append(variance * sizes)
+        if not sums:
+            return
+        seen, variances = np.concatenate(sums), np.concatenate(spread)
+        # Without a public number the first sum is what the others are compared with.
+        known = self._n_rows is not None
+        z = (seen - self._n_rows) * variances**-0.5 if known else _recursive(seen[None, :], variances)[0]
+        first = max((self._cells.n_pairs if 2 in self._pooled else 0) - (not known), 0)
+        self.squares[_TOTALS].add(z[:first])
+        self.squares[_ONE_WAY_TOTALS].add(z[first:])
+
+    def _of_attribute(self, attribute: int, implied: Array) -> tuple[float, int]:
+        """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
+        cells, (ones, one_variance) = self._cells, self._pooled[1]
+        levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
+        if not others.size or cells.sizes[attribute] < 2:
+            return 0.0, 0
+        first, second = np.minimum(others, attribute), np.maximum(others, attribute)
+        tables = first * (2 * cells.n_attributes - first - 1) // 2 + second - first - 1
+        seen = np.column_stack([implied[levels][:, others], ones[levels]])
+        spread = np.append(cells.sizes[others] * self._pooled[2][1][tables], one_variance[attribute])
+        z = _recursive(_contrasts(seen, [0]), spread)
+        self.squares[_MARGINS].add(z[:, :-1])
+        self.squares[_DIRECT].add(z[:, -1])
+        return float(np.square(z).sum()), z.size
+
+    def _highest(self, implied: Array, scale: float) -> tuple[float, float]:
+        """The largest margin above its one-way count, and a union bound on its chance.
+
+        Of Laplace noise X of at most this scale b, with variance V: log E exp(s X) <= V s^2 where s <= 1 / (sqrt(2) b),
+        since -log(1 - x) <= 2 x for x <= 1/2; the discrete law's is smaller still, and normal noise's is V s^2 / 2.
+        """
+        cells, (ones, one_variance), attribute = self._cells, self._pooled[1], self._cells.attribute_of_level
+        spread = cells.symmetric(self._pooled[2][1]) * cells.sizes[None, :] + one_variance[:, None]
+        above = (implied - ones[:, None]) / np.sqrt(spread)[attribute]
+        above[np.arange(cells.n_levels), attribute] = -np.inf
+        at = np.unravel_index(np.argmax(above), above.shape)
+        highest, variance = float(above[at]), float(spread[attribute[at[0]], at[1]])
+        log_tail = float(log_ndtr(-highest))
+        if self._mechanism == "laplace":
+            far = max(highest, 0.0) * math.sqrt(variance)
+            s = min(far / (2 * variance), 1 / (math.sqrt(2) * scale))
+            log_tail = variance * s**2 - s * far
+        return highest, min(1.0, cells.n_levels * (cells.n_attributes - 1) * math.exp(min(log_tail, 0.0)))
+
+    def _of_threes(self, block: Block, query: Tables) -> None:
+        """Residuals of the margins of three-way tables."""
+        best: dict[tuple[int, ...], tuple[Array, Array]] = {}
+        sums = np.zeros((2, block.scales.size))
+        for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
+            variance = float(block.scales[number]) ** 2 + SMEAR
+            table = self._smeared(counts).reshape(query.shapes[number])
+            z = []
+            if self._n_rows is not None:
+                z.append(np.array([(table.sum() - self._n_rows) / math.sqrt(table.size * variance)]))
+            for kept in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
+                left = tuple(axis for axis in range(3) if axis not in kept)
+                margin = _contrasts(table.sum(axis=left), range(len(kept))).ravel()
+                attributes = tuple(chosen[axis] for axis in kept)
+                # The best estimate so far, in contrasts, with its covariance.
+                known, covariance = best.get(attributes) or self._coarse(attributes, query)
+                both = covariance + variance * math.prod(table.shape[axis] for axis in left) * np.eye(margin.size)
+                gain = np.linalg.solve(both, covariance).T
+                best[attributes] = known + gain @ (margin - known), covariance - gain @ covariance
+                z.append(np.linalg.solve(np.linalg.cholesky(both), margin - known))
+            own = np.concatenate(z)
+            self.squares[_THREE].add(own)
+            sums[:, number] = float(own @ own), own.size
+        self.each["each three-way table's margins"] = sums
+
+    def _coarse(self, attributes: tuple[int, ...], query: Tables) -> tuple[Array, Array]:
+        """What one-way or two-way tables say of coarse cells, whose variance is that of the cells they sum up."""
+        cells, levels, (mean, spread) = query.cells, map(query.cells.levels, attributes), self._pooled[len(attributes)]
+        one_way = len(attributes) == 1
+        table = mean[cells.levels(*attributes)] if one_way else cells.table(mean, *attributes)
+        variances = np.array([float(spread[attributes[0] if one_way else cells.pair(*attributes)])])
+        for attribute, own in zip(attributes, levels, strict=True):
+            coarse = np.arange(cells.sizes[attribute]) if query.coarse is None else query.coarse[own]
+            matrix = (coarse[None, :] == np.arange(query.levels[attribute])[:, None]).astype(np.float64)
+            table = np.moveaxis(np.tensordot(matrix, table, axes=(1, 0)), 0, -1)
+            variances = np.multiply.outer(variances, matrix.sum(axis=1))
+        # Contrasts of all cells, from those of unit cells.
+        axes, units = range(table.ndim), np.eye(table.size).reshape(*table.shape, -1)
+        design = _contrasts(units, axes).reshape(-1, table.size)
+        return _contrasts(table, axes).ravel(), (design * variances.ravel()) @ design.T
+
+    def _over_grid(self, grid: Grid) -> None:
+        """Every cell against the sum of the cells that it is divided into, the last table first."""
+        own = float(self._variance(np.array([grid.scale]))[0])
+        below, inner = self._smeared(grid.tables[-1]), grid.edges[-1]
+        variance = np.full(below.size, own)
+        for counts, edges in zip(grid.tables[-2::-1], grid.edges[-2::-1], strict=True):
+            here = self._smeared(counts)
+            parent = np.searchsorted(edges, inner[:-1], side="right") - 1
+            added = np.bincount(parent, weights=below, minlength=here.size)
+            spread = np.bincount(parent, weights=variance, minlength=here.size)
+            self.squares[_SEARCHES].add((here - added) * (own + spread) ** -0.5)
+            below, variance = (here * spread + added * own) / (own + spread), own * spread / (own + spread)
+            inner = edges
 
 
 def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
@@ -301,14 +409,6 @@ def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
     starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
     for first, last in pairwise(starts.tolist()):
         yield first, last, slice(int(ends[first]), int(ends[last]))
-
-
-def _by_table(differences: Sequence[Array], sizes: NDArray[np.int64]) -> Array:
-    squares, begins = np.zeros(sizes.size), np.cumsum(sizes) - sizes
-    for z in differences:
-        for first, last, run in _runs(sizes):
-            squares[first:last] += np.add.reduceat(z[run] ** 2, begins[first:last] - run.start)
-    return np.array([squares, len(differences) * sizes])
 
 
 def _contrasts(table: Array, axes: Sequence[int]) -> Array:
@@ -329,153 +429,6 @@ def _recursive(values: Array, variances: Array) -> Array:
     moved = values - values[:, :1]
     means = np.cumsum(moved[:, :-1] * weights[:-1], axis=1) / upto
     return np.asarray((moved[:, 1:] - means) * (variances[1:] + 1 / upto) ** -0.5)
-
-
-def _of_attribute(
-    attribute: int, cells: Cells, implied: Array, pooled: dict[int, _LookMean], found: NoiseResiduals
-) -> tuple[float, int]:
-    """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
-    levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
-    if not others.size or cells.sizes[attribute] < 2:
-        return 0.0, 0
-    first, second = np.minimum(others, attribute), np.maximum(others, attribute)
-    tables = first * (2 * cells.n_attributes - first - 1) // 2 + second - first - 1
-    seen = np.column_stack([implied[levels][:, others], pooled[1].mean[levels]])
-    spread = np.append(cells.sizes[others] * pooled[2].variance[tables], pooled[1].variance[attribute])
-    z = _recursive(_contrasts(seen, [0]), spread)
-    found.squares[_MARGINS].add(z[:, :-1])
-    found.squares[_DIRECT].add(z[:, -1])
-    return float(np.square(z).sum()), z.size
-
-
-def _over_totals(cells: Cells, pooled: dict[int, _LookMean], n_rows: int | None, found: NoiseResiduals) -> None:
-    """The sums of all tables against the public number of rows, or against each other and against measured totals."""
-    sums, spread = [], []
-    for order, offsets, sizes in ((2, cells.pair_offsets, cells.pair_sizes), (1, cells.offsets, cells.sizes)):
-        if order in pooled:
-            sums.append(np.add.reduceat(pooled[order].mean, offsets[:-1]))
-            spread.append(pooled[order].variance * sizes)
-    if 0 in pooled:
-        sums.append(pooled[0].mean)
-        spread.append(pooled[0].variance)
-    if not sums:
-        return
-    seen, variances = np.concatenate(sums), np.concatenate(spread)
-    # Without a public number the first sum is what the others are compared with.
-    z = _recursive(seen[None, :], variances)[0] if n_rows is None else (seen - n_rows) * variances**-0.5
-    first = max((cells.n_pairs if 2 in pooled else 0) - (n_rows is None), 0)
-    found.squares[_TOTALS].add(z[:first])
-    found.squares[_ONE_WAY_TOTALS].add(z[first:])
-
-
-def _over_grid(grid: Grid, mechanism: Mechanism, smear: np.random.Generator, found: Squares) -> None:
-    """Every cell against the sum of the cells that it is divided into, the last table first."""
-    own = float(noise_variance(mechanism, np.array([grid.scale]))[0]) + SMEAR
-    below, inner = _smeared(grid.tables[-1], smear), grid.edges[-1]
-    variance = np.full(below.size, own)
-    for counts, edges in zip(grid.tables[-2::-1], grid.edges[-2::-1], strict=True):
-        here = _smeared(counts, smear)
-        parent = np.searchsorted(edges, inner[:-1], side="right") - 1
-        added = np.bincount(parent, weights=below, minlength=here.size)
-        spread = np.bincount(parent, weights=variance, minlength=here.size)
-        found.add((here - added) * (own + spread) ** -0.5)
-        below, variance, inner = (here * spread + added * own) / (own + spread), own * spread / (own + spread), edges
-
-
-def _crossed(z: Array, cells: Cells, one_way: _LookMean, pairs: _LookMean) -> float:
-    """Standard normal unless the stages' difference depends on their mean, as it does when one stage's noise is stated
-    too large and the other's too small, or the two are correlated.
-
-    Sums along rows of z are independent of the pooled rows' distances R from the one-way counts. Given R, the sum of
-    their products is normal with variance sum R^2, whatever R's law is.
-    """
-    first, second = cells.pairs
-    heights, widths = cells.sizes[first], cells.sizes[second]
-    rows = np.repeat(widths, heights)
-    starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
-    within = np.arange(rows.size) - np.repeat(np.cumsum(heights) - heights, heights)
-    level = np.repeat(cells.offsets[first], heights) + within
-    apart = np.add.reduceat(pairs.mean, starts) - one_way.mean[level]
-    apart /= np.sqrt(rows * np.repeat(pairs.variance, heights) + np.repeat(one_way.variance[first], heights))
-    summed = np.add.reduceat(z, starts) / np.sqrt(rows)
-    return float(summed @ apart / math.sqrt(max(float(apart @ apart), 1e-300)))
-
-
-def _highest(cells: Cells, implied: Array, pooled: dict[int, _LookMean], laplace: float | None) -> tuple[float, float]:
-    """The largest margin above its one-way count, and a union bound on its chance.
-
-    The largest scale of Laplace noise, where it is that, bounds the tail (`_laplace_tail`).
-    """
-    attribute = cells.attribute_of_level
-    spread = cells.symmetric(pooled[2].variance) * cells.sizes[None, :] + pooled[1].variance[:, None]
-    above = (implied - pooled[1].mean[:, None]) / np.sqrt(spread)[attribute]
-    above[np.arange(cells.n_levels), attribute] = -np.inf
-    at = np.unravel_index(np.argmax(above), above.shape)
-    highest = float(above[at])
-    log_tail = float(log_ndtr(-highest))
-    if laplace is not None:
-        log_tail = _laplace_tail(highest, float(spread[attribute[at[0]], at[1]]), laplace)
-    return highest, min(1.0, cells.n_levels * (cells.n_attributes - 1) * math.exp(min(log_tail, 0.0)))
-
-
-def _laplace_tail(deviations: float, variance: float, scale: float) -> float:
-    """A bound on the log of P(X > deviations sqrt(V)), X a sum of Laplace noise of at most this scale b, variance V.
-
-    log E exp(s X) <= V s^2 where s <= 1 / (sqrt(2) b), since -log(1 - x) <= 2 x for x <= 1/2; the discrete law's is
-    smaller still, and normal noise's is V s^2 / 2.
-    """
-    if deviations <= 0:
-        return 0.0
-    far = deviations * math.sqrt(variance)
-    s = min(far / (2 * variance), 1 / (math.sqrt(2) * scale))
-    return variance * s**2 - s * far
-
-
-def _of_threes(
-    block: Block, query: Tables, n_rows: int | None, pooled: dict[int, _LookMean], smear: np.random.Generator,
-    found: Squares,
-) -> Array:  # fmt: skip
-    """Residuals of the margins of three-way tables; their squares and degrees of freedom, shape (2, tables)."""
-    best: dict[tuple[int, ...], tuple[Array, Array]] = {}
-    sums = np.zeros((2, block.scales.size))
-    for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
-        variance = float(block.scales[number]) ** 2 + SMEAR
-        table = _smeared(counts, smear).reshape(query.shapes[number])
-        z = [] if n_rows is None else [np.array([(table.sum() - n_rows) / math.sqrt(table.size * variance)])]
-        for kept in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
-            left = tuple(axis for axis in range(3) if axis not in kept)
-            margin = _contrasts(table.sum(axis=left), range(len(kept))).ravel()
-            attributes = tuple(chosen[axis] for axis in kept)
-            # The best estimate so far, in contrasts, with its covariance.
-            known, covariance = best.get(attributes) or _coarse(attributes, query, pooled[len(kept)])
-            both = covariance + variance * math.prod(table.shape[axis] for axis in left) * np.eye(margin.size)
-            gain = np.linalg.solve(both, covariance).T
-            best[attributes] = known + gain @ (margin - known), covariance - gain @ covariance
-            z.append(np.linalg.solve(np.linalg.cholesky(both), margin - known))
-        own = np.concatenate(z)
-        found.add(own)
-        sums[:, number] = float(own @ own), own.size
-    return sums
-
-
-def _coarse(attributes: tuple[int, ...], query: Tables, pooled: _LookMean) -> tuple[Array, Array]:
-    """What one-way or two-way tables say of coarse cells, whose variance is that of the cells they sum up."""
-    cells, levels = query.cells, [query.cells.levels(each) for each in attributes]
-    if len(attributes) == 1:
-        table, variance = pooled.mean[levels[0]], float(pooled.variance[attributes[0]])
-    else:
-        table, variance = cells.table(pooled.mean, *attributes), float(pooled.variance[cells.pair(*attributes)])
-    variances = np.array([variance])
-    for attribute, own in zip(attributes, levels, strict=True):
-        coarse = np.arange(cells.sizes[attribute]) if query.coarse is None else query.coarse[own]
-        matrix = (coarse[None, :] == np.arange(query.levels[attribute])[:, None]).astype(np.float64)
-        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, 0)), 0, -1)
-        variances = np.multiply.outer(variances, matrix.sum(axis=1))
-    # Contrasts of all cells, from those of unit cells.
-    units = np.eye(table.size).reshape(*table.shape, -1)
-    axes = range(table.ndim)
-    design = _contrasts(units, axes).reshape(-1, table.size)
-    return _contrasts(table, axes).ravel(), (design * variances.ravel()) @ design.T
 
 
 def _squares_test(
@@ -534,12 +487,16 @@ def _residues(blocks: Sequence[Block], mechanism: Mechanism) -> Iterator[NoiseTe
     whose noise is so wide that this could not be seen. Values that reached a threshold were chosen: they are left out.
     """
     for q in _MODULI:
-        counts = np.zeros(q, dtype=np.int64)
+        counts, turn = np.zeros(q, dtype=np.int64), 2 * math.pi / q
         for block in blocks:
             if block.keys is not None:
                 continue
             sizes = block.query.sizes
-            wide = _uneven(mechanism, block.scales, q) ** 2 * sizes.sum() < 1e-3
+            far = 2 * np.exp(-(block.scales**2) * turn**2 / 2)
+            if mechanism == "laplace":
+                # (1 - p)^2 / (1 - 2 p cos t + p^2) with p = exp(-1/b).
+                far = 1 / (1 + (1 - math.cos(turn)) / (np.cosh(1 / block.scales) - 1))
+            wide = far**2 * sizes.sum() < 1e-3
             for first, last, run in _runs(sizes) if wide.any() else ():
                 taken = block.values[run]
                 if not wide[first:last].all():
@@ -552,15 +509,6 @@ def _residues(blocks: Sequence[Block], mechanism: Mechanism) -> Iterator[NoiseTe
             chance = min(1.0, 2 * float(bdtr(int(counts.min()), n, 0.5)))
             yield NoiseTest(name="parity", chance=chance, seen=f"{counts[1] / n:.2%} odd of {n:,}")
         elif n >= 1000 * q:
-            far = float(np.sum((counts - n / q) ** 2) / (n / q))
-            seen = f"chi-square {far:.1f} with {q - 1} degrees of freedom"
-            yield NoiseTest(name=f"remainders by {q}", chance=float(chdtrc(q - 1, far)), seen=seen)
-
-
-def _uneven(mechanism: Mechanism, scales: Array, q: int) -> Array:
-    """How far from even remainders by q can be: the characteristic function at 2 pi / q."""
-    turn = 2 * math.pi / q
-    if mechanism == "gaussian":
-        return np.asarray(2 * np.exp(-(scales**2) * turn**2 / 2))
-    # (1 - p)^2 / (1 - 2 p cos t + p^2) with p = exp(-1/b).
-    return np.asarray(1 / (1 + (1 - math.cos(turn)) / (np.cosh(1 / scales) - 1)))
+            square = float(np.sum((counts - n / q) ** 2) / (n / q))
+            seen = f"chi-square {square:.1f} with {q - 1} degrees of freedom"
+            yield NoiseTest(name=f"remainders by {q}", chance=float(chdtrc(q - 1, square)), seen=seen)
