@@ -11,15 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from sklar.machine.compiled import telling
-from sklar.machine.progress import SILENT
-
-if TYPE_CHECKING:
-    from sklar.machine.progress import Progress
+from sklar.machine.progress import SILENT, Progress
 
 R = TypeVar("R")
 

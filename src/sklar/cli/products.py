@@ -10,11 +10,10 @@ import click
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, watched
 from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path
-from sklar.machine.progress import SILENT
+from sklar.machine.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
-    from sklar.machine.progress import Progress
 
 
 @command("Draw more rows from a model, for free.", shared.ENGINE, THREADS, JSON, TIMINGS)

@@ -195,9 +195,9 @@ def _generate_visits(patients: int | None, seed: int, out: Path, events_out: Pat
             frames = (block[at] for block in generate_visits(patients, seed=seed))
             write_frames(target, linked_columns(schemas)[at], frames, schema)
     write_text(schema_path, schemas.to_toml())
-    written = {"out": out, "events_out": events_out, "schema": schema_path}
     finish(
-        {"shape": "visits", "patients": patients, "seed": seed} | written,
+        {"shape": "visits", "patients": patients, "seed": seed}
+        | {"out": out, "events_out": events_out, "schema": schema_path},
         f"{patients:,} patients in {out}, their visits in {events_out}, the schema of both in {schema_path}.",
     )
 
@@ -213,10 +213,10 @@ def warm() -> None:
     \b
       sklar warm
     """
-    from sklar.machine.compiled import KERNELS, cache_folder, load
+    from sklar.machine import compiled
 
     with show_progress() as progress:
-        for module, what in KERNELS.items():
+        for module, what in compiled.KERNELS.items():
             progress.stage(f"compile {what}")
-            load(module)
-    say(f"Compiled for this machine: {len(KERNELS)} parts, kept in {cache_folder() or 'no folder'}.")
+            compiled.load(module)
+    say(f"Compiled for this machine: {len(compiled.KERNELS)} parts, kept in {compiled.cache_folder() or 'no folder'}.")

@@ -1,0 +1,54 @@
+"""The command line from its arguments to its exit code: in this process, in one of its own, and on a terminal."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sklar.cli import main
+
+
+class Program:
+    """What `CliRunner` invokes: the whole program, without what a process does at its end."""
+
+    name = "sklar"
+
+    def main(self, args: Any, prog_name: str, **_: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [prog_name, *args])
+            patch.setattr(sys, "unraisablehook", sys.unraisablehook)
+            patch.setattr(atexit, "register", lambda leave: leave)
+            main()
+
+
+def call(*arguments: str | Path, cwd: Path, typed: str = "") -> Result:
+    """Run a command in this process, which has loaded everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        return CliRunner().invoke(Program(), [*map(str, arguments)], input=typed)  # type: ignore[arg-type]
+
+
+def run(*arguments: str | Path, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    command = [sys.executable, "-m", "sklar", *map(str, arguments)]
+    settings.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=cwd, check=False, **settings)
+
+
+def read_terminal(ours: int) -> str:
+    """All that is drawn on a terminal until its last process ends."""
+    drawn = b""
+    # Linux says that a terminal has ended by an error.
+    with suppress(OSError):
+        while block := os.read(ours, 65_536):
+            drawn += block
+    os.close(ours)
+    return drawn.decode()
