@@ -26,13 +26,14 @@ from typing import Any
 from sklar.budget.ledger import Ledger
 from sklar.budget.receipt import charge_notes, telling
 from sklar.errors import OutputError, SklarError
+from sklar.files.archive import load
+from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.machine.stores import fresh_file
 from sklar.public.schema import Schema
 from sklar.studio.folder import Folder
 
 _WAIT_S = 20.0
-_BETWEEN_S = 0.25
 # What a stage is called on the screen, in the order in which a release meets them.
 STAGES = {
     "check": "Look whether the schema fits the rows",
@@ -77,11 +78,11 @@ class State:
 
 
 class StateFile:
-    """Progress that is kept in a state file, at most four times a second."""
+    """Progress that is kept in a state file: written when a stage begins, and by the thread that watches the work."""
 
     def __init__(self, state: State, path: Path) -> None:
         self._state, self._path = state, path
-        self._lock, self._began, self._written = threading.RLock(), time.monotonic(), 0.0
+        self._lock, self._began = threading.RLock(), time.monotonic()
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
         """A stage begins."""
@@ -94,10 +95,8 @@ class StateFile:
     def advance(self, steps: int) -> None:
         """Count steps."""
         with self._lock:
-            if self._state.stages:
-                self._state.stages[-1].done += steps
-            if time.monotonic() - self._written > _BETWEEN_S:
-                self.write()
+            for stage in self._state.stages[-1:]:
+                stage.done += steps
 
     def _clock(self) -> None:
         if self._state.stages and not self._state.over:
@@ -107,7 +106,6 @@ class StateFile:
         """Write the file. A disk that is full must not end the work itself."""
         with self._lock, suppress(OSError):
             self._clock()
-            self._written = time.monotonic()
             _put(self._path, asdict(self._state))
 
 
@@ -125,33 +123,26 @@ class Works:
             number = max((each.number for each in self.all()), default=0) + 1
             document = {**order, "kind": kind, "desk": desk}
             try:
-                _put(self._path(number, "order"), document)
-                _put(self._path(number, "state"), asdict(_new_state(number, document)))
+                _put(_path(self._folder, number, "order"), document)
+                _put(_path(self._folder, number, "state"), asdict(_new_state(number, document)))
             except OSError as error:
                 raise OutputError(f"work cannot begin: notes cannot be written ({error.strerror}).") from None
             # -P: a file of the folder must not be taken for a module.
             command = [sys.executable, "-P", "-m", "sklar.studio.work", str(self._folder.root), str(number)]
+            none = subprocess.DEVNULL
             # A session of its own: Ctrl-C in the server's terminal is not meant for it.
             process = subprocess.Popen(  # noqa: S603 - our own program and arguments
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=self._folder.root,
-                start_new_session=True,
+                command, stdin=none, stdout=none, stderr=none, cwd=self._folder.root, start_new_session=True
             )
-            self._await(process, number)
+            # Until the process has the lock: from then on anybody can see that it works.
+            end = time.monotonic() + _WAIT_S
+            while time.monotonic() < end and not self._is_locked() and process.poll() is None:
+                if self._read(number).over:
+                    break
+                time.sleep(0.02)
+            # So that no dead child stays behind while the server lives.
+            threading.Thread(target=process.wait, daemon=True).start()
             return self.state(number)
-
-    def _await(self, process: subprocess.Popen[bytes], number: int) -> None:
-        """Wait until the process has the lock: from then on anybody can see that it works."""
-        end = time.monotonic() + _WAIT_S
-        while time.monotonic() < end and not self._is_locked() and process.poll() is None:
-            if self._read(number).over:
-                break
-            time.sleep(0.02)
-        # So that no dead child stays behind while the server lives.
-        threading.Thread(target=process.wait, daemon=True).start()
 
     def all(self, desk: str | None = None) -> list[State]:
         """All pieces of work, or those of one table, oldest first."""
@@ -170,7 +161,7 @@ class Works:
         if not state.over and not self._is_locked():
             # It may have ended between the two looks, or be about to begin.
             state = self._read(number)
-            age = time.time() - self._path(number, "state").stat().st_mtime
+            age = time.time() - _path(self._folder, number, "state").stat().st_mtime
             if not state.over and (state.stages or age > _WAIT_S):
                 state.state = "lost"
                 state.message = "The process ended without a word: it was killed, or the machine or its disk failed."
@@ -179,17 +170,14 @@ class Works:
     def cancel(self, number: int) -> None:
         """Ask a piece of work to stop."""
         if not self.state(number).over:
-            _put(self._path(number, "cancel"), {})
+            _put(_path(self._folder, number, "cancel"), {})
 
     def _read(self, number: int) -> State:
         try:
-            document = json.loads(self._path(number, "state").read_text(encoding="utf-8"))
+            document = json.loads(_path(self._folder, number, "state").read_text(encoding="utf-8"))
             return State(**document | {"stages": [Stage(**each) for each in document["stages"]]})
         except (OSError, ValueError, TypeError, KeyError):
             raise SklarError("there is no such work in this folder.") from None
-
-    def _path(self, number: int, what: str) -> Path:
-        return self._folder.notes() / f"{number:04d}.{what}.json"
 
     def _is_locked(self) -> bool:
         # One at a time: two probes would take each other for the work.
@@ -198,6 +186,10 @@ class Works:
                 return False
         except sqlite3.OperationalError:
             return True
+
+
+def _path(folder: Folder, number: int, what: str) -> Path:
+    return folder.notes() / f"{number:04d}.{what}.json"
 
 
 def _new_state(number: int, order: Mapping[str, Any]) -> State:
@@ -231,36 +223,18 @@ def _put(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def do(root: str, number: int) -> None:
-    """Do one piece of work, in this process."""
+    """Do one piece of work, in this process, and say in its state how it ended."""
     folder = Folder(root)
-    notes = folder.notes()
-    order = json.loads((notes / f"{number:04d}.order.json").read_text(encoding="utf-8"))
-    state = _new_state(number, order)
-    progress = StateFile(state, notes / f"{number:04d}.state.json")
+    order = json.loads(_path(folder, number, "order").read_text(encoding="utf-8"))
+    job = _Job(folder, order, _new_state(number, order))
     try:
         with _lock(folder, wait_s=5.0):
-            _try(folder, order, state, progress)
+            job.run()
             # While the lock is held: whoever finds it free finds the end of the work, too.
-            progress.write()
+            job.progress.write()
     except sqlite3.OperationalError:
-        state.state, state.message = "failed", "Other work is under way in this folder."
-        progress.write()
-
-
-def _try(folder: Folder, order: Mapping[str, Any], state: State, progress: StateFile) -> None:
-    """Do the work, and say in its state how it ended."""
-    over = threading.Event()
-    cancel = folder.notes() / f"{state.number:04d}.cancel.json"
-    threading.Thread(target=_watch, args=(progress, cancel, over), daemon=True).start()
-    try:
-        try:
-            _ORDERS[order["kind"]](folder, order, state, progress)
-        finally:
-            over.set()
-        state.state = "done"
-    except (Exception, KeyboardInterrupt) as error:
-        state.state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
-        state.message = " ".join([_explain(error), *charge_notes(error)])
+        job.state.state, job.state.message = "failed", "Other work is under way in this folder."
+        job.progress.write()
 
 
 def _explain(error: BaseException) -> str:
@@ -274,88 +248,101 @@ def _explain(error: BaseException) -> str:
     return f"Unexpected {type(error).__name__}. Run the command below with sklar --debug to see where."
 
 
-def _watch(progress: StateFile, cancel: Path, over: threading.Event) -> None:
-    """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
-    interrupted = False
-    while not over.wait(0.2):
-        progress.write()
-        if cancel.exists() and not interrupted:
-            interrupted = True
-            main = threading.main_thread().ident
-            # As Ctrl-C does, in the middle of a system call too where that is possible.
-            if hasattr(signal, "pthread_kill") and main is not None:
-                signal.pthread_kill(main, signal.SIGINT)
-            else:
-                _thread.interrupt_main()
+class _Job:
+    """One piece of work: each kind is a method, which does what a command does."""
 
+    def __init__(self, folder: Folder, order: Mapping[str, Any], state: State) -> None:
+        self.folder, self.order, self.state = folder, order, state
+        self.progress = StateFile(state, _path(folder, state.number, "state"))
 
-def _file(folder: Folder, order: Mapping[str, Any], suffix: str) -> Path:
-    """A file of the release that an order is about."""
-    return folder.inside(f"{order['desk']}-{order['release']}{suffix}")
-
-
-def _release(folder: Folder, order: Mapping[str, Any], state: State, progress: StateFile) -> None:
-    """What `sklar release --check` does; then the private comparison of `sklar evaluate`, which may fail by itself."""
-    from sklar.custodian.check import check_values
-    from sklar.draw.sample import check_draw
-    from sklar.errors import DataError
-    from sklar.files.write import check_target
-    from sklar.release import fit
-
-    desk = folder.desk(order["desk"])
-    schema = Schema.load(folder.inside(desk.schema))
-    schema.require_reviewed()
-    model_path = check_target(_file(folder, order, ".sklar"), (".sklar",))
-    out = check_target(_file(folder, order, ".csv"), (".csv",))
-    unfit = [fate for fate in check_values(folder.table(desk), schema, progress=progress) if fate.unfit]
-    if unfit:
-        raise DataError(
-            "The schema would lose most values of some columns, so nothing was released and no privacy was spent. "
-            + " ".join(fate.warning for fate in unfit)
-            + " PRIVATE: this tells of the rows."
-        )
-    budget, ledger = Budget(epsilon=order["epsilon"], delta=order["delta"]), Ledger(folder.ledger)
-    model = fit(folder.table(desk), schema, budget, ledger=ledger, dataset=order["dataset"], progress=progress)
-    with telling([model.certificate.receipt], model.certificate.epsilon):
-        # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
-        model.save(model_path)
-        _, seed = check_draw(None, None)
-        model.write(str(out), seed=seed, progress=progress)
-    if order.get("compare"):
+    def run(self) -> None:
+        """Do the work, and say in its state how it ended."""
+        kinds = {"release": self.release, "compare": self.compare, "sample": self.sample, "publish": self.publish}
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), daemon=True).start()
         try:
-            _compare(folder, order, state, progress)
-        except SklarError as error:
-            state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
+            try:
+                kinds[self.state.kind]()
+            finally:
+                over.set()
+            self.state.state = "done"
+        except (Exception, KeyboardInterrupt) as error:
+            self.state.state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
+            self.state.message = " ".join([_explain(error), *charge_notes(error)])
 
+    def _watch(self, over: threading.Event) -> None:
+        """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
+        cancel, interrupted = _path(self.folder, self.state.number, "cancel"), False
+        while not over.wait(0.2):
+            self.progress.write()
+            if cancel.exists() and not interrupted:
+                interrupted = True
+                main = threading.main_thread().ident
+                # As Ctrl-C does, in the middle of a system call too where that is possible.
+                if hasattr(signal, "pthread_kill") and main is not None:
+                    signal.pthread_kill(main, signal.SIGINT)
+                else:
+                    _thread.interrupt_main()
 
-def _sample(folder: Folder, order: Mapping[str, Any], _state: State, progress: StateFile) -> None:
-    """What `sklar sample` does: rows of a model whose own rows could not be written."""
-    from sklar.draw.sample import check_draw
-    from sklar.files.archive import load
+    def file(self, suffix: str) -> Path:
+        """A file of the release that the order is about."""
+        return self.folder.inside(f"{self.state.desk}-{self.state.release}{suffix}")
 
-    _, seed = check_draw(None, None)
-    load(_file(folder, order, ".sklar")).write(str(_file(folder, order, ".csv")), seed=seed, progress=progress)
+    def release(self) -> None:
+        """As `sklar release --check`; then the private comparison of `sklar evaluate`, which may fail by itself."""
+        from sklar.custodian.check import check_values
+        from sklar.errors import DataError
+        from sklar.files.write import check_target
+        from sklar.release import fit
 
+        desk, order = self.folder.desk(self.state.desk), self.order
+        schema = Schema.load(self.folder.inside(desk.schema))
+        schema.require_reviewed()
+        check_target(self.file(".sklar"), (".sklar",))
+        check_target(self.file(".csv"), (".csv",))
+        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self.progress) if fate.unfit]
+        if unfit:
+            raise DataError(
+                "The schema would lose most values of some columns, so nothing was released and no privacy was spent. "
+                + " ".join(fate.warning for fate in unfit)
+                + " PRIVATE: this tells of the rows."
+            )
+        budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
+        charge = {"ledger": Ledger(self.folder.ledger), "dataset": order["dataset"]}
+        model = fit(self.folder.table(desk), schema, budget, progress=self.progress, **charge)
+        with telling([model.certificate.receipt], model.certificate.epsilon):
+            # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
+            model.save(self.file(".sklar"))
+            self._draw(model)
+        if order.get("compare"):
+            try:
+                self.compare()
+            except SklarError as error:
+                self.state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
 
-def _compare(folder: Folder, order: Mapping[str, Any], _state: State, progress: StateFile) -> None:
-    """What `sklar evaluate --report` does."""
-    from sklar.custodian.evaluate import evaluate
-    from sklar.files.archive import load
+    def sample(self) -> None:
+        """As `sklar sample`: rows of a model whose own rows could not be written."""
+        self._draw(load(self.file(".sklar")))
 
-    real, synthetic = folder.table(folder.desk(order["desk"])), _file(folder, order, ".csv")
-    schema, report = load(_file(folder, order, ".sklar")).schema, _file(folder, order, ".PRIVATE.html")
-    evaluate(real, synthetic, schema, report=report, progress=progress)
+    def _draw(self, model: Model) -> None:
+        from sklar.draw.sample import check_draw
 
+        _, seed = check_draw(None, None)
+        model.write(str(self.file(".csv")), seed=seed, progress=self.progress)
 
-def _publish(folder: Folder, order: Mapping[str, Any], _state: State, progress: StateFile) -> None:
-    """What `sklar publish --replace` does."""
-    from sklar.trust.passport import Publication, publish
+    def compare(self) -> None:
+        """As `sklar evaluate --report`."""
+        from sklar.custodian.evaluate import evaluate
 
-    model, out = _file(folder, order, ".sklar"), _file(folder, order, "-published")
-    publish(model, out, publication=Publication(**order["said"]), replace=True, progress=progress)
+        real, schema = self.folder.table(self.folder.desk(self.state.desk)), load(self.file(".sklar")).schema
+        evaluate(real, self.file(".csv"), schema, report=self.file(".PRIVATE.html"), progress=self.progress)
 
+    def publish(self) -> None:
+        """As `sklar publish --replace`."""
+        from sklar.trust.passport import Publication, publish
 
-_ORDERS = {"release": _release, "compare": _compare, "sample": _sample, "publish": _publish}
+        about = Publication(**self.order["said"])
+        publish(self.file(".sklar"), self.file("-published"), publication=about, replace=True, progress=self.progress)
 
 
 if __name__ == "__main__":

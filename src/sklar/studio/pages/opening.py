@@ -112,7 +112,7 @@ def draft(visit: Visit) -> Response:
     desk, form = visit.desk, visit.form
     look = visit.studio.looks.at(desk, _chosen(visit), wait_s=_WAIT_S)
     if not look.over.is_set():
-        note = visit.studio.notes.keep(Note(text="", failed=False, form=form))
+        note = visit.keep(Note(text="", failed=False, form=form))
         return go(visit.address("reading", note=note))
     if look.draft is None:
         raise DataError(look.problem)

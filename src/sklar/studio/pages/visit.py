@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,25 +36,6 @@ class Note:
     form: Mapping[str, str] = field(default_factory=dict)
 
 
-class Notes:
-    """The last notes, by a random name that the next page's address carries."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, Note] = OrderedDict()
-
-    def keep(self, note: Note) -> str:
-        """Keep a note; its name."""
-        name = secrets.token_hex(8)
-        self._kept[name] = note
-        while len(self._kept) > _MOST_NOTES:
-            self._kept.popitem(last=False)
-        return name
-
-    def find(self, name: str) -> Note | None:
-        """The note of that name, while it is kept."""
-        return self._kept.get(name)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Studio:
     """What all visits share."""
@@ -64,7 +44,8 @@ class Studio:
     session: Session
     works: Works
     looks: Looks
-    notes: Notes
+    # The last notes, by a random name that the next page's address carries.
+    notes: dict[str, Note] = field(default_factory=dict)
 
 
 class Visit:
@@ -89,7 +70,7 @@ class Visit:
     @cached_property
     def note(self) -> Note | None:
         """The note that the address names."""
-        return self.studio.notes.find(self.query("note"))
+        return self.studio.notes.get(self.query("note"))
 
     @cached_property
     def text(self) -> str | None:
@@ -153,9 +134,17 @@ class Visit:
         """A message without the path of the folder, in which the reader is anyway."""
         return text.replace(f"{self.folder.root}{os.sep}", "")
 
+    def keep(self, note: Note) -> str:
+        """Keep a note for the next page; its name."""
+        notes, name = self.studio.notes, secrets.token_hex(8)
+        notes[name] = note
+        if len(notes) > _MOST_NOTES:
+            del notes[next(iter(notes))]
+        return name
+
     def tell(self, address: str, text: str, *, form: Mapping[str, str] | None = None) -> Response:
         """Send the browser on with a note. With a `form`, the note says what was wrong with it."""
-        note = self.studio.notes.keep(Note(text=self.plain(text), failed=form is not None, form=form or {}))
+        note = self.keep(Note(text=self.plain(text), failed=form is not None, form=form or {}))
         path, mark, place = address.partition("#")
         return go(f"{path}{'&' if '?' in path else '?'}note={note}{mark}{place}")
 
@@ -172,16 +161,12 @@ class Visit:
     ) -> Response:
         """Render a page with what stands around every page. One without a step is about no table."""
         desk = self.desk if step and "desk" in self.request.path_params else None
-        frame = {
-            "title": title,
+        frame = {"title": title, "step": step, "private": private, "commands": commands, "note": self.note}
+        frame |= {
             "folder": self.folder.root.name or "/",
             "desk": None if desk is None else desk.name,
-            "step": step,
             "steps": [self._step(name, desk, here=name == step) for name in STEPS],
             "form_token": self.studio.session.form_token,
-            "note": self.note,
-            "private": private,
-            "commands": commands,
         }
         return show(template, status=status, **{"frame": frame, "desk": desk} | values)
 

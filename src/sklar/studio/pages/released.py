@@ -1,0 +1,219 @@
+"""Steps 5 to 7: look at a release beside the real rows and as readers will, publish it, and keep the books."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import FileResponse, HTMLResponse, Response
+
+from sklar.answer.report import publishable
+from sklar.budget.account import Account
+from sklar.budget.ledger import Ledger, check_releases
+from sklar.errors import DataError, SklarError
+from sklar.files.archive import load
+from sklar.files.write import write_text
+from sklar.studio.folder import LEDGER, Folder
+from sklar.studio.guard import REPORT_POLICY
+from sklar.studio.pages.visit import Visit, go, show
+from sklar.trust.verify import verify
+
+_WHAT = {
+    ".csv": "synthetic rows",
+    ".sklar": "the model: noisy tables, certificate, and what draws rows",
+    ".report.html": "the report for readers",
+    ".toml": "the schema",
+}
+_STATED = ("publisher", "contact", "license", "url")
+
+
+def look(visit: Visit) -> Response:
+    """The comparison of a release with the real rows: PRIVATE."""
+    number, desk, there = visit.release, visit.desk, False
+    commands: tuple[str, ...] = ()
+    if number is not None:
+        stem = visit.stem
+        there = visit.folder.inside(f"{stem}.PRIVATE.html").is_file()
+        names = f"{shlex.quote(desk.data)} {stem}.csv --schema {stem}.sklar --report {stem}.PRIVATE.html"
+        commands = () if desk.query else (f"sklar evaluate {names}",)
+    tried = [each for each in visit.works.all(desk.name) if each.kind != "publish" and each.release == number]
+    problem = visit.plain(tried[-1].message or tried[-1].remark) if tried and tried[-1].over else ""
+    return _look(visit, commands, there=there, running=visit.works.running(), problem=problem)
+
+
+def report(visit: Visit) -> Response:
+    """The report that is safe to publish."""
+    there = visit.release is not None
+    commands = (f"sklar report {visit.stem}.sklar --out {visit.stem}.report.html",) if there else ()
+    return _look(visit, commands, there=there, running=None, problem="", public=True)
+
+
+def _look(visit: Visit, commands: tuple[str, ...], *, public: bool = False, **values: Any) -> Response:
+    title = f"Look: {'the public report' if public else 'beside the real rows'}"
+    values |= {"release": visit.release, "releases": visit.releases, "public": public}
+    return visit.page("look.html.j2", title, "look", private=not public, commands=commands, **values)
+
+
+def compare(visit: Visit) -> Response:
+    """Compare a release with the real rows, in a process of its own."""
+    visit.back = visit.address("look")
+    number = visit.asked_release
+    visit.works.begin("compare", visit.desk.name, {"release": number})
+    return go(visit.address("look", release=number))
+
+
+def comparison(visit: Visit) -> Response:
+    """The comparison itself, which stands in a frame of the page."""
+    path = visit.folder.inside(f"{visit.stem}.PRIVATE.html")
+    if not path.is_file():
+        raise DataError("there is no comparison yet. Make one on the page before.")
+    return HTMLResponse(path.read_text(encoding="utf-8"), headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+def public_report(visit: Visit) -> Response:
+    """The report itself, made from the model file alone, and kept beside it."""
+    return HTMLResponse(_report_text(visit), headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+def _report_text(visit: Visit) -> str:
+    """The report of a release; written beside its model when it is asked for first."""
+    model, path = (visit.folder.inside(visit.stem + suffix) for suffix in (".sklar", ".report.html"))
+    if path.is_file() and path.stat().st_mtime >= model.stat().st_mtime:
+        return path.read_text(encoding="utf-8")
+    text = publishable(load(model), file_name=model.name)
+    write_text(path, text)
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """A file that may be given to anybody."""
+
+    name: str
+    what: str
+    bytes: int
+
+
+def publishing(visit: Visit) -> Response:
+    """What there is to publish."""
+    number, out = visit.release, ""
+    commands: tuple[str, ...] = ()
+    products: list[Product] = []
+    published: list[Product] = []
+    if number is not None:
+        # So that it can be downloaded.
+        _report_text(visit)
+        model, out = f"{visit.stem}.sklar", f"{visit.stem}-published"
+        commands = (f"sklar verify {model}", f"sklar publish {model} --out {out}", f"sklar verify {out}")
+        products, published = _products(visit, number)
+    works = [each for each in visit.works.all(visit.desk.name) if each.kind == "publish" and each.release == number]
+    return visit.page(
+        "publish.html.j2",
+        "Publish",
+        "publish",
+        commands=commands,
+        release=number,
+        releases=visit.releases,
+        products=products,
+        published=published,
+        out=out,
+        running=visit.works.running(),
+        last=works[-1] if works else None,
+        problem=visit.plain(works[-1].message) if works else "",
+    )
+
+
+def _products(visit: Visit, number: int) -> tuple[list[Product], list[Product]]:
+    """The files of a release that may be given to anybody: single ones, and those of its published folder."""
+    folder, desk = visit.folder, visit.desk
+    names = {suffix: desk.schema if suffix == ".toml" else f"{desk.name}-{number}{suffix}" for suffix in _WHAT}
+    root = folder.inside(f"{desk.name}-{number}-published")
+    paths = [each for each in sorted(root.rglob("*") if root.is_dir() else ()) if each.is_file()]
+    single = [
+        Product(name=name, what=_WHAT[suffix], bytes=folder.inside(name).stat().st_size)
+        for suffix, name in names.items()
+        if folder.inside(name).is_file()
+    ]
+    published = [
+        Product(name=folder.relative(path), what="", bytes=path.stat().st_size)
+        for path in paths
+        if path.resolve().is_relative_to(root)
+    ]
+    return single, published
+
+
+def verdict(visit: Visit) -> Response:
+    """Verify's verdict, fetched after the page: it recomputes what the release cost."""
+    path = visit.folder.inside(f"{visit.stem}.sklar")
+    result = verify(path)
+    lines = result.lines()
+    concluded = " ".join(lines[lines.index("") + 1 :] if "" in lines else lines).replace(str(path), path.name)
+    return show("verdict.html.j2", passed=result.passed, checks=result.checks, concluded=concluded)
+
+
+def publish(visit: Visit) -> Response:
+    """Write the folder, in a process of its own."""
+    visit.back = visit.address("publish")
+    number, form = visit.asked_release, visit.form
+    stated = {name: form[name].strip() for name in _STATED if form.get(name, "").strip()}
+    visit.works.begin("publish", visit.desk.name, {"release": number, "said": stated})
+    return go(visit.address("publish", release=number))
+
+
+def download(visit: Visit) -> Response:
+    """A file that may be given to anybody: of those that the page lists, and of no other."""
+    name = visit.request.path_params["file"]
+    if any(each.name == name for number in visit.releases for part in _products(visit, number) for each in part):
+        path = visit.folder.inside(name)
+        # A browser must never show it as a page of the studio.
+        return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+    raise DataError("there is no such file to give out. Choose one from the list.")
+
+
+def books(visit: Visit) -> Response:
+    """All that the ledger says."""
+    there, models = visit.folder.ledger.exists(), _models(visit.folder)
+    values: dict[str, Any] = {"problem": "", "books": [], "history": [], "problems": [], "remarks": []}
+    if there:
+        try:
+            ledger = Ledger(visit.folder.ledger)
+            entries, standing, now = ledger.history(), ledger.standing(), dt.datetime.now(dt.UTC)
+            values |= {
+                "books": [_book(account, now) for account in ledger.accounts()],
+                "history": [
+                    (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
+                ],
+                "problems": [visit.plain(line) for line in standing.problems],
+                "remarks": [visit.plain(line) for line in standing.remarks],
+            }
+        except SklarError as error:
+            values["problem"] = visit.plain(str(error))
+    commands = (f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models]))
+    releases = bool(models) and there
+    return visit.page("books.html.j2", "Books", "books", commands=commands, there=there, releases=releases, **values)
+
+
+def paid(visit: Visit) -> Response:
+    """Whether the ledger paid for every release, fetched after the page: every model is read for it."""
+    entries = Ledger(visit.folder.ledger).history()
+    models = [(name, load(visit.folder.inside(name)).measured) for name in _models(visit.folder)]
+    problems = check_releases(LEDGER, entries, (), models).releases
+    made = [(name, f"{measured.certificate.epsilon:.4g}", problems[name]) for name, measured in models]
+    return show("paid.html.j2", made=made)
+
+
+def _models(folder: Folder) -> list[str]:
+    return [f"{desk.name}-{number}.sklar" for desk in folder.desks() for number in folder.releases(desk)]
+
+
+def _book(account: Account, now: dt.datetime) -> dict[str, Any]:
+    until = account.lasts_until(now)
+    return {
+        "account": account,
+        "spent": f"{account.spent:.4g}",
+        "left": f"{account.left:.4g}",
+        "share": min(account.spent / account.epsilon, 1.0),
+        "lasts": "" if until is None else until.isoformat(),
+    }
