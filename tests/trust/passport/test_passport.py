@@ -17,8 +17,9 @@ import sklar
 from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
-from sklar.trust.passport import Publication, bundle, publish, verify_folder
-from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES, RowColumn
+from sklar.trust import passport
+from sklar.trust.passport import Publication, publish, verify_folder
+from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
 from sklar.trust.passport.prose import code, plain, yaml
 from sklar.trust.passport.standards import ids_of
 from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, run_elsewhere
@@ -109,8 +110,8 @@ def forge(place: Path) -> None:
     """What a forger does who may write checksums, but not the signature."""
     for name in ("SHA256SUMS.sig", "model.sklar.sig"):
         (place / name).unlink()
-    kept = {each.name: bundle.content_of(each) for each in place.iterdir() if each.name != SUMS}
-    (place / SUMS).write_text(bundle.sums(kept))
+    kept = {each.name: passport.content_of(each) for each in place.iterdir() if each.name != SUMS}
+    (place / SUMS).write_text(passport.sums(kept))
 
 
 def rewrite(path: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
@@ -150,8 +151,8 @@ def test_a_forgery_with_fresh_checksums_is_found(forgery: str, folder: Path, tmp
 
 def test_a_text_of_another_version_is_compared_by_checksum(folder: Path, tmp_path: Path) -> None:
     place = Path(shutil.copytree(folder, tmp_path / "copy"))
-    passport = json.loads((place / PASSPORT).read_text())
-    (place / PASSPORT).write_text((place / PASSPORT).read_text().replace(passport["sklar"], "99.0"))
+    wrote = json.loads((place / PASSPORT).read_text())["sklar"]
+    put(PASSPORT, wrote, "99.0")(place)
     (place / "README.md").write_text("In other words.")
     forge(place)
     found = verify_folder(place)
@@ -202,7 +203,7 @@ def test_a_failure_leaves_nothing_and_the_old_folder(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(bundle, "write_tables", full)
+    monkeypatch.setattr(passport, "write_tables", full)
     with pytest.raises(OutputError, match=r"could not be written: No space left on device. Nothing was left behind"):
         publish(model_file, copy, rows=10, replace=True)
     monkeypatch.undo()
@@ -267,5 +268,4 @@ def test_texts_of_others_are_escaped() -> None:
 
 
 def test_no_two_columns_have_one_address() -> None:
-    columns = [RowColumn(name=name, title="", family="string") for name in ("a b", "a_b", "a_b_3", "a,b")]
-    assert ids_of(columns) == ["a_b", "a_b_2", "a_b_3", "a_b_4"]
+    assert ids_of(["a b", "a_b", "a_b_3", "a,b"]) == ["a_b", "a_b_2", "a_b_3", "a_b_4"]

@@ -1,12 +1,355 @@
-"""A release as a folder that can be put online as it is, and the check of such a folder.
+"""A release as a folder that can be put online as it is, and the check of such a folder as a stranger would make it.
 
-`publish` writes it from a model file alone, `verify_folder` makes it again: every file follows from the model and from
-what `passport.json` states (how many rows, the seed, the publisher). Nothing else may be in the folder.
+Every file follows from the model and from `passport.json` (how many rows, the seed, the publisher): to check, it is
+made again and compared. Texts are compared byte by byte where this Sklar wrote them; a later one may word them
+otherwise, and then compares only what they state of the model (certificate, schema) and their checksums.
 """
 
 from __future__ import annotations
 
-from sklar.trust.passport.bundle import Published, publish, verify_folder
-from sklar.trust.passport.facts import Publication
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sklar.answer.report import publishable
+from sklar.draw.sample import check_draw
+from sklar.errors import ModelError, OutputError, SklarError
+from sklar.files.archive import is_linked, load
+from sklar.files.model import Model
+from sklar.files.tables import write_tables
+from sklar.files.write import write_text
+from sklar.machine.progress import SILENT, Progress
+from sklar.trust.passport import facts, prose, standards
+from sklar.trust.passport.facts import Content, Facts, Publication
+from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
+from sklar.trust.verify import Check, Verification, judge, signature_checks, verify
 
 __all__ = ["Publication", "Published", "publish", "verify_folder"]
+
+_FORMAT = {"format": "sklar-passport", "version": 1}
+_MAX_PASSPORT = 1 << 16
+_BATCH_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A folder that was written: where, with how many rows drawn by which seed, its files, and who signed it."""
+
+    folder: Path
+    rows: int
+    seed: int
+    files: tuple[str, ...]
+    signer: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"folder": str(self.folder), "files": list(self.files)}
+
+
+def publish(
+    model: str | Path,
+    out: str | Path,
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    publication: Publication | None = None,
+    key: str | Path | None = None,
+    replace: bool = False,
+    progress: Progress = SILENT,
+) -> Published:
+    """Write the folder `out` from a model file alone. Costs no privacy.
+
+    `rows` are as many as the original has unless told otherwise. `key` is the key file to sign with. An existing folder
+    is refused; with `replace` one that `publish` wrote is replaced. So is a model that contradicts its certificate.
+    """
+    path, folder = Path(model), Path(out)
+    rows, seed = check_draw(rows, seed)
+    _check_place(folder, replace=replace)
+    if key is not None:
+        private_key(Path(key))
+    if is_linked(path):
+        remedy = "Write rows with sklar sample, and put the model beside them."
+        raise ModelError(f"publish takes a model of one table, and '{path}' is of linked tables. {remedy}")
+    loaded = load(path)
+    progress.stage("verify")
+    for check in verify(path).checks:
+        if not check.passed and check.name != "signature":
+            wrong = f"it contradicts its certificate ({check.name}: {check.detail})"
+            raise ModelError(f"'{path}' is not published: {wrong}.")
+    rows, signer = loaded.n_rows if rows is None else rows, None
+    with _building(folder, replace=replace) as place:
+        shutil.copyfile(path, place / facts.MODEL)
+        _write_rows(loaded, place, rows, seed, progress)
+        progress.stage("describe")
+        write_tables(loaded.measured, place / facts.TABLES)
+        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, facts.DATA))
+        for name, text in _texts(about).items():
+            write_text(place / name, text)
+        if key is not None:
+            signer = sign_file(place / facts.MODEL, key)[1].fingerprint
+        write_text(place / facts.SUMS, sums(_contents(place, _names(place))))
+        if key is not None:
+            sign_file(place / facts.SUMS, key)
+        files = tuple(sorted(_names(place)))
+    return Published(folder=folder, rows=rows, seed=seed, files=files, signer=signer)
+
+
+def _write_rows(model: Model, place: Path, rows: int, seed: int, progress: Progress) -> None:
+    """Draw rows into both files, the same ones whenever it is done."""
+    from threadpoolctl import threadpool_limits
+
+    # The last bits of a product of matrices depend on how many threads it has, and rows depend on that.
+    with threadpool_limits(1, user_api="blas"):
+        for name in (facts.ROWS_PARQUET, facts.ROWS_CSV):
+            model.write(place / name, rows, seed=seed, progress=progress)
+
+
+def _texts(about: Facts) -> dict[str, str]:
+    """Every text file of the folder but its list of checksums, by name."""
+    return {
+        "README.md": prose.readme(about),
+        facts.REPORT: publishable(about.model, file_name=facts.MODEL),
+        facts.SCHEMA: about.model.schema.to_toml(),
+        facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
+        "datapackage.json": _json(standards.data_package(about)),
+        "croissant.json": _json(standards.croissant(about)),
+        "dcat.jsonld": _json(standards.dcat(about)),
+        "opendp_registry.yaml": standards.REGISTRY_HEAD + prose.yaml(standards.registry_entry(about)),
+        "nist_sp_800_226.md": prose.checklist(about),
+        facts.PASSPORT: _passport(about, version("sklar")),
+    }
+
+
+def _passport(about: Facts, wrote: str) -> str:
+    """How the folder was made: all that it does not take from the model."""
+    made = {"sklar": wrote, "rows": about.rows, "seed": about.seed, "publication": asdict(about.publication)}
+    return _json({**_FORMAT, **made, "files": facts.FILES})
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def sums(contents: Mapping[str, Content]) -> str:
+    """Checksums as sha256sum writes and checks them."""
+    return "".join(f"{contents[name].sha256}  {name}\n" for name in sorted(contents))
+
+
+def _names(place: Path) -> set[str]:
+    return {each.name for each in place.iterdir()}
+
+
+def _contents(place: Path, names: Iterable[str]) -> dict[str, Content]:
+    return {name: content_of(place / name) for name in names}
+
+
+def content_of(path: Path) -> Content:
+    """The size and the SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Content(size=file.tell(), sha256=digest)
+
+
+def _check_place(folder: Path, *, replace: bool) -> None:
+    """Refuse, before any work is done, a place where the folder cannot go."""
+    parent, filled = f"the folder '{folder.parent}'", folder.is_dir() and any(folder.iterdir())
+    ours = (folder / facts.PASSPORT).is_file()
+    for refused, message in (
+        (not folder.name, f"'{folder}' has no name of its own. Name a new folder."),
+        (not folder.parent.is_dir(), f"{parent} does not exist. Create it first."),
+        (
+            not os.access(folder.parent, os.W_OK),
+            f"{parent} cannot be written to. Choose another, or ask for the right.",
+        ),
+        (folder.is_symlink() or (folder.exists() and not folder.is_dir()), f"'{folder}' is no folder. Name a new one."),
+        (filled and not ours, f"the folder '{folder}' is not empty, and not one that publish wrote. Name a new one."),
+        (
+            filled and not replace,
+            f"the folder '{folder}' holds a release already. Name a new one, or replace it: --replace.",
+        ),
+    ):
+        if refused:
+            raise OutputError(message)
+
+
+@contextmanager
+def _building(folder: Path, *, replace: bool) -> Iterator[Path]:
+    """A new folder beside its place, which takes its name when the block ends well, and vanishes when it does not."""
+    token = secrets.token_hex(8)
+    place, old = (folder.with_name(f".{folder.name}.{token}.{end}") for end in ("part", "old"))
+    try:
+        place.mkdir()
+        yield place
+        if replace and folder.exists():
+            folder.rename(old)
+        try:
+            place.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+    except OSError as error:
+        why = error.strerror or error
+        raise OutputError(f"the folder '{folder}' could not be written: {why}. Nothing was left behind.") from None
+    finally:
+        for left in (place, old):
+            with suppress(OSError):
+                shutil.rmtree(left)
+
+
+def verify_folder(
+    path: str | Path, *, refit: bool = False, signer: str | None = None, progress: Progress = SILENT
+) -> Verification:
+    """Check a folder that `publish` wrote: its files, its checksums, its model, and each file against the model.
+
+    `refit` and `signer` are those of `verify`.
+    """
+    place = Path(path)
+    expected = None if signer is None else signer_of(signer)
+    checks = [_attempt("files", _check_files, place)]
+    if checks[-1].passed:
+        checks.append(_attempt("checksums", _check_sums, place))
+    if not checks[-1].passed:
+        return Verification(path=str(place), checks=tuple(checks), certificate=None)
+    signature, named = signature_checks([place / name for name in facts.SIGNED], expected, "the folder is not signed")
+    verified = verify(place / facts.MODEL, refit=refit, progress=progress)
+    # The signature of the model is one of the folder's.
+    checks += [check for check in verified.checks if check.name != "signature"]
+    if verified.passed and verified.certificate is not None:
+        try:
+            about, wrote = _read_passport(place)
+        except SklarError as error:
+            checks.append(judge("passport", wrong=str(error)))
+        else:
+            with tempfile.TemporaryDirectory() as again:
+                checks += [
+                    _attempt("texts", _check_texts, place, about, wrote),
+                    _attempt("tables", _check_tables, place, Path(again), about.model),
+                    _attempt("rows", _check_rows, place, Path(again), about, progress),
+                ]
+    return replace(verified, path=str(place), checks=(*checks, *signature), signer=named)
+
+
+def _attempt(name: str, compare: Callable[..., str], *arguments: Any) -> Check:
+    """A check that says what it compared, or why it fails."""
+    try:
+        return judge(name, compare(*arguments))
+    except SklarError as error:
+        return judge(name, wrong=str(error))
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        # One clear error, whatever a damaged file makes a reader raise.
+        return judge(name, wrong=f"a file cannot be read ({type(error).__name__})")
+
+
+def _check_files(place: Path) -> str:
+    present = {each.name: each.lstat() for each in place.iterdir()}
+    signatures = [signature_path(name).name for name in facts.SIGNED]
+    expected = {*facts.FILES, *(signatures if signatures[-1] in present else [])}
+    if odd := [name for name, each in present.items() if not stat.S_ISREG(each.st_mode)]:
+        raise OutputError(f"'{odd[0]:.80}' is a link, a folder or no plain file")
+    if unknown := sorted(present.keys() - expected):
+        raise OutputError(f"'{unknown[0]:.80}' is none of the files that publish writes. Remove it")
+    if missing := sorted(expected - present.keys()):
+        raise OutputError(f"'{missing[0]}' is missing")
+    return f"{len(present)} files, all of them known, and none is missing"
+
+
+def _check_sums(place: Path) -> str:
+    contents = _contents(place, _names(place) - {facts.SUMS, signature_path(facts.SUMS).name})
+    listed = _small(place / facts.SUMS)
+    if listed != sums(contents):
+        named = {line[66:]: line[:64] for line in listed.splitlines()}
+        if changed := sorted(name for name, each in contents.items() if named.get(name) != each.sha256):
+            raise OutputError(f"'{changed[0]}' is not the file that {facts.SUMS} states")
+        raise OutputError(f"{facts.SUMS} is not written as sha256sum writes it")
+    return f"the SHA-256 of {len(contents)} files are those of {facts.SUMS}"
+
+
+def _small(path: Path) -> str:
+    """The text of a small file; of a larger one its beginning, which is never what is expected."""
+    with path.open("rb") as file:
+        return file.read(_MAX_PASSPORT + 1).decode("utf-8", errors="replace")
+
+
+def _read_passport(place: Path) -> tuple[Facts, str]:
+    """What the passport says, and which Sklar wrote it."""
+    name, text = facts.PASSPORT, _small(place / facts.PASSPORT)
+    refused = OutputError(f"{name} is not one that publish wrote")
+    try:
+        document: Any = json.loads(text)
+        rows, seed, wrote = document["rows"], document["seed"], document["sklar"]
+        publication = Publication(**document["publication"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise refused from None
+    if {key: document.get(key) for key in _FORMAT} != _FORMAT:
+        raise OutputError(f"{name} is of another format. Use the Sklar that wrote it")
+    # A row is at least the end of its line: no more rows are drawn than the file could hold.
+    size = (place / facts.ROWS_CSV).stat().st_size
+    if type(rows) is not int or not 1 <= rows <= size or type(seed) is not int or not 0 <= seed < 2**64:
+        raise OutputError(f"{name} must state rows and a seed of the files beside it")
+    about = Facts(load(place / facts.MODEL), rows, seed, publication, _contents(place, facts.DATA))
+    if not isinstance(wrote, str) or _passport(about, wrote) != text:
+        raise refused
+    return about, wrote
+
+
+def _check_texts(place: Path, about: Facts, wrote: str) -> str:
+    texts, same = _texts(about), wrote == version("sklar")
+    if not same:
+        # A later Sklar writes certificate and schema as this one does: they are the model's, in a format of its own.
+        texts = {name: texts[name] for name in (facts.SCHEMA, facts.CERTIFICATE)}
+    for name, text in texts.items():
+        content, path = text.encode(), place / name
+        if path.stat().st_size != len(content) or path.read_bytes() != content:
+            raise OutputError(f"'{name}' is not what the model says")
+    if same:
+        return f"{len(texts)} texts, certificate and schema among them, are those that the model makes"
+    others = f"other texts were written by Sklar {wrote:.40} and are compared by checksum only"
+    return f"certificate and schema are the model's; {others}"
+
+
+def _check_tables(place: Path, again: Path, model: Model) -> str:
+    write_tables(model.measured, again / facts.TABLES)
+    return f"{_check_parquet(place / facts.TABLES, again / facts.TABLES):,} noisy counts are those of the model"
+
+
+def _check_rows(place: Path, again: Path, about: Facts, progress: Progress) -> str:
+    stated = _height(place / facts.ROWS_PARQUET)
+    if stated != about.rows:
+        raise OutputError(f"'{facts.ROWS_PARQUET}' has {stated:,} rows, and {facts.PASSPORT} states {about.rows:,}")
+    _write_rows(about.model, again, about.rows, about.seed, progress)
+    _check_parquet(place / facts.ROWS_PARQUET, again / facts.ROWS_PARQUET)
+    if content_of(again / facts.ROWS_CSV) != about.contents[facts.ROWS_CSV]:
+        raise OutputError(f"'{facts.ROWS_CSV}' does not hold the rows that the model and seed {about.seed} give")
+    return f"{about.rows:,} rows, drawn again from the model with seed {about.seed}, are those of both files"
+
+
+def _height(path: Path) -> int:
+    return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+
+
+def _check_parquet(path: Path, again: Path) -> int:
+    """Refuse a Parquet file with other rows than this one; bytes may differ where another polars wrote it."""
+    rows = _height(again)
+    if content_of(path) == content_of(again):
+        return rows
+    same = pl.read_parquet_schema(path) == pl.read_parquet_schema(again) and _height(path) == rows
+    # In slices, to bound memory.
+    for start in range(0, rows if same else 0, _BATCH_ROWS):
+        one, other = (pl.scan_parquet(each).slice(start, _BATCH_ROWS).collect() for each in (path, again))
+        same = same and one.equals(other, null_equal=True)
+    if not same:
+        raise OutputError(f"'{path.name}' does not hold what the model gives")
+    return rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from sklar.answer.report.publish import typical_errors
@@ -68,7 +68,7 @@ def _is_date(text: str) -> bool:
         return False
 
 
-_WANTED: dict[str, tuple[Callable[[str], object], str]] = {
+_RULES: dict[str, tuple[Callable[[str], object], str]] = {
     "url": (WEB.fullmatch, "a web address that begins with https://"),
     "license": (
         lambda text: _SPDX.fullmatch(text) or WEB.fullmatch(text),
@@ -101,9 +101,9 @@ class Publication:
             if not line:
                 most = f"1 to {_MAX_LETTERS} printable characters"
                 raise OutputError(f"{name} must be one line of {most}, got {value!r:.60}.")
-        for name, (fits, wanted) in _WANTED.items():
+        for name, (fits, requirement) in _RULES.items():
             if name in stated and not fits(stated[name]):
-                raise OutputError(f"{name} must be {wanted}, got '{stated[name]}'.")
+                raise OutputError(f"{name} must be {requirement}, got '{stated[name]}'.")
 
     @property
     def license_address(self) -> str | None:
@@ -111,14 +111,6 @@ class Publication:
         if self.license is None or WEB.fullmatch(self.license):
             return self.license
         return f"https://spdx.org/licenses/{self.license}"
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Publication:
-        """From JSON."""
-        names = [each.name for each in fields(cls)]
-        if document.keys() != {*names}:
-            raise OutputError(f"a publication must state {', '.join(names)}, or null.")
-        return cls(**document)
 
 
 class Content(NamedTuple):
@@ -136,8 +128,7 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowColumn:
+class RowColumn(NamedTuple):
     """A column of the synthetic rows: its values where they are listed, its least and largest number where it has any.
 
     `missing` is what stands in the CSV file where a value is missing; None where none can be.
@@ -155,7 +146,6 @@ class RowColumn:
     missing: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
@@ -163,21 +153,35 @@ class Facts:
     `contents` those of the files in `DATA`.
     """
 
-    model: Model
-    rows: int
-    seed: int
-    publication: Publication
-    contents: Mapping[str, Content]
-    title: str
-    slug: str
-    epsilon: str
-    delta: str
-    unit: str
-    sklar: str
-    promise: str
-    description: str
-    citation: str
-    errors: tuple[float, float | None]
+    def __init__(
+        self, model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]
+    ) -> None:
+        self.model, self.rows, self.seed, self.publication, self.contents = model, rows, seed, publication, contents
+        schema, stated = model.schema, model.certificate
+        self.errors = typical_errors(model)
+        self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
+        self.title = f"{shown_table(schema)}: differentially private synthetic data"
+        self.slug = re.sub("[^a-z0-9]+", "-", schema.name.lower()).strip("-") or "table"
+        replaced = stated.neighbors == "replace-one"
+        self.unit = f"{'the content' if replaced else 'the presence'} of any one {stated.unit}"
+        self.sklar = " ".join(filter(None, ("Sklar", stated.versions.get("sklar"))))
+        self.promise = (
+            f"{'Claimed by the caller, not checked by Sklar: d' if stated.claimed_by else 'D'}ifferential privacy with "
+            f"epsilon = {self.epsilon} and delta = {self.delta} protects {self.unit} ({stated.neighbors} neighbors)."
+        )
+        about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
+        size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"
+        self.description = (
+            f"{about}These {rows:,} records are invented. They follow the statistics of a confidential table "
+            f"of {size} {'people' if stated.count == 'people' else 'rows'} and {schema.n_attributes:,} attributes. "
+            f"{self.promise}"
+        )
+        year = "year" if publication.date is None else publication.date[:4]
+        self.citation = (
+            f"{publication.publisher or '(publisher)'} ({year}). {self.title}. Epsilon = {self.epsilon}, delta = "
+            f"{self.delta}, {stated.neighbors} neighbors. Made with {self.sklar}. Schema SHA-256 "
+            f"{stated.schema_sha256[:16]}.{'' if publication.url is None else f' {publication.url}.'}"
+        )
 
     def address(self, name: str) -> str:
         """Where a file stands: beside its description, or below the address that the publisher states."""
@@ -186,50 +190,10 @@ class Facts:
     @property
     def columns(self) -> tuple[RowColumn, ...]:
         """The columns of the synthetic rows."""
-        if self.model.dummies:
-            return tuple(
-                RowColumn(name=name, title=name, description=f"1 where {name}, else 0", family="integer", values=(0, 1))
-                for name in self.model.schema.dummy_names
-            )
-        return tuple(_column(attribute) for attribute in self.model.schema.attributes)
-
-
-def facts_of(model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]) -> Facts:
-    """Work out what all descriptions say."""
-    schema, stated = model.schema, model.certificate
-    epsilon, delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
-    title = f"{shown_table(schema)}: differentially private synthetic data"
-    unit = f"{'the content' if stated.neighbors == 'replace-one' else 'the presence'} of any one {stated.unit}"
-    size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"
-    number = stated.versions.get("sklar")
-    sklar = "Sklar" if number is None else f"Sklar {number}"
-    promise = (
-        f"{'Claimed by the caller, not checked by Sklar: d' if stated.claimed_by else 'D'}ifferential privacy with "
-        f"epsilon = {epsilon} and delta = {delta} protects {unit} ({stated.neighbors} neighbors)."
-    )
-    about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
-    year = "year" if publication.date is None else publication.date[:4]
-    return Facts(
-        model=model,
-        rows=rows,
-        seed=seed,
-        publication=publication,
-        contents=contents,
-        title=title,
-        slug=re.sub("[^a-z0-9]+", "-", schema.name.lower()).strip("-") or "table",
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        sklar=sklar,
-        promise=promise,
-        description=f"{about}These {rows:,} records are invented. They follow the statistics of a confidential table "
-        f"of {size} {'people' if stated.count == 'people' else 'rows'} and {schema.n_attributes:,} attributes. "
-        f"{promise}",
-        citation=f"{publication.publisher or '(publisher)'} ({year}). {title}. Epsilon = {epsilon}, delta = {delta}, "
-        f"{stated.neighbors} neighbors. Made with {sklar}. Schema SHA-256 {stated.schema_sha256[:16]}."
-        f"{'' if publication.url is None else f' {publication.url}.'}",
-        errors=typical_errors(model),
-    )
+        if not self.model.dummies:
+            return tuple(_column(attribute) for attribute in self.model.schema.attributes)
+        said = {name: f"1 where {name}, else 0" for name in self.model.schema.dummy_names}
+        return tuple(RowColumn(name, name, "integer", about, values=(0, 1)) for name, about in said.items())
 
 
 def described(attribute: Attribute) -> str:
@@ -256,20 +220,12 @@ def _column(attribute: Attribute) -> RowColumn:
         last = attribute.edges[-1] - (1 if attribute.kind in ("integer", "year") else 0)
         ends = (attribute.edges[0], *attribute.apart, last)
         least, largest = min(ends), max(ends)
-    about = described(attribute)
+    about, labels = described(attribute), dict(words.labels)
     if attribute.edges:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
         about += f" Counted in {bins}; values inside a bin are drawn, not measured."
-    labels = dict(words.labels)
+    about, title = " ".join(about.split()), shown_name(attribute)
+    named = tuple((str(value), labels[str(value)]) for value in values if str(value) in labels)
     return RowColumn(
-        name=attribute.name,
-        title=shown_name(attribute),
-        family=family,
-        description=" ".join(about.split()),
-        unit=words.unit,
-        values=tuple(values),
-        labels=tuple((str(value), labels[str(value)]) for value in values if str(value) in labels),
-        least=least,
-        largest=largest,
-        missing=attribute.missing,
+        attribute.name, title, family, about, words.unit, tuple(values), named, least, largest, attribute.missing
     )

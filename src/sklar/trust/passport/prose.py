@@ -32,11 +32,7 @@ _MARKS = re.compile(r"([\\`*_{}\[\]#|~$])")
 
 
 def plain(text: str) -> str:
-    """A text as Markdown shows it and does not interpret it, in one line.
-
-    >>> plain("a_b <i> | [x]")
-    'a\\\\_b &lt;i&gt; \\\\| \\\\[x\\\\]'
-    """
+    """A text as Markdown shows it and does not interpret it, in one line."""
     shown = "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))
     return _MARKS.sub(r"\\\1", shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
@@ -59,16 +55,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def yaml(document: Mapping[str, Any], indent: int = 0) -> str:
-    """Mappings, lists, texts and numbers as YAML, whose texts are those of JSON.
-
-    >>> print(yaml({"a": {"b": [1, "x"]}, "c": "y: z"}))
-    a:
-      b:
-        - 1
-        - "x"
-    c: "y: z"
-    <BLANKLINE>
-    """
+    """Mappings, lists, texts and numbers as YAML, whose texts are those of JSON."""
     space, lines = " " * indent, []
     for key, value in document.items():
         if isinstance(value, Mapping):

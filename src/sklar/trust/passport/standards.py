@@ -6,7 +6,7 @@ What the publisher does not state is left out where the standard allows that, an
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import PurePath
 from typing import Any
@@ -16,6 +16,10 @@ from sklar.trust.passport.facts import DATA, FILES, REPORT, ROWS_CSV, ROWS_PARQU
 _KEYWORDS = ("synthetic data", "differential privacy")
 # In the registry's entry: what only people know.
 MARK = "TO BE FILLED IN"
+REGISTRY_HEAD = f"""\
+# A draft for the registry of differential privacy deployments (registry.opendp.org), made from the model file.
+# Fill in what is marked "{MARK}", set the status and the authors of the entry, and send it in.
+"""
 
 
 def _stated(**values: Any) -> dict[str, Any]:
@@ -125,6 +129,7 @@ def croissant(facts: Facts) -> dict[str, Any]:
     agent = publication.publisher and {"@type": "sc:Organization", "name": publication.publisher}
     # Croissant has no type for durations: they are in the files alone.
     typed = [column for column in facts.columns if column.family in _CROISSANT_TYPES]
+    ids = ids_of(column.name for column in typed)
     return {
         "@context": _CROISSANT_CONTEXT,
         "@type": "sc:Dataset",
@@ -137,13 +142,8 @@ def croissant(facts: Facts) -> dict[str, Any]:
         "isLiveDataset": False,
         "keywords": [*_KEYWORDS],
         "isAccessibleForFree": True,
-        **_stated(
-            license=publication.license_address,
-            url=publication.url,
-            datePublished=publication.date,
-            creator=agent,
-            publisher=agent,
-        ),
+        **_stated(license=publication.license_address, url=publication.url, datePublished=publication.date),
+        **_stated(creator=agent, publisher=agent),
         "distribution": [_file_object(facts, name) for name in DATA],
         "recordSet": [
             {
@@ -151,7 +151,7 @@ def croissant(facts: Facts) -> dict[str, Any]:
                 "@id": "rows",
                 "name": "rows",
                 "description": f"{facts.rows:,} synthetic rows, drawn with seed {facts.seed}.",
-                "field": [_croissant_field(column, named) for column, named in zip(typed, ids_of(typed), strict=True)],
+                "field": [_croissant_field(column, named) for column, named in zip(typed, ids, strict=True)],
             }
         ],
     }
@@ -171,11 +171,11 @@ def _file_object(facts: Facts, name: str) -> dict[str, Any]:
     }
 
 
-def ids_of(columns: Sequence[RowColumn]) -> list[str]:
+def ids_of(names: Iterable[str]) -> list[str]:
     """A name for each column that is part of an address: letters, digits, and no two alike."""
     ids: dict[str, None] = {}
-    for number, column in enumerate(columns, start=1):
-        plain = re.sub("[^A-Za-z0-9._-]+", "_", column.name)
+    for number, name in enumerate(names, start=1):
+        plain = re.sub("[^A-Za-z0-9._-]+", "_", name)
         while plain in ids:
             plain += f"_{number}"
         ids[plain] = None
@@ -285,14 +285,13 @@ def registry_entry(facts: Facts) -> dict[str, Any]:
         public.append(f"the number of {'people' if people else 'rows'}")
     if certificate.read_from_rows:
         public.append(f"categories and bins read from the records: {', '.join(certificate.read_from_rows[:20])}")
-    claimed, kind = certificate.claimed_by, certificate.mechanism
-    sector = f"{MARK}: Government, Industry or Nonprofit"
-    mechanism = f"Claimed by {claimed}, not checked: {kind} noise on tables of counts."
-    if claimed is None:
-        mechanism = (
-            f"Exact discrete {kind} noise on every cell of one-way and two-way tables of counts, from the operating "
-            f"system's entropy ({facts.sklar}). No floating-point noise."
-        )
+    kind, sector = certificate.mechanism, f"{MARK}: Government, Industry or Nonprofit"
+    mechanism = (
+        f"Exact discrete {kind} noise on every cell of one-way and two-way tables of counts, from the operating "
+        f"system's entropy ({facts.sklar}). No floating-point noise."
+    )
+    if certificate.claimed_by is not None:
+        mechanism = f"Claimed by {certificate.claimed_by}, not checked: {kind} noise on tables of counts."
     return {
         "url_slug": facts.slug,
         "deployment": {
