@@ -58,7 +58,6 @@ def test_of_very_many_tables_some_judge_as_all_would(monkeypatch: pytest.MonkeyP
     estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
     weights = CellWeights(cells, relative_precision(cells, estimates.pair_sd))
     _, found = softmaxed(np.random.default_rng(1).standard_normal((80, 6)).astype(np.float32), schema)
-    monkeypatch.setattr("sklar.fitting.choose.SMALL", 4)
     monkeypatch.setattr("sklar.fitting.descent.SMALL", 4)
 
     def score(operations: float, seed: int) -> tuple[float, float]:

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 import sklar
+from sklar.fitting import descent
 from sklar.fitting.choose import Split, thin
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
-from sklar.fitting.descent import SMALL, CellWeights, Fit, Loss, Room, Start, step_operations
+from sklar.fitting.descent import PARTS, REST, WEIGHT, CellWeights, Fit, Loss, Room, Start, step_operations
 from sklar.fitting.margins import Estimates, crossed_tables, pool
 from sklar.fitting.steps import contrasts
-from sklar.fitting.threeway import PARTS, REST, WEIGHT, ParityLoss, TableLoss, three_way_loss
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import Budget
@@ -55,7 +55,7 @@ NONE = np.zeros(CELLS.n_levels - CELLS.n_attributes, dtype=np.float32)
 def test_the_loss_is_the_weighted_squared_distance() -> None:
     targets, own, other = GENERATOR.random(TRIPLES.n_cells), components(), components(number=1, seed=1)
     per_cell = np.repeat(WEIGHTS, TRIPLES.sizes)
-    error, distance = TableLoss(TRIPLES, targets, WEIGHTS, 3.0).score(
+    error, distance = descent.TableLoss(TRIPLES, targets, WEIGHTS, 3.0).score(
         contrasts(own, CELLS), contrasts(other, CELLS)[:, 0]
     )
     assert error == pytest.approx(float(per_cell @ (predicted(own, TRIPLES) - targets) ** 2) - 3.0, rel=1e-4)
@@ -64,7 +64,7 @@ def test_the_loss_is_the_weighted_squared_distance() -> None:
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
-    three = TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), WEIGHTS)
+    three = descent.TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), WEIGHTS)
     found = contrasts(components(), CELLS)
     pull = np.zeros_like(found)
     three.pull()(found, pull)
@@ -80,7 +80,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
 
 
 def test_every_part_is_renewed_in_turn() -> None:
-    three = TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), np.ones(4))
+    three = descent.TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), np.ones(4))
     start, moved = (contrasts(components(seed=seed), CELLS) for seed in (0, 3))
     add, turn = three.pull(), np.zeros_like(start)
     add(start, turn)
@@ -112,7 +112,7 @@ def estimates_of(cells: Cells, triples: Tables, codes: NDArray[np.int64], sd: fl
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     """The third of three attributes is the sum of two others modulo 3: no pair of them depends."""
-    cells = Cells([3, 3, 3, SMALL + 10 if wide else 4])
+    cells = Cells([3, 3, 3, descent.SMALL + 10 if wide else 4])
     generator = np.random.default_rng(1)
     codes = np.stack([generator.integers(0, size, 20_000) for size in cells.sizes])
     codes[2] = (codes[0] + codes[1]) % 3
@@ -122,7 +122,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     targets = denoise_tables(estimates, denoise_margins(estimates).levels)
     weights = CellWeights(cells, targets.precision)
     errors = []
-    for three in (None, three_way_loss(estimates)):
+    for three in (None, descent.three_way_loss(estimates)):
         fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
         with undivided():
             fit.advance(250)
@@ -163,7 +163,7 @@ def test_held_out_error_counts_triples_without_their_noise() -> None:
 
 def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     nobody = estimates_of(CELLS, TRIPLES, np.empty((5, 0), dtype=np.int64), 20.0)
-    loss = three_way_loss(replace(nobody, n_rows=100, third_sd=np.array([10.0, 20.0, 20.0, 20.0])))
+    loss = descent.three_way_loss(replace(nobody, n_rows=100, third_sd=np.array([10.0, 20.0, 20.0, 20.0])))
     assert loss is not None
     even = (1 / CELLS.sizes[CELLS.attribute_of_level]).astype(np.float32)[:, None]
     weights = WEIGHT * np.repeat([4.0, 1.0, 1.0, 1.0], TRIPLES.sizes)
@@ -241,7 +241,7 @@ def test_halves_of_parities_keep_their_margins_and_the_noise_that_they_state() -
 
 def test_the_gradient_of_parities_is_that_of_their_squared_errors() -> None:
     whole = parities()
-    three = ParityLoss(whole)
+    three = descent.ParityLoss(whole)
     generator = np.random.default_rng(2)
     found = generator.uniform(-0.7, 0.7, (5, 7)).astype(np.float32)
 

@@ -1,8 +1,8 @@
 """Choosing between models on noisy tables alone, at no privacy cost.
 
 Gaussian thinning: with h the noisy counts, sigma the known sd of their noise and z a fresh standard normal,
-h + g sigma z and h - sigma z / g are independent and both unbiased. The first trains, the second judges. Its randomness
-is of a fixed seed, so that a fit is a function of the tables.
+h + g sigma z and h - sigma z / g are independent and both unbiased. The first trains, the second judges. The seed is
+fixed, so that a fit is a function of the tables.
 """
 
 from __future__ import annotations
@@ -14,23 +14,12 @@ from typing import Any
 import numpy as np
 
 from sklar.draw.refine import refining_rounds, triple_rounds
+from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
-from sklar.fitting.descent import (
-    SMALL,
-    CellWeights,
-    Fit,
-    Loss,
-    Room,
-    Start,
-    fits_together,
-    margin_weights,
-    predicted_strips,
-    step_operations,
-)
+from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, fits_together, step_operations, three_way_loss
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
-from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.cells import MANY_CELLS, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
@@ -81,26 +70,25 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     else:
         one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
         runs = drawn()
-    halves = [room_for(cells.n_cells, estimates.pairs.dtype) for _ in _STEPS]
+    pairs = [room_for(cells.n_cells, estimates.pairs.dtype) for _ in _STEPS]
     for run, noise in runs:
-        for pairs, step in zip(halves, _STEPS, strict=True):
-            pairs[run] = estimates.pairs[run] + step * noise
+        for own, step in zip(pairs, _STEPS, strict=True):
+            own[run] = estimates.pairs[run] + step * noise
     third = np.repeat(estimates.third_sd, 1 if triples is None else triples.sizes)
     third *= generator.standard_normal(third.size)
-
-    def half(step: float, pairs: Doubles) -> Estimates:
-        wider = np.sqrt(1 + step**2)
-        return replace(
+    train, held = (
+        replace(
             estimates,
             one_way=estimates.one_way + step * one_way,
-            one_way_sd=estimates.one_way_sd * wider,
-            pairs=pairs,
-            pair_sd=estimates.pair_sd * wider,
+            one_way_sd=estimates.one_way_sd * np.sqrt(1 + step**2),
+            pairs=own,
+            pair_sd=estimates.pair_sd * np.sqrt(1 + step**2),
             third=estimates.third + step * third,
-            third_sd=estimates.third_sd * wider,
+            third_sd=estimates.third_sd * np.sqrt(1 + step**2),
         )
-
-    return half(_STEPS[0], halves[0]), half(_STEPS[1], halves[1])
+        for own, step in zip(pairs, _STEPS, strict=True)
+    )
+    return train, held
 
 
 class Split:
@@ -113,7 +101,7 @@ class Split:
         self.weights, self.three, self._held_three = weights, three_way_loss(train), three_way_loss(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
-        self._margin_weights = margin_weights(cells, precision).astype(np.float64)
+        self._margin_weights = descent.margin_weights(cells, precision).astype(np.float64)
         tables = held.pairs
         tables /= held.n_rows
         self._held = contrast_tables(tables, cells)
@@ -127,7 +115,7 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
-        strips, contrasts_of_all = np.arange(0, len(self._held), SMALL), max(len(self._held), 1)
+        strips, contrasts_of_all = np.arange(0, len(self._held), descent.SMALL), max(len(self._held), 1)
         # Of very many tables some judge: all would take longer than the steps in between.
         share = min(1.0, EVERY * step_operations(cells, Start(components=1)) / contrasts_of_all**2)
         own = generator.permutation(strips)[: max(1, round(share * strips.size))]
@@ -144,7 +132,7 @@ class Split:
         """
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
-        for first, last, predicted in predicted_strips(found, room, self._strips):
+        for first, last, predicted in descent.predicted_strips(found, room, self._strips):
             predicted *= np.float32(1 / found.shape[1])
             parts = strip_error(predicted, self._held[first:last, first:], self.weights, self._margins, first)
             error += self._per_strip * parts[0]
@@ -163,9 +151,9 @@ class Split:
 def strip_error(
     predicted: Floats, held: Floats, weights: CellWeights, margins: Floats, first: int
 ) -> tuple[float, float]:
-    """Weighted squared distances of predictions from held-out tables and from independence.
+    """Weighted squared distances of predictions from held-out tables and from independence, each pair once.
 
-    `predicted` and `held` are rows of squares from row `first` on, and from that column on: each pair counts once.
+    `predicted` and `held` are rows of squares from row `first` on, and from that column on.
     """
     totals = np.zeros(2)
     # Rows that stay in a processor's cache.
@@ -185,8 +173,7 @@ def strip_error(
 def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2); first independence.
 
-    Stops when the last `WINDOW` steps were not worth their time. Where the splits leave threads over, the next steps
-    are taken while the last are scored.
+    Stops when the last `WINDOW` steps were not worth their time. Spare threads take the next steps meanwhile.
     """
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
@@ -224,9 +211,9 @@ def choose_steps(
     most: int,
     progress: Progress = SILENT,
 ) -> tuple[int, float]:
-    """How long to fit, at most so many steps, by as many splits as seeds, and the gain of that: both on average.
+    """How long to fit, by as many splits as seeds, and the share of independence's held-out error that this takes away.
 
-    The gain is the share of independence's held-out error that is taken away; no steps where it may be chance.
+    Both on average; no steps where the gain may be chance.
     """
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
 
@@ -247,7 +234,7 @@ def choose_steps(
 def starting(estimates: Estimates) -> tuple[Start, int]:
     """How a fit starts, with fewer components where steps take long, and how many fits to unite, by the known noise."""
     cells, noise = estimates.cells, expected_noise(estimates)
-    capacity = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > SMALL else CAPACITY
+    capacity = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > descent.SMALL else CAPACITY
     _, components, fits, sd, damping = next(row for row in capacity if noise <= row[0])
     affordable = int(MAX_STEP / step_operations(cells, Start(components=1), estimates.triples))
     return Start(components=max(min(components, affordable), CAPACITY[-1][1]), sd=sd, damping=damping), fits

@@ -61,8 +61,7 @@ _ROUNDING = 1e-3
 class LinkedClasses:
     """A fitted model: what each of the H equally likely classes of people is like. All arrays are probabilities.
 
-    `person` has shape (H, levels of people), `number` (H, at_most + 1), `event_class` (H, G) and `event`
-    (H, G, levels of events).
+    Shapes are (H, levels of people), (H, at_most + 1), (H, G) and (H, G, levels of events).
     """
 
     linked: Linked
@@ -78,8 +77,7 @@ class LinkedClasses:
     @classmethod
     def read(cls, linked: Linked, settings: Mapping[str, Any], array: ReadArray) -> LinkedClasses:
         """The classes that a file holds."""
-        classes, kinds = settings["person_classes"], settings["event_classes"]
-        one = np.array([0])
+        classes, kinds, one = settings["person_classes"], settings["event_classes"], np.array([0])
         shapes: dict[str, tuple[tuple[int, ...], NDArray[np.int64]]] = {
             "person": ((classes, linked.people.n_levels), linked.people.offsets[:-1]),
             "number": ((classes, linked.at_most + 1), one),
@@ -169,17 +167,6 @@ class _Goal(NamedTuple):
     targets: list[Floats]
     weights: list[Floats]
 
-    def starts(self) -> list[Floats]:
-        """Logarithms of the levels of people, of bins of the number of events, and of the levels of events."""
-        people, bins = self.layout.person.n_levels, self.layout.n_bins
-        person, number = np.split(self.targets[0][0, 1:], [people])
-        event = self.targets[1][people + bins - 1 :].sum(axis=0)
-        starts = []
-        for shares, cells in ((person, self.layout.person), (number, Cells([bins])), (event, self.layout.event)):
-            levels = project_levels(shares.astype(np.float64), cells) + _FLOOR
-            starts.append(np.log(scale_levels(levels, cells).astype(np.float32)))
-        return starts
-
 
 class _Fit:
     """A fit in progress: `advance` takes steps. `found` are the present P, N, C and Q."""
@@ -189,7 +176,12 @@ class _Fit:
     ) -> None:
         self._goal, layout = goal, goal.layout
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, classes, kinds])))
-        person, number, event = goal.starts()
+        people, bins = layout.person.n_levels, layout.n_bins
+        shares = [*np.split(goal.targets[0][0, 1:], [people]), goal.targets[1][people + bins - 1 :].sum(axis=0)]
+        person, number, event = (
+            np.log(scale_levels(project_levels(own.astype(np.float64), cells) + _FLOOR, cells).astype(np.float32))
+            for own, cells in zip(shares, (layout.person, Cells([bins]), layout.event), strict=True)
+        )
 
         def around(base: Floats, shape: tuple[int, ...], sd: float) -> Floats:
             # A single class is independence: it starts where it ends.
@@ -197,8 +189,8 @@ class _Fit:
             return base + np.float32(sd if classes > 1 else 0.0) * drawn
 
         together = around(np.zeros_like(event), (classes, 1), _COMMON_SD)
-        people, numbers = around(person, (classes,), _PERSON_SD), around(number, (classes,), _NUMBER_SD)
-        first = np.hstack([people, numbers, np.zeros((classes, kinds), dtype=np.float32)])
+        persons, numbers = around(person, (classes,), _PERSON_SD), around(number, (classes,), _NUMBER_SD)
+        first = np.hstack([persons, numbers, np.zeros((classes, kinds), dtype=np.float32)])
         events = (around(event, (classes, kinds), _EVENT_SD) + together).reshape(classes * kinds, -1)
         self._shape, self._cells = (classes, kinds), (Cells([*layout.person.sizes, layout.n_bins, kinds]), layout.event)
         self._logits = [
@@ -247,8 +239,7 @@ class _Fit:
             self._predict()
 
     def _gradients(self) -> tuple[Floats, Floats]:
-        """The gradient of the error in the probabilities, times H / 2: of people's levels, numbers and classes of
-        events, shape (levels, H), and of events' levels, shape (levels, H x G)."""
+        """The gradient of the error in the probabilities, times H / 2, shapes (levels, H) and (levels, H x G)."""
         goal, layout = self._goal, self._goal.layout
         person, _, kind, event = self.found
         people, bins = layout.person.n_levels, layout.n_bins

@@ -24,7 +24,7 @@ Prior = Literal["none", "shared", "own"]
 PRIORS: tuple[Prior, ...] = get_args(Prior)
 
 _AT_ONCE = 1 << 22
-# Cells of tables that are moved to their margins together.
+# Cells of tables that are moved to their margins together: they stay in the cache.
 _CACHED = 65_536
 _DYKSTRA_ROUNDS, _FITTING_SWEEPS = 30, 5
 _GRID, _EM_ROUNDS = 120, 120
@@ -42,9 +42,8 @@ class Margins(NamedTuple):
 class Targets:
     """Two readings of every two-way table, as probabilities with the margins `levels`, shape (n_cells,) each.
 
-    `noisy` is unbiased, `shrunk` non-negative. `precision`, shape (m, m), weighs the squared errors of a table's cells:
-    inverse variances of their noise with mean 1 over pairs, zero on the diagonal. `noise` is the variance of the noise
-    in a cell, as a probability, of a table with precision 1.
+    `noisy` is unbiased, `shrunk` non-negative. `precision`, shape (m, m), has inverse variances of the tables' noise
+    over their mean, zero on the diagonal. `noise` is the variance of a cell's share in a table of precision 1.
     """
 
     cells: Cells
@@ -68,8 +67,8 @@ class Targets:
 def denoise_margins(estimates: Estimates) -> Margins:
     """Margins from all tables: projected on the simplex, or an empirical-Bayes mean where thinning prefers it.
 
-    Candidates are attributes whose expected total variation, 0.4 K sd / n, exceeds `LARGE_TV`. Their prior is shared by
-    all of them or their own; thinned halves of the averaged margins decide for each, by squared error.
+    Candidates are attributes whose expected total variation, 0.4 K sd / n, exceeds `LARGE_TV`. Thinned halves of the
+    averaged margins decide by squared error whether their prior is shared, their own or none.
     """
     cells, n = estimates.cells, estimates.n_rows
     average, sd = average_margins(estimates)
@@ -137,8 +136,7 @@ def posterior_means(observed: Doubles, sd: Doubles, starts: Ints) -> Doubles:
 class Residuals:
     """Two-way tables of one group of `Cells.alike`, as probabilities: independence, and what noisy tables add to it.
 
-    `independent` and `centered`, which is the rest centered both ways, have shape (tables, rows, columns); `places` are
-    their cells in a flat vector, `sd` is the noise on a cell, shape (tables,).
+    `independent` and `centered`, the rest centered both ways, have shape (tables, rows, columns), `sd` (tables,).
     """
 
     def __init__(self, estimates: Estimates, levels: Doubles, members: Ints) -> None:
@@ -236,7 +234,7 @@ def fit_margins(tables: Doubles, rows: Doubles, columns: Doubles) -> Doubles:
     Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
     """
     fitted = np.empty_like(tables)
-    # Runs of tables that stay in a processor's cache, tables along the last axis: sums then run along memory.
+    # Tables along the last axis: sums then run along memory.
     size = max(1, _CACHED // max(tables[0].size, 1))
     for run in (slice(start, start + size) for start in range(0, len(tables), size)):
         point = np.ascontiguousarray(np.moveaxis(tables[run], 0, 2))

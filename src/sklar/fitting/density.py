@@ -51,8 +51,8 @@ _EXACT = 2.0**53
 class Density:
     """Rows of an attribute along its axis, in grains, as noisy tables have them.
 
-    Piece i reaches from `edges[i]` to `edges[i + 1]` and holds `masses[i]` rows, spread evenly. `heaps` are grains that
-    stand out. Rows were seen from `first` up to `last`; `tails` are ranges beyond that may hold some.
+    Piece i, from `edges[i]` to `edges[i + 1]`, holds `masses[i]` rows, spread evenly. `heaps` are grains that stand
+    out. Rows were seen from `first` up to `last`; `tails` are ranges beyond that may hold some.
     """
 
     edges: Units
@@ -99,32 +99,31 @@ def _combine_up(cells: Sequence[Units], tables: Sequence[Ints], scale: float) ->
 
 def _descend(parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles) -> Doubles:
     """The rows of a table's cells, which add up to those of the cells above: pieces of constant density."""
-    starts = np.searchsorted(edges, parents)
+    starts = np.searchsorted(edges, parents).tolist()
     found = np.empty(rows.size)
-    for index in range(parents.size - 1):
-        own = slice(int(starts[index]), int(starts[index + 1]))
+    for mass, own in zip(masses.tolist(), map(slice, starts, starts[1:]), strict=False):
         if own.stop - own.start == 1:
-            found[own] = masses[index]
+            found[own] = mass
             continue
-        widths = np.diff(edges[own.start : own.stop + 1]).astype(np.float64)
-        lacking = masses[index] - rows[own].sum()
-        fitted = rows[own] + lacking * variances[own] / variances[own].sum()
-        alone = np.where((widths == 1) & (edges[own] % _ROUND == 0), _PENALTY_ROUND, _PENALTY)
-        found[own] = _pieces(fitted, variances[own], widths, masses[index], alone)
+        widths, noise = np.diff(edges[own.start : own.stop + 1]).astype(np.float64), variances[own]
+        fitted = rows[own] + (mass - rows[own].sum()) * noise / noise.sum()
+        if fitted.size > _MOST_SIBLINGS:
+            # Too many siblings for noise to show more than heaps.
+            level = max(float(fitted.sum()), 0.0) / widths.sum() * widths
+            needed = max(_HEAP, np.sqrt(2 * np.log(fitted.size)) + 1.5)
+            apart = np.flatnonzero(fitted - level >= needed * np.sqrt(noise))
+            ends = np.unique(np.concatenate([apart, apart + 1, [fitted.size]]))[int(0 in apart) :]
+        else:
+            alone = np.where((widths == 1) & (edges[own] % _ROUND == 0), _PENALTY_ROUND, _PENALTY)
+            ends = _partition(fitted, noise, widths, alone)
+        first = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+        kept = project(np.add.reduceat(fitted, first), max(mass, 0.0))
+        found[own] = np.repeat(kept / np.add.reduceat(widths, first), ends - first) * widths
     return found
 
 
-def _pieces(rows: Doubles, variances: Doubles, widths: Doubles, total: float, alone: Doubles) -> Doubles:
-    """Siblings' rows by an optimal partition into runs of constant density, which add up to `total`."""
-    many = rows.size > _MOST_SIBLINGS
-    ends = _heaps_apart(rows, variances, widths) if many else _partition(rows, variances, widths, alone)
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    kept = project(np.add.reduceat(rows, starts), max(total, 0.0))
-    return np.repeat(kept / np.add.reduceat(widths, starts), ends - starts) * widths
-
-
 def _partition(rows: Doubles, variances: Doubles, widths: Doubles, alone: Doubles) -> Ints:
-    """Where each run of the best partition ends: least squares and a penalty for every run."""
+    """Where each run of siblings of constant density ends in the best partition: least squares, and a penalty a run."""
     weights, size = 1 / variances, rows.size
     squares, crossed, across = (
         np.concatenate([[0.0], np.cumsum(each * weights)]) for each in (rows**2, rows * widths, widths**2)
@@ -142,14 +141,6 @@ def _partition(rows: Doubles, variances: Doubles, widths: Doubles, alone: Double
     return np.array(ends[::-1], dtype=np.int64)
 
 
-def _heaps_apart(rows: Doubles, variances: Doubles, widths: Doubles) -> Ints:
-    """The same where there are too many siblings for noise to show more than heaps."""
-    level = max(float(rows.sum()), 0.0) / widths.sum() * widths
-    needed = max(_HEAP, np.sqrt(2 * np.log(rows.size)) + 1.5)
-    apart = np.flatnonzero(rows - level >= needed * np.sqrt(variances))
-    return np.unique(np.concatenate([apart, apart + 1, [rows.size]]))[int(0 in apart) :]
-
-
 def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
     """Single grains whose rows exceed what their neighbors' densities explain."""
     density = masses / np.diff(edges)
@@ -161,8 +152,8 @@ def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
 def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
     """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
-    Windows that stand out from noise anywhere show where rows are; one next to them need not stand out as far. Cells at
-    the end of a window that only lower what it shows are left out.
+    Windows that stand out from noise show where rows are; those next to them need not stand out as far. Cells at the
+    end of a window that only lower what it shows are left out.
     """
     upto = np.concatenate([[0.0], np.cumsum(rows)])
     noise = np.concatenate([[0.0], np.cumsum(variances)])

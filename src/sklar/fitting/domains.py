@@ -36,21 +36,19 @@ def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Sch
     public = tuple(attribute for attribute in schema.attributes if not attribute.private)
     taken = frozenset(Schema(name="", attributes=public).dummy_names)
     for attribute in schema.private_domains:
-        if not attribute.categorical and ladder_of(attribute).tables == 0:
+        ladder = None if attribute.categorical else ladder_of(attribute)
+        if ladder is not None and ladder.tables == 0:
             # Every grain between its bounds is a level: so few that there is nothing to search.
-            ladder = ladder_of(attribute)
             grains = np.arange(ladder.low, ladder.high + 1)
             found[attribute.name] = _with_levels(attribute, ladder, grains, (), domain="public")
     for finding, own in searched(search.findings, blocks):
         attribute = schema.attribute(finding.attribute)
         if own[0].keys is not None:
-            chosen = found_values(attribute, dict(zip(own[0].keys, own[0].values.tolist(), strict=True)), taken)
-            taken |= {f"{attribute.name}={level}" for level in chosen.levels}
+            common = dict(zip(own[0].keys, own[0].values.tolist(), strict=True))
+            found[attribute.name] = found_values(attribute, common, taken)
+            taken |= {f"{attribute.name}={level}" for level in found[attribute.name].levels}
         elif finding.of == "domain":
-            chosen = found_numbers(attribute, [block.values for block in own], finding.scale)
-        else:
-            continue
-        found[attribute.name] = chosen
+            found[attribute.name] = found_numbers(attribute, [block.values for block in own], finding.scale)
     whole = schema.whole or schema
     attributes = tuple(found.get(attribute.name, attribute) for attribute in whole.attributes)
     return replace(whole, attributes=attributes).checked().measured
@@ -87,8 +85,7 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
 def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
     """The attribute with at most `at_most` levels: heaps as points, and bins of about equal numbers of rows.
 
-    Edges are round numbers where that moves few rows. The outermost bins end where rows were seen. One or two levels
-    more reach to where some may be; `fitting.density` decides by other counts whether numbers are drawn there.
+    The outermost bins end where rows were seen; one or two levels more reach to where some may be (`density`).
     """
     ladder = ladder_of(attribute)
     density = estimate_density(ladder, tables, scale)
@@ -98,7 +95,10 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
         first = ladder.first()
         kept = np.unique(np.linspace(0, first.size - 1, attribute.at_most + 1).astype(np.int64))
         return _with_levels(attribute, ladder, first[kept], ())
-    points = _points(density, attribute.at_most)
+    # Heaps that are levels of their own, in grains.
+    heavy = density.heaps[density.masses[density.heaps] >= _HEAP_SHARE * total / attribute.at_most]
+    heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(_MOST_HEAPS * attribute.at_most)]
+    points = tuple(sorted(density.edges[heaviest].tolist()))
     tails = density.tails[: max(attribute.at_most - len(points) - 1, 0)]
     bins = max(attribute.at_most - len(points) - len(tails), 1)
     edges = _edges(ladder, density, points, bins, _BIN_SHARE * total / attribute.at_most)
@@ -106,13 +106,6 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
         # What lies between the support and a tail is counted with what is below, and drawn there.
         edges = np.concatenate([edges[:-1], [start for start, _ in tails], [tails[-1][1]]])
     return _with_levels(attribute, ladder, _roomy(edges, points, ladder), points)
-
-
-def _points(density: Density, at_most: int) -> tuple[int, ...]:
-    """The heaps that are levels of their own, in grains."""
-    heavy = density.heaps[density.masses[density.heaps] >= _HEAP_SHARE * density.masses.sum() / at_most]
-    heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(_MOST_HEAPS * at_most)]
-    return tuple(sorted(density.edges[heaviest].tolist()))
 
 
 def _edges(ladder: Ladder, density: Density, points: Sequence[int], bins: int, least: float) -> Units:

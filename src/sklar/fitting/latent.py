@@ -30,9 +30,8 @@ _MAX_COMPONENTS = 1_000_000
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
-    `probabilities` has shape (components, d): within each attribute's levels, rows sum to one. `rounds` says how often
-    a drawn value is offered an exchange that brings two-way tables nearer to the model's (`draw.refine`), and three-way
-    tables too where `matched` is 3.
+    `probabilities` has shape (components, d). `rounds` says how often a drawn value is offered an exchange that brings
+    two-way tables nearer to the model's (`draw.refine`), and three-way tables too where `matched` is 3.
     """
 
     kind: ClassVar[str] = "latent"

@@ -23,6 +23,8 @@ from sklar.machine.threads import side_by_side
 _TOGETHER = 250_000
 # Cells whose sums take as long as it takes to begin threads.
 _THREADED = 500_000
+# Noisy counts of tables (or parities), and the variance of each table's noise.
+_Look: TypeAlias = tuple[Whole, Doubles]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,8 +32,7 @@ class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
-    Standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `third` are the
-    cells of three-way tables, laid out by `triples`, and `third_sd` has shape (t,).
+    Standard deviations are one number per table. `third` are the cells of three-way tables, laid out by `triples`.
 
     Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction
     alone, `one_way_sd` that of a contrast of two levels, and `third` are parities of all triples of bits, if any.
@@ -49,23 +50,6 @@ class Estimates:
     third_sd: Doubles = field(default_factory=lambda: np.empty(0))
 
 
-# What one block says of tables (or parities) of one order: noisy counts, and the variance of each table's noise.
-Look: TypeAlias = tuple[Whole, Doubles]
-
-
-def looks_at(blocks: Sequence[Block], mechanism: Mechanism) -> dict[int, list[Look]]:
-    """What blocks say of all tables, or parities, of each order; not those of a search, nor of chosen tables."""
-    looks: dict[int, list[Look]] = {0: [], 1: [], 2: [], 3: []}
-    for block in blocks:
-        query = block.query
-        if isinstance(query, Parities):
-            for order, (values, scale) in enumerate(zip(block.by_scale(), block.scales.tolist(), strict=True), 1):
-                looks[order].append((values, np.full(values.size, scale**2)))
-        elif isinstance(query, Tables) and is_of_schema(block) and query.sets is None and query.coarse is None:
-            looks[query.order].append((block.values, noise_variance(mechanism, block.scales)))
-    return looks
-
-
 def pool(measured: Measured, *, first: bool = False) -> Estimates:
     """Average what blocks, or those of the `first` stage, say of the same tables, weighed by inverse variances."""
     stages = zip(measured.blocks, stage_numbers(measured.blocks), strict=True)
@@ -75,7 +59,16 @@ def pool(measured: Measured, *, first: bool = False) -> Estimates:
 
 def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | None) -> Estimates:
     """The same of these blocks. `n_rows` is the public number of rows, where neighbors share it."""
-    rows, looks = estimate_rows(blocks, mechanism, n_rows), looks_at(blocks, mechanism)
+    rows = estimate_rows(blocks, mechanism, n_rows)
+    # What blocks say of all tables, or parities, of each order; not those of a search, nor of chosen tables.
+    looks: dict[int, list[_Look]] = {0: [], 1: [], 2: [], 3: []}
+    for block in blocks:
+        query = block.query
+        if isinstance(query, Parities):
+            for order, (values, scale) in enumerate(zip(block.by_scale(), block.scales.tolist(), strict=True), 1):
+                looks[order].append((values, np.full(values.size, scale**2)))
+        elif isinstance(query, Tables) and is_of_schema(block) and query.sets is None and query.coarse is None:
+            looks[query.order].append((block.values, noise_variance(mechanism, block.scales)))
     queries = [block.query for block in blocks if isinstance(block.query, Tables | Parities) and is_of_schema(block)]
     cells = queries[0].cells
     if any(isinstance(query, Parities) for query in queries):
@@ -105,7 +98,7 @@ def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | Non
     return estimates
 
 
-def _average(looks: Sequence[Look], sizes: Ints) -> tuple[Doubles, Doubles]:
+def _average(looks: Sequence[_Look], sizes: Ints) -> tuple[Doubles, Doubles]:
     """The average of tables with these numbers of cells by inverse variance, and the sd of its noise, one per table."""
     if not looks:
         return np.empty(0), np.empty(0)
@@ -127,11 +120,7 @@ def _average(looks: Sequence[Look], sizes: Ints) -> tuple[Doubles, Doubles]:
 
 
 def crossed_tables(cells: Cells, ones: Doubles, odd: Doubles, n_rows: float) -> Doubles:
-    """The two-way tables of bits with these ones, shape (m,), and parities of pairs, (n_pairs,): shape (n_cells,).
-
-    >>> crossed_tables(Cells([2, 2]), np.array([5.0, 4.0]), np.array([3.0]), 10).tolist()
-    [4.0, 1.0, 2.0, 3.0]
-    """
+    """The two-way tables of bits with these ones, shape (m,), and parities of pairs, (n_pairs,): shape (n_cells,)."""
     first, second = cells.pairs
     both = (ones[first] + ones[second] - odd) / 2
     return np.column_stack([n_rows - both - odd, ones[second] - both, ones[first] - both, both]).ravel()
@@ -140,9 +129,8 @@ def crossed_tables(cells: Cells, ones: Doubles, odd: Doubles, n_rows: float) -> 
 def expected_noise(estimates: Estimates) -> float:
     """The total variation to expect of the noise in a two-way table, on average: 0.4 cells sd / n, at most 1."""
     cells = estimates.cells
-    if not cells.n_pairs:
-        return 1.0
-    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+    variation = np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)
+    return float(np.mean(variation)) if cells.n_pairs else 1.0
 
 
 def with_alike(cells: Cells, work: Callable[[Ints], None]) -> None:
@@ -203,11 +191,7 @@ def average_margins(estimates: Estimates) -> tuple[Doubles, Doubles]:
 
 
 def implied_counts(pairs: Doubles, cells: Cells) -> Doubles:
-    """What every two-way table says of the counts of its levels, shape (d, m); zero for a level's own attribute.
-
-    >>> implied_counts(np.array([1.0, 2.0, 3.0, 4.0]), Cells([2, 2])).tolist()
-    [[0.0, 3.0], [0.0, 7.0], [4.0, 0.0], [6.0, 0.0]]
-    """
+    """What every two-way table says of the counts of its levels, shape (d, m); zero for a level's own attribute."""
     counts = room_for((cells.n_levels, cells.n_attributes), np.float64)
 
     def add(members: Ints) -> None:
@@ -222,11 +206,7 @@ def implied_counts(pairs: Doubles, cells: Cells) -> Doubles:
 
 
 def project(points: Doubles, sums: ArrayLike = 1.0) -> Doubles:
-    """The nearest points with non-negative entries and these sums, along the last axis (Held, Wolfe, Crowder 1974).
-
-    >>> project(np.array([0.8, 0.6, -0.2])).round(3).tolist()
-    [0.6, 0.4, 0.0]
-    """
+    """The nearest points with non-negative entries and these sums, along the last axis (Held, Wolfe, Crowder 1974)."""
     ordered = np.sort(points, axis=-1)[..., ::-1]
     excess = (np.cumsum(ordered, axis=-1) - np.asarray(sums)) / np.arange(1, points.shape[-1] + 1)
     # The entries that stay positive are the largest ones, and the first one does unless all must vanish.

@@ -103,10 +103,9 @@ class Logits:
     `damping` times the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
     of hardly move. The rate falls with the number of steps alone; a fit that ends after `until` steps comes to rest.
 
-    `first` has shape (d, D): the components of several `fits`, one fit after the other, as if each were alone.
-    `contrasts` are those of the present probabilities, shape (d - m, D). Levels stand in an order of their own: the
-    first one of every attribute before all others, so that those with a contrast are one slice. Buffers are reused;
-    allocating costs as much as the arithmetic.
+    `first` has shape (d, D): the components of several `fits`, one fit after the other. `contrasts`, shape (d - m, D),
+    are those of the present probabilities. The first level of every attribute stands before all others, so that those
+    with a contrast are one slice. Buffers are reused; allocating costs as much as the arithmetic.
     """
 
     def __init__(

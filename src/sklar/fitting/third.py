@@ -1,8 +1,8 @@
 """Which three-way tables are worth measuring: post-processing of the first stage's noisy tables.
 
-Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and where
-they disagree most, they are likely to be wrong. With P_f the table of three attributes that fit f predicts, over coarse
-levels and centered along each attribute, so that it holds nothing that pairs say:
+Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and are
+likely to be wrong where they disagree. With P_f the table of three attributes that fit f predicts, over coarse levels
+and centered along each attribute, so that it holds nothing that pairs say:
 
 - v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
 - c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
@@ -45,7 +45,7 @@ from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.margins import Estimates, margins, pool_blocks
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Tables
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Schema
 
 MOST_TRIPLES = 120
 FITS, COMPONENTS = 4, 150
@@ -60,10 +60,9 @@ _SHAPED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Disagreement:
-    """What fits of the first stage say of all three-way tables, by their `triples`.
+    """What fits of the first stage say of all three-way tables: `variation` is v and `distance` c, shape (tables,).
 
-    `variation` is v and `distance` c at the top of this file, shape (tables,) each; `reference` holds the centered
-    tables that the fits predict together, in rows, laid out by `triples`.
+    `reference` holds the centered tables that the fits predict together, in rows, laid out by `triples`.
     """
 
     triples: Tables
@@ -99,8 +98,8 @@ def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement 
 class Outlook:
     """What the first stage's noisy tables say of later ones: `distances` of pairs from independence, and fits.
 
-    `seen` is None where no three-way tables are looked for, `scale` that of scores, None where there are none. `left`
-    is what scores leave of the reserve: they are paid for whether tables are then wanted or not.
+    `seen` is None where no three-way tables are looked for, `scale` where there are no scores. `left` is what scores
+    leave of the reserve: they are paid for whether tables are then wanted or not.
     """
 
     schema: Schema
@@ -225,26 +224,20 @@ def coarsen(schema: Schema, levels: Doubles) -> Ints:
     Numbers and ordered categories are cut where their margins have equal masses; of other categories, all but the
     most common are put together.
     """
-    cells = schema.cells
-    coarse = [_coarsened(attribute, levels[cells.levels(index)]) for index, attribute in enumerate(schema.attributes)]
+    coarse = []
+    for index, attribute in enumerate(schema.attributes):
+        shares, values = levels[schema.cells.levels(index)], attribute.n_values
+        own = np.arange(shares.size)
+        if shares.size > MOST_COARSE and (attribute.binned or attribute.ordered):
+            # Values along the axis, then whatever else there is as one level.
+            cuts = min(MOST_COARSE - (values < shares.size), values)
+            own[:values], own[values:] = _cut(shares[:values], cuts), cuts
+        elif shares.size > MOST_COARSE:
+            top = np.sort(np.argsort(-shares, kind="stable")[: MOST_COARSE - 1])
+            own[:] = MOST_COARSE - 1
+            own[top] = np.arange(top.size)
+        coarse.append(own)
     return np.concatenate(coarse)
-
-
-def _coarsened(attribute: Attribute, shares: Doubles) -> Ints:
-    if shares.size <= MOST_COARSE:
-        return np.arange(shares.size)
-    values = attribute.n_values
-    if not attribute.binned and not attribute.ordered:
-        found = np.full(shares.size, MOST_COARSE - 1)
-        top = np.sort(np.argsort(-shares, kind="stable")[: MOST_COARSE - 1])
-        found[top] = np.arange(top.size)
-        return found
-    # Values along the axis, then whatever else there is as one level.
-    rest = values < shares.size
-    cuts = min(MOST_COARSE - rest, values)
-    found = np.full(shares.size, cuts)
-    found[:values] = _cut(shares[:values], cuts)
-    return found
 
 
 def _cut(shares: Doubles, parts: int) -> Ints:
