@@ -36,7 +36,7 @@ from sklar.public.settings import Person
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
 from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, Part, Seen, look, open_files, read_part, share_out
-from sklar.rows.source import batch_rows, normalizer, unrepeated
+from sklar.rows.source import batch_rows, normalizer, require_different_names
 from sklar.rows.streams import frame_of
 from sklar.rows.sums import Piece, add, cut, join, length, runs_of
 
@@ -84,7 +84,7 @@ def open_spark(data: object, schema: Schema) -> SparkTable:
                 found = SparkFiles(files, schema, name="the DataFrame")
                 if set(data.columns) <= set(found.columns):
                     return found
-        return unrepeated(SparkFrame(data, schema))
+        return SparkFrame(data, schema)
     if not isinstance(data, str | Path | list | tuple) or not data:
         raise DataError(f"engine 'spark' takes a path or a Spark DataFrame, got {type(data).__name__}.")
     return SparkFiles(data, schema)
@@ -185,6 +185,7 @@ class SparkFrame(SparkTable):
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
         super().__init__(schema, frame.sparkSession.sparkContext)
         self._frame, self.name, self.columns = frame, "the DataFrame", tuple(frame.columns)
+        require_different_names(self)
         self.reads_again = False
         with suppress(Exception):
             self.reads_again = bool(frame._jdf.queryExecution().analyzed().deterministic())

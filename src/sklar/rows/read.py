@@ -13,7 +13,7 @@ text in a Parquet or an Arrow file that is not UTF-8, which their formats forbid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
@@ -28,29 +28,14 @@ from sklar.machine.stores import Remote, size_of
 from sklar.public.importers.arrow import PARQUET, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
-from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, normalizer, unrepeated
+from sklar.rows import streams, text
+from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, normalizer
 from sklar.rows.sql import Query
-from sklar.rows.streams import (
-    arrow_schema,
-    frame_names,
-    frame_types,
-    is_pandas,
-    open_stream,
-    read_arrow,
-    read_frame,
-    read_stream,
-)
-from sklar.rows.text import DELIMITERS, json_keys, kind_of, likely_option, read_csv, read_header, read_json_lines
 
 _ARROW = (".arrow", ".feather")
 _JSON_LINES = (".ndjson", ".jsonl")
 _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
-
-def is_store(address: str) -> bool:
-    """Whether a text is an address in an object store that polars reads."""
-    return address.startswith(_STORES)
 
 
 def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
@@ -65,80 +50,66 @@ def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
     """
     if isinstance(data, Plainly):
         return open_source(data.data)
-    reading = described if isinstance(described, Reading) else described.reading
-    settle = partial(_settled, reading, described if isinstance(described, Schema) else None)
-    if isinstance(data, str) and "://" in data:
-        if not is_store(data):
-            # It may hold a password: it is not repeated.
-            raise DataError(f"an address must begin with one of {', '.join(_STORES)}, or be that of a database.")
-        return settle(unrepeated(_open_store(data)))
-    if isinstance(data, str | Path):
-        return _open_path(Path(data), reading, settle)
-    if isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data):
-        return _open_list([Path(path) for path in data], reading, settle)
-    if isinstance(data, pl.DataFrame):
-        return settle(_open_polars(data))
-    if is_pandas(data):
-        return settle(unrepeated(_open_pandas(data)))
-    if isinstance(data, Query):
-        rows = data.run()
-        return settle(_open_exported(rows, rows.close))
-    if not hasattr(data, "__arrow_c_stream__"):
-        raise DataError(
-            "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
-            f"{type(data).__name__}."
-        )
-    return settle(_open_exported(data, lambda: None))
+    reading, schema = (described, None) if isinstance(described, Reading) else (described.reading, described)
+    return _settled(_open(data, reading), reading, schema)
 
 
-def open_part(place: Path | Remote, root: str | None, described: Schema, span: Span | None = None) -> Source:
+def open_part(place: Path | Remote, root: str | None, schema: Schema, span: Span | None = None) -> Source:
     """One file of a table, or a span of it, as the whole table would read it. `root` is the folder that is the table.
 
     A span is of rows in Parquet and Arrow files, of bytes in text files whose lines are records.
     """
-    part = _open_file(place, described.reading, span)
+    part = _open_file(place, schema.reading, span)
     if root is not None:
         part = _partition(part, PurePosixPath(str(place).removeprefix(root).lstrip("/")))
-    return _settled(described.reading, described, part)
+    return _settled(part, schema.reading, schema)
 
 
-Settle = Callable[[Source], Source]
-
-
-def _settled(reading: Reading, schema: Schema | None, source: Source) -> Source:
-    """A table whose batches come in plain writing."""
+def _settled(source: Source, reading: Reading, schema: Schema | None) -> Source:
+    """A table whose batches, and those of its parts, come in plain writing."""
     if isinstance(source.columns, AnyColumns):
         # JSON has one way to write numbers.
         reading = replace(reading, decimal=".", thousands=None)
-    return replace(source, normalize=normalizer(reading, schema))
+    normalize = normalizer(reading, schema)
+    parts = tuple(replace(part, normalize=normalize) for part in source.parts)
+    return replace(source, normalize=normalize, parts=parts)
 
 
-def _open_exported(data: object, close: Callable[[], None]) -> Source:
-    stream, schema = open_stream(data)
-    return unrepeated(
-        Source(
-            name="the table",
-            columns=tuple(column.name for column in schema.children),
-            open_batches=partial(read_stream, stream, close),
-            types=column_types(schema),
+def _open(data: object, reading: Reading) -> Source:
+    """A table of any kind, as it is written."""
+    if isinstance(data, str) and "://" in data:
+        return _open_store(data)
+    if isinstance(data, str | Path):
+        path = Path(data)
+        if path.is_dir():
+            parts = [_partition(_open_file(file, reading), file.relative_to(path)) for file in files_of(path)]
+            return _joined(f"folder '{path}'", path, parts)
+        if not path.exists():
+            raise DataError(f"file '{path}' does not exist. Check the path.")
+        return _open_file(path, reading)
+    if isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data):
+        paths = [Path(path) for path in data]
+        require_different([file for path in paths for file in (files_of(path) if path.is_dir() else [path])])
+        opened = [_open(path, reading) for path in paths]
+        name = f"the list of {len(paths)} paths"
+        return _joined(name, None, [part for each in opened for part in each.parts or (each,)])
+    read: Open
+    if isinstance(data, pl.DataFrame):
+        frame, columns = data, tuple(data.columns)
+        # Polars exports no column of Python objects.
+        types = column_types(frame.clear().select(cs.exclude(cs.object())))
+        read = lambda names: iter([pl.DataFrame([frame.get_column(name) for name in names])])  # noqa: E731
+    elif streams.is_pandas(data):
+        columns, types, read = streams.frame_names(data), streams.frame_types(data), partial(streams.read_frame, data)
+    elif isinstance(data, Query) or hasattr(data, "__arrow_c_stream__"):
+        described, read = streams.open_stream(data)
+        columns, types = tuple(column.name for column in described.children), column_types(described)
+    else:
+        raise DataError(
+            "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
+            f"{type(data).__name__}."
         )
-    )
-
-
-def _open_polars(frame: pl.DataFrame) -> Source:
-    def read(names: tuple[str, ...]) -> Batches:
-        yield pl.DataFrame([frame.get_column(name) for name in names])
-
-    # Polars exports no column of Python objects.
-    types = column_types(frame.clear().select(cs.exclude(cs.object())))
-    return Source(name="the table", columns=tuple(frame.columns), open_batches=read, types=types)
-
-
-def _open_pandas(frame: Any) -> Source:
-    def read(names: tuple[str, ...]) -> Batches:
-        return read_frame(frame, batch_rows(len(names)), names)
-
-    return Source(name="the table", columns=frame_names(frame), open_batches=read, types=frame_types(frame))
+    return Source(name="the table", columns=columns, open_batches=read, types=types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,57 +146,39 @@ def reads_again(data: object) -> bool:
     """
     if isinstance(data, Query):
         return data.reads_again
-    if isinstance(data, Plainly):
-        return reads_again(data.data)
     if isinstance(data, str) and "://" in data:
-        return is_store(data)
+        return data.startswith(_STORES)
     if isinstance(data, str | Path):
         return Path(data).is_file() or Path(data).is_dir()
     if isinstance(data, list | tuple):
         return all(isinstance(path, str | Path) and reads_again(path) for path in data)
     # By its name: pyarrow need not be installed.
     in_memory = type(data).__name__ == "Table" and type(data).__module__.split(".")[0] == "pyarrow"
-    return isinstance(data, pl.DataFrame) or is_pandas(data) or in_memory
-
-
-def _open_path(path: Path, reading: Reading, settle: Settle) -> Source:
-    if path.is_dir():
-        opened = [_partition(_open_file(file, reading), file.relative_to(path)) for file in files_of(path)]
-        return _joined(f"folder '{path}'", path, [settle(part) for part in opened])
-    if not path.exists():
-        raise DataError(f"file '{path}' does not exist. Check the path.")
-    return settle(_open_file(path, reading))
-
-
-def _open_list(paths: Sequence[Path], reading: Reading, settle: Settle) -> Source:
-    require_different([file for path in paths for file in (files_of(path) if path.is_dir() else [path])])
-    opened = [_open_path(path, reading, settle) for path in paths]
-    return _joined(f"the list of {len(paths)} paths", None, [part for each in opened for part in each.parts or (each,)])
+    return isinstance(data, pl.DataFrame) or streams.is_pandas(data) or in_memory
 
 
 def _joined(name: str, path: Path | None, parts: Sequence[Source]) -> Source:
+    first = parts[0]
     for part in parts:
-        if set(part.columns) != set(parts[0].columns):
-            raise DataError(f"{part.name} and {parts[0].name} have different columns. Files of a folder must agree.")
+        if set(part.columns) != set(first.columns):
+            raise DataError(f"{part.name} and {first.name} have different columns. Files of a folder must agree.")
 
     def chain(names: tuple[str, ...]) -> Batches:
         for part in parts:
             yield from part.batches(names)
 
-    def found() -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for part in parts for name in (part.find_columns or (lambda: ()))()))
+    def all_columns() -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in parts if part.find_columns for name in part.find_columns()))
 
     known = [part.n_rows for part in parts if part.n_rows is not None]
-    return Source(
+    return replace(
+        first,
         name=name,
-        columns=parts[0].columns,
         open_batches=chain,
         n_rows=sum(known) if len(known) == len(parts) else None,
-        types=parts[0].types,
         path=path,
         parts=tuple(parts),
-        find_columns=found if parts[0].find_columns else None,
-        explain=parts[0].explain,
+        find_columns=all_columns if first.find_columns else None,
     )
 
 
@@ -253,35 +206,25 @@ def _partition(part: Source, place: PurePath) -> Source:
 
 
 def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) -> Source:
-    kind, name = kind_of(path), f"file '{path}'"
+    kind, name = text.kind_of(path), f"file '{path}'"
+    here = path if isinstance(path, Path) else None
     try:
         # Without a header a file may be empty: a table of no rows.
-        headed = kind not in _JSON_LINES and (kind not in DELIMITERS or reading.header)
+        headed = kind not in _JSON_LINES and (kind not in text.DELIMITERS or reading.header)
         if headed and size_of(path) == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
-        if kind in DELIMITERS:
-            reading = replace(reading, delimiter=reading.delimiter or DELIMITERS[kind])
-            columns, skip = read_header(path, reading)
-            return unrepeated(
-                Source(
-                    name=name,
-                    columns=columns,
-                    open_batches=partial(read_csv, path, reading, columns, skip, span=span),
-                    path=path if isinstance(path, Path) else None,
-                    explain=partial(likely_option, path, reading),
-                )
-            )
+        if kind in text.DELIMITERS:
+            reading = replace(reading, delimiter=reading.delimiter or text.DELIMITERS[kind])
+            columns, skip = text.read_header(path, reading)
+            read = partial(text.read_csv, path, reading, columns, skip, span=span)
+            explain = partial(text.likely_option, path, reading)
+            return Source(name=name, columns=columns, open_batches=read, path=here, explain=explain)
         if kind in _JSON_LINES:
             # Which keys rows have depends on the rows, so any key will do.
-            return Source(
-                name=name,
-                columns=AnyColumns(),
-                open_batches=partial(read_json_lines, path),
-                path=path if isinstance(path, Path) else None,
-                find_columns=partial(json_keys, path),
-            )
+            read, keys = partial(text.read_json_lines, path), partial(text.json_keys, path)
+            return Source(name=name, columns=AnyColumns(), open_batches=read, path=here, find_columns=keys)
         if kind in PARQUET or kind in _ARROW:
-            return unrepeated(_open_columnar(path, kind, span))
+            return _open_columnar(path, kind, span)
     except OSError as error:
         raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
     raise DataError(
@@ -292,30 +235,23 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
 
 def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = None) -> Source:
     """A Parquet or an Arrow file, or an address in a store: by polars where it reads that, else by pyarrow."""
-    name, n_rows = f"file '{place}'", None
-    word = "a Parquet" if kind in PARQUET else "an Arrow"
-    problem = f"{name} is not {word} file, it is damaged, or it cannot be reached."
-    if isinstance(place, Path):
-        problem = f"{name} is not {word} file, it is damaged, or a column has a type that polars cannot read."
-    elif isinstance(place, str):
+    name, n_rows, parquet = f"file '{place}'", None, kind in PARQUET
+    why = "a column has a type that polars cannot read" if isinstance(place, Path) else "it cannot be reached"
+    problem = f"{name} is not {'a Parquet' if parquet else 'an Arrow'} file, it is damaged, or {why}."
+    if isinstance(place, str):
         # It may name a bucket that nobody else should know, but holds no secret: credentials are in the environment.
-        name, problem = (
-            f"'{place}'",
-            f"'{place}' cannot be read. Check the address, and the credentials in the environment.",
-        )
+        name = f"'{place}'"
+        problem = f"{name} cannot be read. Check the address, and the credentials in the environment."
+    read: Open
     try:
-        if isinstance(place, Remote) and not is_store(place.address):
-            described = arrow_schema(place, kind)
+        if isinstance(place, Remote) and not place.address.startswith(_STORES):
+            described = streams.arrow_schema(place, kind)
             columns, types = tuple(described.names), column_types(described)
-            read: Open = partial(read_arrow, place, kind, span)
+            read = partial(streams.read_arrow, place, kind, span)
         else:
-            hive = isinstance(place, str)
-            if kind in PARQUET:
-                scan = pl.scan_parquet(
-                    str(place), glob=False, use_statistics=False, hive_partitioning=hive, cache=False
-                )
-            else:
-                scan = pl.scan_ipc(str(place), glob=False, hive_partitioning=hive)
+            options: Any = {"glob": False, "hive_partitioning": isinstance(place, str)}
+            options |= {"use_statistics": False, "cache": False} if parquet else {}
+            scan = (pl.scan_parquet if parquet else pl.scan_ipc)(str(place), **options)
             schema = scan.collect_schema()
             columns, types = tuple(schema), column_types(pl.DataFrame(schema=schema))
             if isinstance(place, Path):
@@ -326,25 +262,25 @@ def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = No
             day = (pl.nth(held).cast(pl.Int64) // 86_400_000).clip(-(2**31), 2**31 - 1)
             scan = scan.with_columns(day.cast(pl.Int32).cast(pl.Date)) if held else scan
             read = partial(_read_scan, scan, columns)
-    except (OSError, SklarError):
-        if isinstance(place, str):
-            raise DataError(problem) from None
-        raise
-    except (Exception, pl.exceptions.PanicException):
+    except (Exception, pl.exceptions.PanicException) as error:
+        if isinstance(error, OSError | SklarError) and not isinstance(place, str):
+            raise
         raise DataError(problem) from None
-    return Source(
-        name=name,
-        columns=columns,
-        open_batches=read,
-        n_rows=n_rows,
-        types=types,
-        path=place if isinstance(place, Path) else None,
-        threaded=True,
-    )
+    path = place if isinstance(place, Path) else None
+    return Source(name=name, columns=columns, open_batches=read, n_rows=n_rows, types=types, path=path, threaded=True)
+
+
+def _read_scan(scan: pl.LazyFrame, columns: tuple[str, ...], names: tuple[str, ...]) -> Batches:
+    # By position: a name may look like a pattern.
+    wanted = scan.select(pl.nth([columns.index(name) for name in names]))
+    yield from wanted.collect_batches(chunk_size=batch_rows(len(names)), lazy=True, engine="streaming")
 
 
 def _open_store(address: str) -> Source:
-    """A Parquet or an Arrow file, or a folder of Parquet files, in an object store."""
+    """A Parquet or an Arrow file, or a folder of Parquet files, in an object store that polars reads."""
+    if not address.startswith(_STORES):
+        # It may hold a password: it is not repeated.
+        raise DataError(f"an address must begin with one of {', '.join(_STORES)}, or be that of a database.")
     kind = Path(address.rstrip("/")).suffix.lower()
     if not kind:
         # A folder, which polars knows by its end.
@@ -355,12 +291,6 @@ def _open_store(address: str) -> Source:
             "first."
         )
     return _open_columnar(address, kind)
-
-
-def _read_scan(scan: pl.LazyFrame, columns: tuple[str, ...], names: tuple[str, ...]) -> Batches:
-    # By position: a name may look like a pattern.
-    picked = scan.select(pl.nth([columns.index(name) for name in names]))
-    yield from picked.collect_batches(chunk_size=batch_rows(len(names)), lazy=True, engine="streaming")
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -377,38 +307,30 @@ def files_of(folder: Path) -> list[Path]:
 
 def require_different(files: Iterable[Path]) -> None:
     """Refuse one file under two names: a symbolic link, a hard link, or a path that was given twice."""
-    seen: dict[object, Path] = {}
+    places: dict[object, Path] = {}
     for file in files:
         if not file.exists():
             raise DataError(f"file '{file}' does not exist. Check the path.")
-        first = seen.setdefault(_identity(file), file)
-        if first is not file:
-            raise DataError(
-                f"'{first}' and '{file}' are the same file (a link, or a path given twice): its rows would count "
-                "twice. Remove one of them."
-            )
+        _require_new(file, places, "file (a link, or a path given twice)")
 
 
-def _files(folder: Path, seen: dict[object, Path]) -> Iterator[Path]:
-    first = seen.setdefault(_identity(folder), folder)
-    if first is not folder:
-        raise DataError(
-            f"'{first}' and '{folder}' are the same folder (one is a link): its rows would count twice. Remove one of "
-            "them."
-        )
+def _files(folder: Path, places: dict[object, Path]) -> Iterator[Path]:
+    _require_new(folder, places, "folder (one is a link)")
     for entry in folder.iterdir():
         # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
         if entry.name[0] in "._":
             continue
         if entry.is_dir():
-            yield from _files(entry, seen)
+            yield from _files(entry, places)
         elif entry.is_file():
             yield entry
         elif entry.is_symlink():
             raise DataError(f"'{entry}' is a link to a file that does not exist. Remove it, or bring the file back.")
 
 
-def _identity(path: Path) -> object:
-    found = path.stat()
+def _require_new(path: Path, places: dict[object, Path], what: str) -> None:
+    facts = path.stat()
     # Some file systems give no numbers.
-    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+    first = places.setdefault((facts.st_dev, facts.st_ino) if facts.st_ino else path.resolve(), path)
+    if first is not path:
+        raise DataError(f"'{first}' and '{path}' are the same {what}: its rows would count twice. Remove one of them.")

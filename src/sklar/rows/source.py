@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import polars as pl
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
 from sklar.public.importers.arrow import ColumnType
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Schema
 from sklar.public.settings import WITH_A_POINT, Reading
 
 BATCH_ROWS = 65_536
@@ -48,9 +47,6 @@ class Columned(Protocol):
         """The names of its columns."""
 
 
-N = TypeVar("N", bound=Columned)
-
-
 class AnyColumns(tuple[str, ...]):
     """The columns of a file whose rows name their own: any name is one, and a row that lacks it has a null there."""
 
@@ -81,6 +77,9 @@ class Source:
     normalize: Normalizer | None = field(default=None, repr=False)
     explain: Callable[[Collection[str]], str | None] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        require_different_names(self)
+
     def scan(self, columns: tuple[str, ...]) -> Batches:
         """The same batches as `batches` in any order: the files of a folder are read side by side."""
         parts = self.parts or (self,)
@@ -108,21 +107,33 @@ def files_at_once(parts: Sequence[Source]) -> int:
     return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
+def require_different_names(source: Columned) -> None:
+    """Refuse a table in which a column's name is repeated."""
+    first: dict[str, int] = {}
+    for number, name in enumerate(source.columns, start=1):
+        if first.setdefault(name, number) != number:
+            raise DataError(
+                f"columns {first[name]} and {number} of {source.name} have the same name. Rename one of them."
+            )
+
+
 def require_columns(source: Columned, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute.
 
     The table's other columns are not named: what the schema leaves out stays out of messages too.
     """
     absent = [name for name in schema.names if name not in source.columns]
-    if absent:
-        explain = getattr(source, "explain", None)
-        likely = explain(absent) if explain else None
-        if likely is None and len(absent) == schema.n_attributes and explain is not None:
+    if not absent:
+        return
+    explain, likely = getattr(source, "explain", None), None
+    if explain is not None:
+        likely = explain(absent)
+        if likely is None and len(absent) == schema.n_attributes:
             likely = "If its first line is a row already, set header = false and columns = [...] in [table]."
-        raise DataError(
-            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. "
-            f"{likely or 'Correct the schema, or remove the attribute from it.'}"
-        )
+    raise DataError(
+        f"{source.name} has no column for {', '.join(map(repr, absent))}. "
+        f"{likely or 'Correct the schema, or remove the attribute from it.'}"
+    )
 
 
 def require_person(source: Columned, schema: Schema) -> None:
@@ -134,84 +145,56 @@ def require_person(source: Columned, schema: Schema) -> None:
         )
 
 
-def unrepeated(source: N) -> N:
-    """The table, refused where a column's name is repeated."""
-    first: dict[str, int] = {}
-    for number, name in enumerate(source.columns, start=1):
-        if first.setdefault(name, number) != number:
-            raise DataError(
-                f"columns {first[name]} and {number} of {source.name} have the same name. Rename one of them."
-            )
-    return source
-
-
 def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
     """What puts batches of a table into plain writing, None where they are.
 
     Without a schema no column is known to hold numbers: only `nulls` count.
     """
     attributes = schema.attributes if schema is not None and reading.rewrites_numbers else ()
-    numbers = {attribute.name: _kept(attribute) for attribute in attributes if _is_number(attribute)}
-    return partial(_normalize, reading, numbers) if reading.nulls or numbers else None
+    # Texts to which the schema itself gives a meaning stay as they are written.
+    numbers = {
+        attribute.name: [text for text in (attribute.missing, *attribute.special) if isinstance(text, str)]
+        for attribute in attributes
+        if (attribute.axis.numeric and attribute.axis.grows) or isinstance(next(iter(attribute.values), None), int)
+    }
+    if not reading.nulls and not numbers:
+        return None
+    return lambda batch: pl.DataFrame([_plain(each, reading, numbers.get(each.name)) for each in batch.iter_columns()])
 
 
-def _is_number(attribute: Attribute) -> bool:
-    coded = attribute.categorical and isinstance(next(iter(attribute.values), None), int)
-    return coded or attribute.kind in ("integer", "real")
-
-
-def _kept(attribute: Attribute) -> frozenset[str]:
-    """Texts that the schema itself gives a meaning: they stay as they were written."""
-    return frozenset(text for text in (attribute.missing, *attribute.special) if isinstance(text, str))
-
-
-def _normalize(reading: Reading, numbers: Mapping[str, frozenset[str]], batch: pl.DataFrame) -> pl.DataFrame:
-    columns = []
-    for column in batch.iter_columns():
-        kept = numbers.get(column.name)
-        touched = kept is not None or bool(reading.nulls)
-        columns.append(_plain(column, reading, kept) if touched else column)
-    return pl.DataFrame(columns)
-
-
-def _plain(column: pl.Series, reading: Reading, kept: frozenset[str] | None) -> pl.Series:
-    """One column; `kept` is None where it does not hold numbers."""
-    kind = column.dtype
-    if kind in (pl.Categorical, pl.Enum):
-        column = column.cast(pl.String)
-    elif kind == pl.Binary:
+def _plain(column: pl.Series, reading: Reading, kept: Collection[str] | None) -> pl.Series:
+    """One column, but for the texts that are `kept`; None where it does not hold numbers."""
+    if kept is None and not reading.nulls:
+        return column
+    if column.dtype == pl.Object:
+        values = [_plain_value(value, reading, kept) for value in column]
+        return pl.Series(column.name, values, dtype=pl.Object)
+    if column.dtype in (pl.Categorical, pl.Enum, pl.Binary):
         try:
             column = column.cast(pl.String)
         except pl.exceptions.PolarsError:
             # Bytes that are not UTF-8: as the encoder reads them.
             texts = [None if value is None else value.decode(errors="replace") for value in column]
             column = pl.Series(column.name, texts, dtype=pl.String)
-    if column.dtype == pl.Object:
-        values = [_plain_value(value, reading, kept) for value in column]
-        return pl.Series(column.name, values, dtype=pl.Object)
-    return _plain_texts(column, reading, kept) if column.dtype == pl.String else column
+    if column.dtype != pl.String:
+        return column
+    text = plain = pl.col("text")
+    if kept is not None:
+        number = text.str.replace_all(f"[{reading.grouping}]", "") if reading.grouping else text
+        number = number.str.replace_all(reading.decimal, ".", literal=True)
+        if reading.decimal != ".":
+            other = text.str.replace_all(".", reading.decimal, literal=True)
+            plain = pl.when(text.str.contains(f"^(?:{WITH_A_POINT})$")).then(other).otherwise(plain)
+        plain = pl.when(text.str.contains(f"^(?:{reading.number})$")).then(number).otherwise(plain)
+        plain = pl.when(text.is_in(list(kept))).then(text).otherwise(plain)
+    plain = pl.when(~text.is_in(list(reading.nulls))).then(plain)
+    return column.to_frame("text").select(plain).to_series().alias(column.name)
 
 
-def _plain_value(value: object, reading: Reading, kept: frozenset[str] | None) -> object:
+def _plain_value(value: object, reading: Reading, kept: Collection[str] | None) -> object:
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     if not isinstance(text, str):
         return value
     if text in reading.nulls:
         return None
     return value if kept is None or text in kept else reading.plain(text)
-
-
-def _plain_texts(column: pl.Series, reading: Reading, kept: frozenset[str] | None) -> pl.Series:
-    text = said = pl.col("text")
-    if kept is not None:
-        number = text.str.replace_all(f"[{reading.grouping}]", "") if reading.grouping else text
-        number = number.str.replace_all(reading.decimal, ".", literal=True)
-        if reading.decimal != ".":
-            other = text.str.replace_all(".", reading.decimal, literal=True)
-            said = pl.when(text.str.contains(f"^(?:{WITH_A_POINT})$")).then(other).otherwise(said)
-        said = pl.when(text.str.contains(f"^(?:{reading.number})$")).then(number).otherwise(said)
-        if kept:
-            said = pl.when(text.is_in(sorted(kept))).then(text).otherwise(said)
-    if reading.nulls:
-        said = pl.when(~text.is_in(list(reading.nulls))).then(said)
-    return column.to_frame("text").select(said).to_series().alias(column.name)
