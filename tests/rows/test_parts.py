@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sklar.errors import DataError
+from sklar.machine.stores import Remote
 from sklar.public.schema import Schema
 from sklar.rows import parts as of_parts
 from sklar.rows.parts import Files, Part, Seen, list_files, look, open_files, read_part, share_out
+from sklar.rows.read import open_part
 from sklar.rows.text import _lines_within
 
 SCHEMA = Schema.from_toml(
@@ -165,6 +168,27 @@ def test_lists_of_paths_and_what_is_not_there(tmp_path: Path) -> None:
     paths[0].write_bytes(b"no Parquet")
     with pytest.raises(DataError, match="is not a Parquet file"):
         opened(paths)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "t.csv.gz", "t.csv.zst", "t.jsonl", "t.jsonl.zst"])
+def test_files_that_pyarrow_opens_are_read_as_those_of_a_disk(name: str, tmp_path: Path) -> None:
+    """As those of a store, of which this file system is one to pyarrow."""
+    path, rows, text = tmp_path / name, frame(60), BytesIO()
+    if name in ("t.parquet", "t.arrow"):
+        rows.write_parquet(path, row_group_size=7) if name == "t.parquet" else rows.write_ipc(path)
+    else:
+        rows.write_csv(text) if "csv" in name else rows.write_ndjson(text)
+        with pa.output_stream(path, compression={".gz": "gzip", ".zst": "zstd"}.get(path.suffix)) as sink:
+            sink.write(text.getvalue())
+    for schema in (SCHEMA, UNQUOTED):
+        sources = [open_part(Remote(f"file://{path}"), None, schema)]
+        if name == "t.parquet":
+            sources = [open_part(Remote(f"file://{path}"), None, schema, span) for span in ((0, 14), (14, 60))]
+        elif name == "t.csv" and schema is UNQUOTED:
+            spans = pairwise([0, 4, 100, 103, 400])
+            sources = [open_part(Remote(f"file://{path}"), None, schema, span) for span in spans]
+        read = pl.concat([batch.cast(pl.String) for source in sources for batch in source.batches(schema.names)])
+        assert same_rows(read, rows)
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget.plan import WITH_EVENTS, linked_queries, linked_tables, plan_linked
-from sklar.budget.plan import Plan
+from sklar.budget.plan import WITH_EVENTS, Plan, linked_queries, linked_tables, plan_linked
 from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
 from sklar.rows.shares import Joined, LinkedRows, count_tokens, key_texts, triangle

@@ -70,15 +70,18 @@ def kind_of(path: Path | Remote) -> str:
 def open_bytes(path: Path | Remote) -> IO[bytes]:
     """A file's bytes, decompressed as its suffix says."""
     suffix = path.suffix.lower()
-    if suffix not in COMPRESSED:
+    if isinstance(path, Path) and suffix not in COMPRESSED:
         return path.open("rb")
-    packed: Any = str(path) if isinstance(path, Path) else path.open()
+    stream: Any = str(path) if isinstance(path, Path) else path.open()
     if suffix in _BY_PYTHON:
-        return cast(IO[bytes], import_module(_BY_PYTHON[suffix]).open(packed, "rb"))
-    require("pyarrow", what=f"a file that ends in {suffix}", package="pyarrow", extra="arrow")
-    import pyarrow as pa
+        return cast(IO[bytes], import_module(_BY_PYTHON[suffix]).open(stream, "rb"))
+    if suffix in _BY_PYARROW:
+        require("pyarrow", what=f"a file that ends in {suffix}", package="pyarrow", extra="arrow")
+        import pyarrow as pa
 
-    return cast(IO[bytes], pa.input_stream(packed, compression=_BY_PYARROW[suffix]))
+        stream = pa.input_stream(stream, compression=_BY_PYARROW[suffix])
+    # Files of pyarrow have no lines.
+    return io.BufferedReader(stream)
 
 
 def begin(path: Path | Remote, encoding: str) -> tuple[str, int]:
