@@ -219,7 +219,7 @@ def link(
         if options["check_first"]:
             from sklar.custodian.check import check_links
 
-            for line in check_links(people, events, linked).lines():
+            for line in check_links(people, events, linked):
                 click.echo(line, err=True)
         model = fit_linked(people, events, linked, budget, progress=progress, **charge)
         with _told(model):

@@ -20,7 +20,8 @@ from sklar.errors import SchemaError
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
     from sklar.custodian.draft import Draft
-    from sklar.custodian.review import OpenRule, Question
+    from sklar.custodian.draft.columns import OpenRule
+    from sklar.custodian.review import Question
 
 _HELP = """\
   A schema is public, so nothing in it may tell who is in the table. Each entry comes from one of three places:

@@ -10,10 +10,9 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError, SchemaError
 from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
-from sklar.machine.progress import SILENT, Progress
+from sklar.machine.progress import SILENT, Progress, watch
 from sklar.public.axis import parse_number
 from sklar.public.events import Linked
 from sklar.public.rules import Determined, rule_text
@@ -57,10 +56,7 @@ _FORMATS = dict.fromkeys(("time", "duration", "year", "yearmonth"), (*_TIMES, *_
     "date": _DAYS,
     "datetime": (*_DAYS, *(f"{day} {time}" for day in ("%Y-%m-%d", *_DAYS) for time in _TIMES)),
 }
-_WRITINGS = tuple(
-    Reading(decimal=decimal, thousands=thousands)
-    for decimal, thousands in ((".", ","), (",", None), (",", "."), (".", " "), (",", " "), (".", "'"))
-)
+_SIGNS = ((".", ","), (",", None), (",", "."), (".", " "), (",", " "), (".", "'"))
 # Counts of people are merged once as many are pending as there are people, and at least so many.
 _PENDING = 1 << 20
 _TRIED = (1, 2, 4, 8, 16, 32, 64)
@@ -126,32 +122,27 @@ class Crowd:
     @property
     def warning(self) -> str | None:
         """What the ids seem to be where they do not name people."""
-        if self.rows <= 1:
-            return None
-        if self.without_id == self.rows:
-            return f"No row has an id in '{self.column}': each would be a person of its own. Name another column."
-        if self.people - self.without_id == 1:
-            return (
-                f"All rows have one id in '{self.column}': the whole table would be one person's, whom noise must "
-                "hide. It is no column of people. Name another one."
-            )
-        if self.most == 1:
-            return (
-                f"Every row has an id of its own in '{self.column}': it tells rows apart, not people. If each person "
-                "has one row, remove person; else name the column of people."
-            )
-        return None
+        reasons = {
+            f"No row has an id in '{self.column}': each would be a person of its own. Name another column.": (
+                self.without_id == self.rows
+            ),
+            f"All rows have one id in '{self.column}': the whole table would be one person's, whom noise must hide. It "
+            "is no column of people. Name another one.": self.people - self.without_id == 1,
+            f"Every row has an id of its own in '{self.column}': it tells rows apart, not people. If each person has "
+            "one row, remove person; else name the column of people.": self.most == 1,
+        }
+        return next((reason for reason, holds in reasons.items() if holds and self.rows > 1), None)
 
     def lines(self) -> list[str]:
         """For the custodian."""
         shares = ", ".join(f"{share:.0%} have at most {rows:,}" for share, rows in self.quantiles)
         kept = ", ".join(f"{rows:,}: {share:.1%}" for rows, share in self.kept)
-        lines = [
+        return [
             f"People by '{self.column}': {self.people:,}, in {self.rows:,} rows; {self.without_id:,} rows have no id.",
             f"Rows of a person: {self.rows / max(self.people, 1):.1f} on average, {shares}, the most is {self.most:,}.",
             f"Rows that would be counted, by rows_per_person: {kept}.",
+            *filter(None, [self.warning]),
         ]
-        return lines if self.warning is None else [*lines, self.warning]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -178,8 +169,9 @@ class SchemaCheck(Tabular):
     def _repr_html_(self) -> str:
         pairs = f"{self.to_dict()['two_way_tables']:,}"
         facts = {"two-way tables": pairs, "not reviewed": ", ".join(self.schema.not_reviewed) or "none"}
-        private = {"columns": self.to_columns() if self.values else None, "note": NOTICE}
-        return html_card(repr(self.schema), facts, **({} if self.values is None else private))  # type: ignore[arg-type]
+        if self.values is None:
+            return html_card(repr(self.schema), facts)
+        return html_card(repr(self.schema), facts, self.to_columns(), note=NOTICE)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """How many values of each attribute meet which fate; without rows, its levels."""
@@ -250,75 +242,69 @@ def check(
     )
 
 
-def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
-    """What the schema would do to the rows, attribute by attribute: PRIVATE, exact counts."""
+def _batches(data: object, schema: Schema, stage: str, progress: Progress) -> Iterator[pl.DataFrame]:
     source = open_source(data, schema)
     require_columns(source, schema)
+    progress.stage(stage, unit="rows")
+    return watch(source.batches(schema.names), progress)
+
+
+def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
+    """What the schema would do to the rows, attribute by attribute: PRIVATE, exact counts."""
     tallies = [Counter[str]() for _ in schema.attributes]
     strays = [Counter[str | None]() for _ in schema.attributes]
     # Of a private domain of numbers only the bounds are known, and of one of categories nothing.
-    known = [
-        replace(attribute, domain="public") if attribute in schema.private_domains else attribute
-        for attribute in schema.attributes
-    ]
-    coders = [coder(attribute) for attribute in known]
-    progress.stage("check", unit="rows")
-    for batch in source.batches(schema.names):
-        for column, attribute, code_of, tally, outside in zip(
-            batch.iter_columns(), known, coders, tallies, strays, strict=True
-        ):
+    known = [replace(each, domain="public") if each in schema.private_domains else each for each in schema.attributes]
+    every = list(zip(known, map(coder, known), tallies, strays, strict=True))
+    for batch in _batches(data, schema, "check", progress):
+        for column, (attribute, code_of, tally, outside) in zip(batch.iter_columns(), every, strict=True):
             for text, times in tally_texts(*texts_and_places(column)).items():
                 fate = _fate(text, attribute, code_of(text))
                 tally[fate] += times
                 if fate not in ("listed", "missing") and (len(outside) < _STRAYS or text in outside):
                     outside[text] += times
-        progress.advance(batch.height)
-    return [
-        _judge(attribute, schema.reading, tally, outside)
-        for attribute, tally, outside in zip(schema.attributes, tallies, strays, strict=True)
-    ]
-
-
-def _judge(attribute: Attribute, reading: Reading, tally: Counter[str], outside: Counter[str | None]) -> Fate:
-    private = attribute.private and attribute.categorical
-    if private:
-        # A release decides which of them it lists.
-        tally["listed"] += tally.pop("folded", 0)
-    counts: dict[str, Any] = {name: tally[name] for name in _FATES}
-    fate = Fate(attribute=attribute.name, **counts)
-    # Where a release found the categories, it put the rare ones under other itself.
-    if fate.outside <= _MOST or private or (attribute.domain == "found" and attribute.other):
-        return fate
-    return replace(fate, cause=likely_cause(attribute, reading, outside))
+    fates = []
+    for attribute, tally, outside in zip(schema.attributes, tallies, strays, strict=True):
+        # A release decides which categories of a private domain it lists; of a found one, it put the rare under other.
+        private = attribute.private and attribute.categorical
+        if private:
+            tally["listed"] += tally.pop("folded", 0)
+        counts: dict[str, Any] = {name: tally[name] for name in _FATES}
+        fate_of = Fate(attribute=attribute.name, **counts)
+        if fate_of.outside > _MOST and not private and not (attribute.domain == "found" and attribute.other):
+            fate_of = replace(fate_of, cause=likely_cause(attribute, schema.reading, outside))
+        fates.append(fate_of)
+    return fates
 
 
 def _fate(text: str | None, attribute: Attribute, code: int) -> str:
     if code == NO_CELL:
         return "no_cell"
+    has_value = code < attribute.n_values
     if text is None or text in ("", attribute.missing):
-        return "listed" if code < attribute.n_values else "missing"
+        return "listed" if has_value else "missing"
     if code in attribute.special_codes:
         return "listed"
-    if attribute.binned:
-        edge = attribute.axis.parse(text, attribute.format)
-        if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
+    edge = attribute.axis.parse(text, attribute.format) if attribute.binned else None
+    if attribute.binned and not text.strip():
+        return "missing"
+    if edge is not None:
+        if edge != edge or edge == missing_number(attribute):
             return "missing"
-        if edge is not None:
-            first, last = attribute.edges[0], attribute.edges[-1]
-            inside = first <= edge < last or (attribute.kind == "real" and edge == last)
-            if not inside:
-                return "clipped" if code < attribute.n_values else "folded"
-    return "listed" if code < attribute.n_values else "folded"
+        if not attribute.within(edge):
+            return "clipped" if has_value else "folded"
+    return "listed" if has_value else "folded"
 
 
 def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[int]:
     """How many rows break each rule: PRIVATE. A row without a level of a rule's attribute breaks nothing."""
-    source = open_source(data, schema)
-    require_columns(source, schema)
     broken = [0] * len(schema.rules)
-    progress.stage("rules", unit="rows")
-    for batch in source.batches(schema.names):
-        codes = partial(_codes, batch, schema)
+    for batch in _batches(data, schema, "rules", progress):
+
+        def codes(name: str, batch: pl.DataFrame = batch) -> NDArray[np.int32]:
+            # Of the columns that rules name alone: a release may have yet to find the domains of others.
+            return encode_column(batch[name], schema.attribute(name))
+
         for number, rule in enumerate(schema.rules):
             if isinstance(rule, Determined):
                 has, by = codes(rule.attribute), codes(rule.by)
@@ -326,13 +312,7 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
             else:
                 breaks = np.isin(codes(rule.first), rule.first_levels) & np.isin(codes(rule.second), rule.second_levels)
             broken[number] += int(np.count_nonzero(breaks))
-        progress.advance(batch.height)
     return broken
-
-
-def _codes(batch: pl.DataFrame, schema: Schema, name: str) -> NDArray[np.int32]:
-    # Of the columns that rules name alone: a release may have yet to find the domains of others.
-    return encode_column(batch[name], schema.attribute(name))
 
 
 def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.int64]]:
@@ -342,12 +322,9 @@ def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.in
     if opaque(column.dtype):
         return [OPAQUE, None], column.is_null().to_numpy().astype(np.int64)
     values, places = distinct(column)
-    return [*map(_text, values), None], places
-
-
-def _text(value: object) -> str | None:
-    text = readable_text(value)
-    return OPAQUE if text is None and not is_nothing(value) else text
+    texts = [readable_text(value) for value in values]
+    unreadable = (text is None and not is_nothing(value) for text, value in zip(texts, values, strict=True))
+    return [*(OPAQUE if odd else text for odd, text in zip(unreadable, texts, strict=True)), None], places
 
 
 def tally_texts(texts: Sequence[str | None], places: NDArray[np.int64]) -> Counter[str | None]:
@@ -374,9 +351,22 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
     if formats:
         written = " or ".join(json.dumps(form) for form in formats[:_QUOTED])
         return f"They are dates or times in another writing: add format = {written}."
-    cause = _cause_of_numbers(attribute, reading, texts, most) if attribute.kind in ("integer", "real") else None
-    if cause:
-        return cause
+    if attribute.kind in ("integer", "real"):
+        numbers = {text: parse_number(text.strip()) or 0 for text in texts}
+        low, high = attribute.edges[0], attribute.edges[-1]
+        beyond = "Most of them are numbers {} edge, {}: check the unit, or state wider edges."
+        if most(lambda text: numbers[text] < low):
+            return beyond.format("below the first", attribute.edge_text(low))
+        if most(lambda text: numbers[text] >= high):
+            return beyond.format("above the last", attribute.edge_text(high))
+        # A decimal point was rewritten as a comma, so that the text is no number.
+        if reading.decimal == "," and most(lambda text: Reading(decimal=",").plain(text) != text):
+            return 'They are numbers with a decimal point: remove decimal = "," from [table].'
+        for decimal, thousands in () if reading.decimal == "," else _SIGNS:
+            other = Reading(decimal=decimal, thousands=thousands)
+            if most(lambda text, other=other: re.fullmatch(other.number, text)):  # type: ignore[misc]
+                keys = [f"{key} = {json.dumps(value)}" for key, value in describe_reading(other).items()]
+                return f"They are numbers in another writing: set {' and '.join(keys)} in [table]."
     if attribute.categorical:
         listed = {_loose(str(value)): str(value) for value in attribute.values}
         alike = [text for text in texts if _loose(text) in listed]
@@ -384,38 +374,14 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
             pair = f"{alike[0]!r} for {listed[_loose(alike[0])]!r}"
             return f"They differ from listed values in capitals, spaces or leading zeros: {pair}."
     frequent = [text for text, _ in outside.most_common(_QUOTED) if text is not None]
-    if most(lambda text: text in frequent):
-        quoted = ", ".join(map(repr, frequent))
-        if attribute.boolean:
-            return f"They are {quoted}: add texts = [the one for false, the one for true]."
-        if attribute.categorical:
-            return f"Most of them are {quoted}: list them as values, or as special where they mean something else."
-        return f"Most of them are {quoted}: list them as special, or as nulls in [table] where they mean no value."
-    return "The column does not seem to be what the schema describes: compare its name, its type and its domain."
-
-
-def _cause_of_numbers(
-    attribute: Attribute, reading: Reading, texts: Sequence[str], most: Callable[[Callable[[str], object]], bool]
-) -> str | None:
-    numbers = {text: parse_number(text.strip()) or 0 for text in texts}
-    low, high = attribute.edges[0], attribute.edges[-1]
-    ends = {
-        "below the first": (low, lambda text: numbers[text] < low),
-        "above the last": (high, lambda text: numbers[text] >= high),
-    }
-    for where, (edge, beyond) in ends.items():
-        if most(beyond):
-            advice = "check the unit, or state wider edges."
-            return f"Most of them are numbers {where} edge, {attribute.edge_text(edge)}: {advice}"
-    if reading.decimal == ",":
-        # A decimal point was rewritten as a comma, so that the text is no number.
-        pointed = most(lambda text: Reading(decimal=",").plain(text) != text)
-        return 'They are numbers with a decimal point: remove decimal = "," from [table].' if pointed else None
-    for other in _WRITINGS:
-        if most(lambda text, other=other: re.fullmatch(other.number, text)):  # type: ignore[misc]
-            keys = [f"{key} = {json.dumps(value)}" for key, value in describe_reading(other).items()]
-            return f"They are numbers in another writing: set {' and '.join(keys)} in [table]."
-    return None
+    if not most(lambda text: text in frequent):
+        return "The column does not seem to be what the schema describes: compare its name, its type and its domain."
+    quoted = ", ".join(map(repr, frequent))
+    if attribute.boolean:
+        return f"They are {quoted}: add texts = [the one for false, the one for true]."
+    if attribute.categorical:
+        return f"Most of them are {quoted}: list them as values, or as special where they mean something else."
+    return f"Most of them are {quoted}: list them as special, or as nulls in [table] where they mean no value."
 
 
 def _fits(form: str, text: str) -> bool:
@@ -436,20 +402,21 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
         raise SchemaError("the schema names no person. Add person = 'COLUMN' to [table] (docs/people.md).")
     source = open_source(data, schema)
     require_person(source, schema)
-    mark, rows, without = Marker(), 0, 0
-    counted, pending = _merge([]), list[pl.DataFrame]()
+    mark, rows, without, most = Marker(), 0, 0, _PENDING
+    parts = [pl.DataFrame(schema={"mark": pl.UInt64, "rows": pl.Int64})]
     progress.stage("people", unit="rows")
-    for batch in source.scan((person.column,)):
+    for batch in watch(source.scan((person.column,)), progress):
         ids = ids_of(batch.to_series(0))
         # Half a mark is enough to count by: no promise depends on it.
         marks: NDArray[np.uint64] = mark(ids.drop_nulls())[:, 0]
-        pending.append(_merge([pl.DataFrame({"mark": marks}).with_columns(rows=pl.lit(1, pl.Int64))]))
+        one_each = pl.DataFrame({"mark": marks}).with_columns(rows=pl.lit(1, pl.Int64))
+        parts.append(one_each.group_by("mark").sum())
         rows, without = rows + batch.height, without + ids.null_count()
-        if sum(part.height for part in pending) > max(_PENDING, counted.height):
-            counted, pending = _merge([counted, *pending]), []
-        progress.advance(batch.height)
+        if sum(part.height for part in parts) > most:
+            parts = [pl.concat(parts).group_by("mark").sum()]
+            most = max(_PENDING, 2 * parts[0].height)
     alone = np.ones(without if person.null_ids == "person" else 0, dtype=np.int64)
-    own = np.sort(np.concatenate([_merge([counted, *pending])["rows"].to_numpy(), alone]))
+    own = np.sort(np.concatenate([pl.concat(parts).group_by("mark").sum()["rows"].to_numpy(), alone]))
     whole = max(int(own.sum()), 1)
     return Crowd(
         column=person.column,
@@ -462,63 +429,30 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
     )
 
 
-def _merge(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Add up the rows of each mark."""
-    nobody = pl.DataFrame(schema={"mark": pl.UInt64, "rows": pl.Int64})
-    return pl.concat([nobody, *parts]).group_by("mark").sum()
+def check_links(people: object, events: object, linked: Linked) -> list[str]:
+    """How the events match their people, a line each: PRIVATE, exact counts.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
-    """How people and events of linked tables match: PRIVATE.
-
-    `unmatched` events have the key of nobody and are dropped; `beyond` are dropped at random of people who have more
-    than the schema's at_most; `repeated` rows of people have the key of an earlier row and are dropped.
+    Events with the key of nobody are dropped, those beyond the schema's at_most at random, and so are rows of people
+    with the key of an earlier row.
     """
-
-    people: int
-    events: int
-    unmatched: int
-    beyond: int
-    repeated: int
-    without_events: int
-    most: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
-    def lines(self) -> list[str]:
-        """For the custodian."""
-        lines = [
-            f"{self.people:,} people with {self.events:,} events that count; {self.without_events:,} people have none, "
-            f"{self.most} is the most.",
-            f"{self.unmatched:,} events have a key that no person has, and are dropped.",
-            f"{self.beyond:,} events are dropped at random of people who have more than at_most.",
-        ]
-        if self.repeated:
-            lines.append(f"{self.repeated:,} rows of people have the key of an earlier row, and are dropped.")
-        if self.events == 0:
-            lines.append("no event has a person. Are both keys the same thing, written alike (7 is not 007)?")
-        elif self.most <= 1:
-            lines.append("nobody has two events. If the key is unique for every event, it names events.")
-        elif self.people == 1:
-            lines.append("there is one person. If the key is the same in every row, it names nobody.")
-        return [f"PRIVATE: {line}" for line in lines]
-
-
-def check_links(people: object, events: object, linked: Linked) -> Links:
-    """How the events match their people: PRIVATE, exact counts."""
     joined = LinkedRows(people, events, linked).join()
-    return Links(
-        people=joined.n_people,
-        events=int(joined.begins[-1]),
-        unmatched=joined.unmatched,
-        beyond=joined.beyond,
-        repeated=joined.repeated,
-        without_events=int(np.count_nonzero(joined.numbers == 0)),
-        most=int(joined.numbers.max(initial=0)),
-    )
+    counted, most = int(joined.begins[-1]), int(joined.numbers.max(initial=0))
+    without = int(np.count_nonzero(joined.numbers == 0))
+    lines = [
+        f"{joined.n_people:,} people with {counted:,} events that count; {without:,} people have none, "
+        f"{most} is the most.",
+        f"{joined.unmatched:,} events have a key that no person has, and are dropped.",
+        f"{joined.beyond:,} events are dropped at random of people who have more than at_most.",
+    ]
+    if joined.repeated:
+        lines.append(f"{joined.repeated:,} rows of people have the key of an earlier row, and are dropped.")
+    if counted == 0:
+        lines.append("no event has a person. Are both keys the same thing, written alike (7 is not 007)?")
+    elif most <= 1:
+        lines.append("nobody has two events. If the key is unique for every event, it names events.")
+    elif joined.n_people == 1:
+        lines.append("there is one person. If the key is the same in every row, it names nobody.")
+    return [f"PRIVATE: {line}" for line in lines]
 
 
 def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...]:
@@ -536,9 +470,8 @@ def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...
         digest = hashlib.sha256()
         try:
             with path.open("rb") as file:
-                while piece := file.read(_PIECE):
+                for piece in watch(iter(lambda: file.read(_PIECE), b""), progress):
                     digest.update(piece)
-                    progress.advance(len(piece))
         except OSError as error:
             raise DataError(f"file '{path}' cannot be read: {error.strerror or error}. Check the path.") from None
         digests.append(digest.digest())

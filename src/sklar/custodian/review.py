@@ -19,19 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sklar.answer.report.render import short
-from sklar.custodian.draft import (
-    DECIDE,
-    HEADING,
-    LEFT_OUT,
-    PROPOSED,
-    READ_WITH,
-    RULE,
-    RULES_HEADING,
-    Draft,
-    common,
-    facts,
-)
-from sklar.custodian.draft.columns import ColumnSummary, Tie
+from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULES_HEADING, Draft, common, facts
+from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
 from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
@@ -51,8 +40,7 @@ PROVENANCE = {
     "rows": "read from the rows, at the custodian's risk",
 }
 _BINS, _AT_MOST = 20, 50
-_MOST_SHOWN, _FEW_SHOWN = 60, 12
-_MOST_LETTERS = 400
+_MOST_SHOWN, _FEW_SHOWN, _MOST_LETTERS = 60, 12, 400
 _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points", "step")
 _REVIEW_KEYS = ("reviewed", "provenance")
 _AT_RISK = "at my risk: they tell who is in the table"
@@ -84,34 +72,20 @@ class Question:
     default: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRule:
-    """A tie between two columns that a draft noticed: perhaps a public rule."""
-
-    first: str
-    how: str
-    second: str
-
-    @property
-    def line(self) -> str:
-        """Its line in the file."""
-        return f"{RULE}{toml_value(self.first)} {self.how} {toml_value(self.second)}"
-
-
 def questions(text: str, draft: Draft | None = None, *, about: Collection[str] | None = None) -> list[Question]:
     """The open decisions about attributes, or about those named, with what a draft of the table saw in the rows."""
     schema = Schema.from_toml(text)
     entries = schema.to_dict()["attributes"]
-    return [
-        _question(text, attribute, entries[attribute.name], draft)
-        for attribute in schema.attributes
-        if (not attribute.reviewed if about is None else attribute.name in about)
-    ]
+    chosen = [each for each in schema.attributes if (not each.reviewed if about is None else each.name in about)]
+    return [_question(text, attribute, entries[attribute.name], draft) for attribute in chosen]
 
 
 def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
-    seen = None if draft is None else draft.seen.column(attribute.name)
-    notes = _notes(text, attribute.name)
+    seen = None if draft is None else draft.column(attribute.name)
+    lines = text.splitlines()
+    own = lines[slice(*(_place(lines, attribute.name) or (0, 0)))]
+    # What a draft wrote below the entry's header.
+    notes = {mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in own if line.startswith(mark)}
     tied = [pair for rule in open_rules(text) if attribute.name in (pair := (rule.first, rule.second))]
     others = ", ".join(second if first == attribute.name else first for first, second in tied)
     rule = f" A rule with {others} is possible only where both list their values." if others else ""
@@ -187,19 +161,16 @@ def complete(choice: ReviewChoice, typed: str, attribute: Attribute) -> Entry:
             raise SchemaError("values must list at least one text. Separate them by commas.")
         whole = bool(attribute.values) and isinstance(attribute.values[0], int)
         return entry | {"values": [int(text) for text in listed] if whole else listed}
-    numbers = [_number(text) for text in listed] if attribute.kind in ("integer", "real") else listed
+    ends: list[Any] = listed
+    if attribute.kind in ("integer", "real"):
+        ends = [parse_number(text.replace("_", "")) for text in listed]
+        if None in ends:
+            raise SchemaError(f"{listed[ends.index(None)]!r} is not a number. Write numbers, separated by commas.")
     if choice.asks == "edges":
-        return entry | {"edges": numbers}
-    if len(numbers) != 2:
+        return entry | {"edges": ends}
+    if len(ends) != 2:
         raise SchemaError(f"bounds must be two, the lower and the upper one, got {typed!r}. Write 0, 1000000.")
-    return entry | {"low": numbers[0], "high": numbers[1]}
-
-
-def _number(text: str) -> int | float:
-    number = parse_number(text.replace("_", ""))
-    if number is None:
-        raise SchemaError(f"{text!r} is not a number. Write numbers, separated by commas.")
-    return number
+    return entry | {"low": ends[0], "high": ends[1]}
 
 
 def answer(text: str, name: str, entry: Entry | None) -> str:
@@ -230,20 +201,17 @@ def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
 
     The custodian confirms each as public knowledge, so the rows that break it are mistakes.
     """
-    tie = next((tie for tie in draft.ties if OpenRule(first=tie.first, how=tie.how, second=tie.second) == rule), None)
-    schema = Schema.from_toml(text)
+    tie, schema = next((tie for tie in draft.ties if tie.line == rule.line), None), Schema.from_toml(text)
     if tie is None or not {rule.first, rule.second} <= set(schema.names):
         return []
     first, second = schema.attribute(rule.first), schema.attribute(rule.second)
     if "private" in (first.domain, second.domain):
         return []
-    entries = _determined(tie, first, second) if rule.how == "determines" else _forbidden(tie)
-    document = schema.to_dict()
-    try:
+    entries, document = _entries(tie, first, second), schema.to_dict()
+    with suppress(SchemaError):
         Schema.from_dict({**document, "rules": [*document.get("rules", []), *entries]})
-    except SchemaError:
-        return []
-    return entries
+        return entries
+    return []
 
 
 def rule_words(entry: Entry) -> str:
@@ -256,24 +224,20 @@ def rule_words(entry: Entry) -> str:
     return f"{entry['determined_by']} determines {entry['attribute']}: {', '.join(shown)}{more}"
 
 
-def _determined(tie: Tie, first: Attribute, second: Attribute) -> list[Entry]:
-    partners = dict(tie.pairs)
-    if first.missing is not None and second.missing is not None:
-        partners[first.missing or "(missing)"] = second.missing or "(missing)"
-    if set(first.levels) - set(partners):
-        return []
-    named = {level: partners[level] for level in first.levels}
-    return [{"attribute": tie.second, "determined_by": tie.first, "map": named}]
-
-
-def _forbidden(tie: Tie) -> list[Entry]:
-    """A rule for each set of values that exclude the same values."""
-    partners, alike = defaultdict[str, list[str]](list), defaultdict[tuple[str, ...], list[str]](list)
+def _entries(tie: Tie, first: Attribute, second: Attribute) -> list[Entry]:
+    """A map of all levels, or a rule for each set of values that exclude the same values."""
+    if tie.how == "determines":
+        partners = dict(tie.pairs)
+        if first.missing is not None and second.missing is not None:
+            partners[first.missing or "(missing)"] = second.missing or "(missing)"
+        levels = {level: partners.get(level) for level in first.levels}
+        return [] if None in levels.values() else [{"attribute": tie.second, "determined_by": tie.first, "map": levels}]
+    excluded, alike = defaultdict[str, list[str]](list), defaultdict[tuple[str, ...], list[str]](list)
     for one, two in tie.pairs:
-        partners[one].append(two)
-    for one, excluded in partners.items():
-        alike[tuple(sorted(excluded, key=natural))].append(one)
-    return [{"forbid": {tie.first: values, tie.second: list(excluded)}} for excluded, values in alike.items()]
+        excluded[one].append(two)
+    for one, others in excluded.items():
+        alike[tuple(sorted(others, key=natural))].append(one)
+    return [{"forbid": {tie.first: values, tie.second: list(others)}} for others, values in alike.items()]
 
 
 def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
@@ -339,30 +303,18 @@ def _tidy(text: str) -> str:
 
 def _place(lines: list[str], name: str) -> tuple[int, int] | None:
     """Where the lines of an entry begin and end: from its header to its last key; None where no header has its name."""
-    start = None
-    for number, line in enumerate(lines):
+    for start, line in enumerate(lines):
+        attributes = None
         with suppress(ValueError):
             attributes = tomllib.loads(line).get("attributes") if line.lstrip().startswith("[") else None
-            if isinstance(attributes, dict) and list(attributes) == [name]:
-                start = number
-                break
-    if start is None:
-        return None
-    end = start + 1
-    while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
-        end += 1
-    while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
-        end -= 1
-    return start, end
-
-
-def _notes(text: str, name: str) -> dict[str, str]:
-    """What a draft wrote below an entry's header: what is proposed, and what is to be decided."""
-    lines = text.splitlines()
-    start, end = _place(lines, name) or (0, 0)
-    return {
-        mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in lines[start:end] if line.startswith(mark)
-    }
+        if isinstance(attributes, dict) and list(attributes) == [name]:
+            end = start + 1
+            while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
+                end += 1
+            while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+                end -= 1
+            return start, end
+    return None
 
 
 def _replace(text: str, name: str, entry: Entry | None) -> str:

@@ -79,7 +79,7 @@ def test_the_page_is_private_and_shows_what_was_seen_and_a_repr_does_not() -> No
     for shown in ("Ulm", "400", "from 18 to", "not of that kind: &#39;N&#39;", "hashes or keys"):
         assert shown in page
     assert repr(made) == "Draft('table', PRIVATE until it is reviewed: see .to_toml() and .private_page())"
-    assert "Ulm" not in repr(made.seen) + repr(made.seen.columns) + repr(made.ties)
+    assert "Ulm" not in repr(made.columns) + repr(made.ties)
 
 
 def test_values_in_the_page_cannot_break_out() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from markupsafe import Markup
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.custodian.check import Hidden
-from sklar.custodian.draft.columns import ColumnSummary, TableSummary, Tie, find_ties, summarize
+from sklar.custodian.draft.columns import ColumnSummary, Tie, find_ties, summarize
 from sklar.custodian.draft.propose import ColumnProposal, as_seen, propose
-from sklar.custodian.draft.sniff import Sniffed, sniff
+from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.progress import SILENT, Progress
@@ -30,8 +31,7 @@ from sklar.public.settings import PLAIN, Reading
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 
-PROPOSED, DECIDE, RULE = "# Proposed: ", "# Decide: ", "# Rule? "
-LEFT_OUT, READ_WITH = "# Left out: ", "# Read with "
+PROPOSED, DECIDE, LEFT_OUT, READ_WITH = "# Proposed: ", "# Decide: ", "# Left out: ", "# Read with "
 HEADING = (
     "# A draft. Its domains were not read from the rows, but nobody has reviewed it: a release refuses it until",
     "# each question is answered. `sklar schema review` asks them, and marks each entry with where it comes from.",
@@ -56,14 +56,23 @@ class Draft:
 
     schema: Schema
     proposals: Mapping[str, ColumnProposal]
-    seen: TableSummary
+    columns: tuple[ColumnSummary, ...]
     ties: tuple[Tie, ...]
-    remarks: Rows = ()
+    remarks: Rows
+
+    @property
+    def rows(self) -> int:
+        """The number of rows: PRIVATE."""
+        return self.columns[0].rows
 
     @property
     def left_out(self) -> dict[str, str]:
         """The columns that the draft leaves out, each with the reason."""
         return {name: each.proposed for name, each in self.proposals.items() if each.attribute is None}
+
+    def column(self, name: str) -> ColumnSummary | None:
+        """What the rows show of the column of that name, where there is one."""
+        return next((column for column in self.columns if column.name == name), None)
 
     def to_toml(self) -> str:
         """The draft as a file to review: what is proposed for each column, and what must be decided."""
@@ -76,13 +85,12 @@ class Draft:
         noted = "\n".join(lines) + "\n\n" + self.schema.to_toml()
         for name, proposal in self.proposals.items():
             if proposal.attribute is not None and not proposal.attribute.reviewed:
-                header = f"[attributes.{toml_key(name)}]\n"
-                told = f"{PROPOSED}{proposal.proposed}.\n" + (f"{DECIDE}{proposal.decide}\n" if proposal.decide else "")
-                noted = noted.replace("\n" + header, "\n" + header + told, 1)
-        questions = "".join(f"{RULE}{toml_value(tie.first)} {tie.how} {toml_value(tie.second)}\n" for tie in self.ties)
-        if questions:
-            noted += "\n".join(["", *RULES_HEADING, questions])
-        return noted
+                header = f"\n[attributes.{toml_key(name)}]\n"
+                notes = f"{PROPOSED}{proposal.proposed}.\n" + (
+                    f"{DECIDE}{proposal.decide}\n" if proposal.decide else ""
+                )
+                noted = noted.replace(header, header + notes, 1)
+        return noted + "\n".join(["", *RULES_HEADING, *(tie.line for tie in self.ties), ""] if self.ties else [])
 
     def __repr__(self) -> str:
         # Nothing that the rows show.
@@ -101,17 +109,17 @@ class Draft:
                 common=common(column),
                 histogram=_histogram(column),
             )
-            for number, column in enumerate(self.seen.columns[:_MAX_COLUMNS])
+            for number, column in enumerate(self.columns[:_MAX_COLUMNS])
             for proposal in [self.proposals[column.name]]
         ]
         shown = Hidden(
             banner="PRIVATE: exact facts about the rows, for the custodian only. Do not publish",
             table=self.schema.name,
-            rows=self.seen.rows,
-            n_columns=len(self.seen.columns),
+            rows=self.rows,
+            n_columns=len(self.columns),
             columns=columns,
             remarks=self.remarks,
-            ties=tuple(map(_tie, self.ties)),
+            ties=[_tie(tie) for tie in self.ties],
         )
         return render("sklar.custodian.draft", "draft.html.j2", shown)
 
@@ -120,7 +128,7 @@ class Draft:
 
         A domain read from the rows tells who is in them, which no noise repairs: for tables that are public anyway.
         """
-        read = [attribute for column in self.seen.columns if column.name and (attribute := as_seen(column)) is not None]
+        read = [attribute for column in self.columns if column.name and (attribute := as_seen(column)) is not None]
         return replace(self.schema, attributes=tuple(read)).checked()
 
 
@@ -144,36 +152,27 @@ def draft(
     page = None if target is None else check_target(target.with_suffix(".PRIVATE.html"), (".html",))
     rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
     file = rows if isinstance(rows, str | Path) and "://" not in str(rows) else None
-    sniffed = Sniffed(reading=reading) if reading is not None else _sniff(file)
-    source = open_source(rows, sniffed.reading)
-    seen = summarize(source, sniffed.reading, progress=progress)
-    proposals = {column.name: propose(column) for column in seen.columns}
+    guesses: tuple[Remark, ...] = ()
+    if reading is None:
+        reading = PLAIN
+        # Whoever reads the file next reports what is wrong with it, without quoting it.
+        with suppress(Exception):
+            reading, guesses = (PLAIN, ()) if file is None else sniff(file)
+    source = open_source(rows, reading)
+    columns = summarize(source, reading, progress)
+    proposals = {column.name: propose(column) for column in columns}
     attributes = tuple(each.attribute for each in proposals.values() if each.attribute is not None)
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
     name = (Path(file).name.split(".")[0] if file else "") if name is None else name
-    schema = Schema(name=name or "table", attributes=attributes, reading=sniffed.reading).checked()
-    remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
-    ties = find_ties(seen, schema.names)
-    drafted = Draft(schema=schema, proposals=proposals, seen=seen, ties=ties, remarks=remarks)
+    schema = Schema(name=name or "table", attributes=attributes, reading=reading).checked()
+    remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in guesses)
+    ties = find_ties(column for column in columns if column.name in schema.names)
+    drafted = Draft(schema=schema, proposals=proposals, columns=columns, ties=ties, remarks=remarks)
     if target is not None and page is not None:
         write_text(page, drafted.private_page(), private=True)
         write_text(target, drafted.to_toml(), private=True)
     return drafted
-
-
-def _sniff(file: str | Path | None) -> Sniffed:
-    """How a file seems to be written; what is no file of text is read as it is.
-
-    Texts for "no value" are left to the attributes: each says in its own words what is missing.
-    """
-    try:
-        guess = Sniffed(reading=PLAIN) if file is None else sniff(file)
-    except Exception:
-        # Whoever reads the file next reports what is wrong with it, without quoting it.
-        return Sniffed(reading=PLAIN)
-    remarks = tuple(remark for remark in guess.remarks if remark.key != "nulls")
-    return Sniffed(reading=replace(guess.reading, nulls=()), remarks=remarks)
 
 
 def facts(seen: ColumnSummary) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ import datetime as dt
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from sklar.custodian.check import tally_texts, texts_and_places
 from sklar.errors import DataError
-from sklar.machine.progress import SILENT, Progress
+from sklar.machine.progress import Progress, watch
 from sklar.public.axis import AXES
+from sklar.public.description import toml_value
 from sklar.public.importers.arrow import ColumnType
 from sklar.public.outputs import parse_output
 from sklar.public.settings import PLAIN, Reading
@@ -27,10 +28,9 @@ from sklar.rows.source import Source
 from sklar.rows.values import is_nothing
 
 MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
-# Texts are counted one by one up to this many distinct ones; then only their ranges are kept.
-MOST_TEXTS = 20_000
-# How many distinct texts may not read as numbers in a column of numbers: they may be codes for "not applicable".
-MOST_ODD = 6
+# Texts are counted one by one up to this many distinct ones; then only their ranges are kept. Of so many in a column of
+# numbers each may be no number: they may be codes for "not applicable".
+MOST_TEXTS, MOST_ODD = 20_000, 6
 # Ties are searched for in the first rows, among columns with few distinct texts.
 TIED_ROWS, TIED_TEXTS = 100_000, 200
 
@@ -60,6 +60,7 @@ _EXPECTED, _HARDLY = 100.0, 0.005
 # A value that determines another one must occur this often on average, or every table would have such columns.
 _ROWS_EACH = 10.0
 _MOST_COLUMNS = _MOST_LEVELS = 60
+RULE = "# Rule? "
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -118,11 +119,9 @@ class ColumnSummary:
         """How many distinct texts there are per row that has one; 1 when all differ."""
         return len(self.counts) / max(self.counted, 1)
 
-    @property
-    def categories(self) -> tuple[int, ...] | tuple[str, ...]:
-        """The categories of the column's type, as its values."""
-        whole = self.type is not None and self.type.whole
-        return tuple(int(text) for text in self.declared) if whole else tuple(self.declared)
+    def values(self, texts: Iterable[str]) -> tuple[int, ...] | tuple[str, ...]:
+        """Texts as values of the column's type."""
+        return tuple(map(int, texts)) if self.type is not None and self.type.whole else tuple(texts)
 
     @property
     def output(self) -> str | None:
@@ -160,18 +159,13 @@ class ColumnSummary:
             if not known or any(text in axis.odd for axis in self.axes.values()):
                 self._place(text, number)
         if self.rows < TIED_ROWS and (self.codes or not self.rows):
-            self._code(texts, places)
+            lookup = np.full(len(texts) + 1, -1, dtype=np.int32)
+            for place, text in enumerate(texts):
+                if text is not None and text not in MISSING_TEXTS and len(self.coded) <= TIED_TEXTS:
+                    lookup[place] = self.coded.setdefault(text, len(self.coded))
+            few = len(self.coded) <= TIED_TEXTS
+            self.codes = [*self.codes, lookup[places[: TIED_ROWS - self.rows]]] if few else []
         self.rows += len(column)
-
-    def _code(self, texts: Sequence[str | None], places: NDArray[np.int64]) -> None:
-        lookup = np.full(len(texts) + 1, -1, dtype=np.int32)
-        for place, text in enumerate(texts):
-            if text is not None and text not in MISSING_TEXTS:
-                lookup[place] = self.coded.setdefault(text, len(self.coded))
-                if len(self.coded) > TIED_TEXTS:
-                    self.codes.clear()
-                    return
-        self.codes.append(lookup[places[: TIED_ROWS - self.rows]])
 
     def _place(self, text: str, times: int) -> None:
         """Read a text on every axis that the column may still have."""
@@ -191,42 +185,23 @@ class ColumnSummary:
                 axis.low, axis.high = min(axis.low, point), max(axis.high, point)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TableSummary:
-    """What the rows show of a table: PRIVATE."""
-
-    rows: int
-    columns: tuple[ColumnSummary, ...]
-
-    def column(self, name: str) -> ColumnSummary | None:
-        """The column of that name, where there is one."""
-        return next((column for column in self.columns if column.name == name), None)
-
-
-def summarize(source: Source, reading: Reading = PLAIN, *, progress: Progress = SILENT) -> TableSummary:
+def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[ColumnSummary, ...]:
     """Read all rows once, and keep what a draft needs. `reading` says how the table's text is written."""
     names = source.find_columns() if source.find_columns else source.columns
     columns = [ColumnSummary(name=name, type=(source.types or {}).get(name), reading=reading) for name in names]
     progress.stage("read", unit="rows")
-    rows = 0
-    for batch in source.batches(names):
+    for batch in watch(source.batches(names), progress):
         for series, column in zip(batch.iter_columns(), columns, strict=True):
             column.add(series)
-        rows += batch.height
-        progress.advance(batch.height)
-    if rows == 0:
+    if not any(column.rows for column in columns):
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
     for column in columns:
         column.axes = {kind: axis for kind, axis in column.axes.items() if axis.low <= axis.high}
-    return TableSummary(rows=rows, columns=tuple(columns))
+    return tuple(columns)
 
 
 def point_of(text: str, kind: str) -> float | None:
-    """The point that a text is as a value of this kind, where people write such values so; None otherwise.
-
-    >>> point_of("14.04.1912", "date %d.%m.%Y"), point_of("7.5", "integer"), point_of("1990", "date")
-    (-21081, None, None)
-    """
+    """The point that a text is as a value of this kind, where people write such values so; None otherwise."""
     pattern = _PATTERNS.get(kind)
     if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
         return None
@@ -247,30 +222,40 @@ def _word_of(value: object) -> str:
     return words.get(type(value), "none")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Tie:
-    """`first` determines `second` (`pairs` give each value its partner), or values exclude each other: PRIVATE."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRule:
+    """A tie between two columns, which one "determines" or of which one "excludes" values: perhaps a public rule."""
 
-    how: Literal["determines", "excludes"]
     first: str
+    how: str
     second: str
+
+    @property
+    def line(self) -> str:
+        """Its line in the file of a draft."""
+        return f"{RULE}{toml_value(self.first)} {self.how} {toml_value(self.second)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Tie(OpenRule):
+    """A tie with the `pairs` of values that go with, or exclude, each other, and the rows that break it: PRIVATE."""
+
     pairs: tuple[tuple[str, str], ...]
     broken: int
 
 
-def find_ties(seen: TableSummary, names: Sequence[str]) -> tuple[Tie, ...]:
+def find_ties(columns: Iterable[ColumnSummary]) -> tuple[Tie, ...]:
     """The ties among these columns."""
-    named = [column for name in names if (column := seen.column(name)) is not None]
-    coded = [(column, np.concatenate(column.codes)) for column in named if column.codes and len(column.coded) > 1]
+    coded = [(column, np.concatenate(column.codes)) for column in columns if column.codes and len(column.coded) > 1]
     ties: list[Tie] = []
     followers: set[str] = set()
     for one, two in combinations(coded[:_MOST_COLUMNS], 2):
         tie = _tie(*one, *two)
-        if tie is None or (tie.how == "determines" and tie.second in followers):
-            continue
-        if tie.how == "determines":
+        if tie is not None and tie.how == "excludes":
+            ties.append(tie)
+        elif tie is not None and tie.second not in followers:
             followers.add(tie.second)
-        ties.append(tie)
+            ties.append(tie)
     # What a column excludes is said once, not again for the columns that it determines.
     return tuple(tie for tie in ties if tie.how == "determines" or not {tie.first, tie.second} & followers)
 
@@ -280,28 +265,21 @@ def _tie(one: ColumnSummary, codes: NDArray[np.int32], two: ColumnSummary, partn
     places = codes[both].astype(np.int64) * shape[1] + partners[both]
     table = np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
     # The column with more values, or the first of two with as many, is the one that determines.
+    total = int(table.sum())
     for first, second, counts in sorted([(one, two, table), (two, one, table.T)], key=lambda pair: -len(pair[2])):
-        broken = _determines(counts)
-        if broken is not None:
+        broken, used = total - int(counts.max(axis=1).sum()), np.asarray(counts.any(axis=1))
+        often = total >= _ROWS_EACH * np.count_nonzero(used)
+        # A second column that is nearly constant needs no rule.
+        if often and broken <= _BROKEN * total and counts.sum(axis=0).max() < 0.98 * total:
             values, results = list(first.coded), list(second.coded)
-            pairs = tuple((values[k], results[j]) for k, j in enumerate(counts.argmax(axis=1)) if counts[k].any())
+            pairs = tuple((values[k], results[j]) for k, j in enumerate(counts.argmax(axis=1)) if used[k])
             return Tie(how="determines", first=first.name, second=second.name, pairs=pairs, broken=broken)
-    if max(table.shape) > _MOST_LEVELS or not table.any():
+    if max(table.shape) > _MOST_LEVELS or not total:
         return None
-    expected: NDArray[Any] = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    expected: NDArray[Any] = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
     empty = (expected >= _EXPECTED) & (table <= _HARDLY * expected)
     if not empty.any():
         return None
     values, results = list(one.coded), list(two.coded)
     pairs = tuple((values[k], results[j]) for k, j in zip(*np.nonzero(empty), strict=True))
     return Tie(how="excludes", first=one.name, second=two.name, pairs=pairs, broken=int(table[empty].sum()))
-
-
-def _determines(counts: NDArray[np.int64]) -> int | None:
-    """How many rows break the rule that the first column determines the second; None where there is no such rule."""
-    total, most = int(counts.sum()), int(counts.max(axis=1).sum())
-    used = int(np.count_nonzero(counts.any(axis=1)))
-    if total < _ROWS_EACH * used or total - most > _BROKEN * total:
-        return None
-    # A second column that is nearly constant needs no rule.
-    return total - most if counts.sum(axis=0).max() < 0.98 * total else None

@@ -98,49 +98,38 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         attribute = Attribute(name=seen.name, kind="boolean", missing="")
         proposed, decide = "true or false, as the column's type says", ""
     elif seen.output == "ordered category":
-        attribute = replace(entry, values=seen.categories, output=seen.output)
+        attribute = replace(entry, values=seen.values(seen.declared), output=seen.output)
         proposed = "the ordered categories that the column's type declares"
         decide = "was the type declared from public knowledge, or made from the rows?"
     elif pair is not None:
         attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
         proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
     elif known is not None:
-        whole = seen.type is not None and seen.type.whole
-        values = tuple(int(text) for text in known.values) if whole else known.values
-        attribute = _with_output(replace(entry, values=values, ordered=known.ordered), seen.output)
+        listed = replace(entry, values=seen.values(known.values), ordered=known.ordered)
+        attribute = _with_output(listed, seen.output)
         proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
     else:
-        return _undeclared(seen, entry)
+        # Neither a type nor a public list gives the domain.
+        for kind in _preferred(seen):
+            codes = _codes(seen, kind)
+            if codes is not None:
+                return _quantity(seen, entry, kind, codes)
+        attribute = _with_output(replace(entry, domain="private", at_most=_AT_MOST, other=True), seen.output)
+        proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
+        decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
     return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide)
-
-
-def _undeclared(seen: ColumnSummary, entry: Attribute) -> ColumnProposal:
-    """What is proposed where neither a type nor a public list gives the domain."""
-    for kind in _preferred(seen):
-        codes = _codes(seen, kind)
-        if codes is not None:
-            return _quantity(seen, entry, kind, codes)
-    return ColumnProposal(
-        attribute=_with_output(replace(entry, domain="private", at_most=_AT_MOST, other=True), seen.output),
-        proposed="a release finds the common categories with part of its budget; rare ones become 'other'",
-        decide="is there a public list (a code book)? Then list its values in place of domain and at_most.",
-    )
 
 
 def _unfit(seen: ColumnSummary) -> str | None:
     """Why a release should not have a column: it identifies, is free text, or says nothing; None where it should."""
-    texts = list(seen.counts)
-    if not seen.name:
-        return "it has no name"
-    if seen.output == "bool":
-        return None
+    texts, typed = list(seen.counts), seen.output == "ordered category"
+    if not seen.name or seen.output == "bool":
+        return None if seen.name else "it has no name"
     if not texts:
         return "it holds no values"
-    if seen.output == "ordered category":
-        return None
-    if len(texts) == 1 and not seen.n_missing:
+    if len(texts) == 1 and not seen.n_missing and not typed:
         return "it is constant"
-    if seen.counted < _FEW_ROWS:
+    if typed or seen.counted < _FEW_ROWS:
         return None
     words = words_of(seen.name)
     named = bool(words & _KEY_WORDS) or (bool(words & _NAME_WORDS) and seen.distinct_share > _COMMON)
@@ -149,8 +138,8 @@ def _unfit(seen: ColumnSummary) -> str | None:
         return "it looks like addresses of people or pages"
     if _most(sample, r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"):
         return "it looks like hashes or keys"
-    repeated = " with several rows each: if they are people, name it as person in [table] (docs/people.md)"
-    repeated = repeated if seen.distinct_share <= 0.9 else ""
+    advice = " with several rows each: if they are people, name it as person in [table] (docs/people.md)"
+    repeated = advice if seen.distinct_share <= 0.9 else ""
     if "integer" in seen.axes or _most(sample, r"\d+"):
         axis = seen.axes.get("integer")
         dense = axis is not None and axis.high - axis.low < 2 * len(texts)
@@ -210,24 +199,19 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str, codes: tuple[str
     # A text that is no customary code is not named here; it counts as missing.
     missing = "" if axis.odd and entry.missing is None else entry.missing
     entry = replace(entry, kind=cast(AttributeKind, plain), missing=missing, special=special, format=form or None)
-    asked = " Do the special values mean something else than a value?" if special else ""
     if named & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120:
-        return ColumnProposal(
-            attribute=_with_output(replace(entry, edges=_AGES), seen.output),
-            proposed="ages in years, in public bins of five",
-            decide=f"are these bins fine enough?{asked}",
-        )
-    edges = _bounds(seen, plain, low, high)
-    attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
-    others = [each for each in seen.axes if each.startswith("date ") and each != kind]
-    if kind.startswith("date ") and others:
-        asked = f" The days also read as {others[0][5:]}: is the format right?{asked}"
-    return ColumnProposal(
-        attribute=_with_output(attribute, seen.output),
-        proposed="a release finds the bins, and values that many rows share, with part of its budget",
-        decide="are low and high safe by public knowledge? They were not read from the rows. Narrower ones help."
-        + asked,
-    )
+        attribute, proposed = replace(entry, edges=_AGES), "ages in years, in public bins of five"
+        decide = "are these bins fine enough?"
+    else:
+        edges = _bounds(seen, plain, low, high)
+        attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
+        proposed = "a release finds the bins, and values that many rows share, with part of its budget"
+        decide = "are low and high safe by public knowledge? They were not read from the rows. Narrower ones help."
+        others = [each for each in seen.axes if each.startswith("date ") and each != kind]
+        if kind.startswith("date ") and others:
+            decide += f" The days also read as {others[0][5:]}: is the format right?"
+    doubt = " Do the special values mean something else than a value?" if special else ""
+    return ColumnProposal(attribute=_with_output(attribute, seen.output), proposed=proposed, decide=decide + doubt)
 
 
 def _sentinels(seen: ColumnSummary, kind: str) -> tuple[str, ...]:
@@ -310,7 +294,7 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
         return None
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False, provenance="rows")
     if output in ("category", "ordered category") and len(seen.declared) <= MOST_CATEGORIES:
-        return replace(entry, values=seen.categories, output=output)
+        return replace(entry, values=seen.values(seen.declared), output=output)
     # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.
     pair = truth_texts(set(texts))
     if output != "string" and pair is not None:
@@ -335,7 +319,12 @@ def _nice_edges(
         day = 1 if kind == "date" else 86_400_000_000
         first, last = ((dt.date(1970, 1, 1) + dt.timedelta(days=int(edge) // day)).year for edge in (low, high))
         years = max(1, math.ceil((last + 1 - first) / _BINS))
-        return tuple(_new_year(kind, year) for year in range(first, last + 1 + years, years))
+        # Python's last year is 9999; its last day, which data use for "no end", is then clipped into the last bin.
+        starts = (
+            dt.datetime(year, 1, 1) if year <= dt.MAXYEAR else dt.datetime(dt.MAXYEAR, 12, 31)
+            for year in range(first, last + 1 + years, years)
+        )
+        return tuple(days(start.date()) if kind == "date" else microseconds(start) for start in starts)
     if kind == "integer" and high - low < _MOST_UNIT_BINS:
         return tuple(range(int(low), int(high) + 2))
     # Exact, because floats near one another would fall on one edge. One value alone gets a bin of its own size.
@@ -349,9 +338,3 @@ def _nice_edges(
         return tuple(int(edge) for edge in edges)
     largest = Fraction(sys.float_info.max)
     return tuple(sorted({float(min(max(edge, -largest), largest)) for edge in edges}))
-
-
-def _new_year(kind: str, year: int) -> int:
-    # Python's last year is 9999; its last day, which data use for "no end", is then clipped into the last bin.
-    day = dt.datetime(year, 1, 1) if year <= dt.MAXYEAR else dt.datetime(dt.MAXYEAR, 12, 31)
-    return days(day.date()) if kind == "date" else microseconds(day)

@@ -11,7 +11,8 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -23,7 +24,7 @@ from sklar.rows.text import DELIMITERS, begin, kind_of, open_bytes
 
 Sureness = Literal["certain", "likely", "guess"]
 
-# Texts for "no value". Others are not proposed: a guess must not turn a category into nothing.
+# Texts for "no value".
 NULL_TEXTS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "(null)", "None", "NaN", "nan", "\\N", "?", "-", "--", ".")
 
 _BEGINNING = 1 << 20
@@ -64,30 +65,24 @@ class Remark:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sniffed:
-    """How a file seems to be written, with a remark on each key that is not plain or not certain: PRIVATE."""
+def sniff(path: str | Path) -> tuple[Reading, tuple[Remark, ...]]:
+    """Guess how a CSV or TSV file, or the first of a folder, is written; remarks on what is not plain or not certain.
 
-    reading: Reading
-    remarks: tuple[Remark, ...] = ()
-
-
-def sniff(path: str | Path) -> Sniffed:
-    """Guess how a CSV or TSV file, or the first file of a folder, is written; other formats are plain."""
+    Other formats are plain. Texts for "no value" are left to the attributes: each says itself what is missing.
+    """
     path = Path(path)
     file = files_of(path)[0] if path.is_dir() else path
     usual = DELIMITERS.get(kind_of(file))
     if usual is None:
-        return Sniffed(reading=PLAIN)
+        return PLAIN, ()
     encoding = _encoding(file)
     text = _beginning(file, encoding.value)
     delimiter, quote = _signs(text, usual)
-    records = list(islice(_records(text, delimiter.value, quote.value), _RECORDS))
+    records = _records(text, delimiter.value, quote.value)
     width = len(records[0]) if records else 0
     header = _header(records)
     rows = [record for record in records[bool(header.value) :] if len(record) == width]
-    columns = [[row[place] for row in rows] for place in range(width)]
-    numbers, nulls = _numbers(columns), _nulls(columns)
+    numbers = _numbers([[row[place] for row in rows] for place in range(width)])
     written = {remark.key: remark.value for remark in numbers}
     reading = replace(
         PLAIN,
@@ -97,12 +92,10 @@ def sniff(path: str | Path) -> Sniffed:
         columns=() if header.value else tuple(f"column_{place + 1}" for place in range(width)),
         decimal=written.get("decimal", "."),
         thousands=written.get("thousands"),
-        nulls=tuple(nulls.value),
     )
-    plain = {"delimiter": usual, "encoding": "utf-8", "quote": '"', "header": True, "nulls": []}
-    every = (delimiter, *numbers, encoding, quote, header, nulls)
-    remarks = (each for each in every if each.sureness != "certain" or each.value != plain.get(each.key))
-    return Sniffed(reading=reading, remarks=tuple(remarks))
+    plain = {"delimiter": usual, "encoding": "utf-8", "quote": '"', "header": True}
+    every = (delimiter, *numbers, encoding, quote, header)
+    return reading, tuple(each for each in every if each.sureness != "certain" or each.value != plain.get(each.key))
 
 
 def _encoding(path: Path) -> Remark:
@@ -146,13 +139,14 @@ def _beginning(path: Path, encoding: str) -> str:
     return text[: text.rfind("\n") + 1] or text if more else text
 
 
-def _records(text: str, delimiter: str, quote: str) -> Iterator[list[str]]:
+def _records(text: str, delimiter: str, quote: str) -> list[list[str]]:
     quoting = {"quotechar": quote} if quote else {"quotechar": None, "quoting": csv.QUOTE_NONE}
-    try:
-        yield from filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, **quoting))
-    except csv.Error:
-        # An unterminated quote makes a field that is longer than any.
-        return
+    records = list[list[str]]()
+    # An unterminated quote makes a field that is longer than any.
+    with suppress(csv.Error):
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, **quoting)
+        records.extend(islice(filter(None, reader), _RECORDS))
+    return records
 
 
 def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
@@ -160,7 +154,7 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
     scores: dict[tuple[str, str], float] = {}
     shares: dict[tuple[str, str], float] = {}
     for delimiter, quote in product(_NAMES, _QUOTES):
-        records = list(islice(_records(text, delimiter, quote), _RECORDS))
+        records = _records(text, delimiter, quote)
         width, times = next(iter(Counter(map(len, records)).most_common(1)), (0, 0))
         if width < 2:
             continue
@@ -296,21 +290,3 @@ def _signs_of(values: Sequence[str]) -> tuple[set[str], set[str], set[str]]:
     # 1,234 beside 999 has groups; 1,234 beside 1234, or where every number has a comma, has decimals.
     word = "thousands" if whole and max(whole) <= 3 else "decimal"
     return points, groups, {f"{word} {sign}" for sign in unclear - points - groups}
-
-
-def _nulls(columns: Sequence[Sequence[str]]) -> Remark:
-    """Texts for no value among numbers or dates, or in several columns."""
-    among_numbers, places = set[str](), Counter[str]()
-    for values in columns:
-        here = set(values).intersection(NULL_TEXTS)
-        places.update(here)
-        if _kind(values) in _KINDS:
-            among_numbers |= here
-    several = {text for text, times in places.items() if times > 1 and text not in ("-", "--", ".")}
-    texts = [text for text in NULL_TEXTS if text in among_numbers | several]
-    guesses: tuple[tuple[bool, Sureness, str], ...] = (
-        (not texts, "certain", "there are none"),
-        (among_numbers >= set(texts), "likely", "they stand among numbers or dates"),
-        (True, "guess", "they stand in several columns"),
-    )
-    return next(Remark("nulls", texts, sure, why) for holds, sure, why in guesses if holds)

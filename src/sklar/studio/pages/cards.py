@@ -53,7 +53,7 @@ def questions_about(text: str, look: TableLook | None, marks: Mapping[str, str])
     fresh = {name for name, mark in marks.items() if (name, mark, rules) not in shown}
     schema = parsed(text)
     for question in questions(text, draft, about=fresh) if fresh else ():
-        summary = None if draft is None else draft.seen.column(question.name)
+        summary = None if draft is None else draft.column(question.name)
         picture = _picture(schema.attribute(question.name), summary)
         shown[question.name, marks[question.name], rules] = (question, picture)
     return {name: shown[name, mark, rules] for name, mark in marks.items()}

@@ -64,8 +64,8 @@ def describe(visit: Visit) -> Response:
     marks = {each.name: mark_of(entries[each.name]) for each in chosen if not each.reviewed or each.name == column}
     about = questions_about(text, look, marks)
     typed = {} if visit.note is None else visit.note.form
-    rows = desk.rows if draft is None else draft.seen.rows
-    names = () if draft is None else tuple(each.name for each in draft.seen.columns if each.name)
+    rows = desk.rows if draft is None else draft.rows
+    names = () if draft is None else tuple(each.name for each in draft.columns if each.name)
     return visit.page(
         "describe.html.j2",
         "Describe the columns",
@@ -108,8 +108,8 @@ def _look(visit: Visit, schema: Schema) -> tuple[TableLook | None, str]:
     except SklarError as error:
         return None, visit.plain(str(error))
     if look.draft is not None:
-        if visit.desk.rows != look.draft.seen.rows:
-            visit.folder.save(visit.desk, rows=look.draft.seen.rows)
+        if visit.desk.rows != look.draft.rows:
+            visit.folder.save(visit.desk, rows=look.draft.rows)
         return look, ""
     if look.over.is_set():
         return None, visit.plain(look.problem)
@@ -191,7 +191,7 @@ def cost(visit: Visit) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        rows = desk.rows if draft is None else draft.seen.rows
+        rows = desk.rows if draft is None else draft.rows
         told = (NOT_KNOWN,) if rows is None else column_cost(tried, name, desk.epsilon, rows, beside=True)
     except SklarError as error:
         return JSONResponse({"problem": str(error)})

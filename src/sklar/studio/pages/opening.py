@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -87,15 +86,13 @@ def opened(visit: Visit) -> Response:
 
 def _guess(visit: Visit) -> tuple[Reading, Rows]:
     try:
-        guess = sniff(visit.folder.inside(visit.desk.data))
+        reading, remarks = sniff(visit.folder.inside(visit.desk.data))
     except SklarError:
         raise
     except Exception:
         # What a reader says of a damaged file may quote a cell of it.
         raise DataError(f"'{visit.desk.data}' cannot be read: it is damaged, or is no text file.") from None
-    kept = [each for each in guess.remarks if each.key != "nulls"]
-    remarks = tuple((each.key, repr(each.value), each.sureness, each.reason) for each in kept)
-    return replace(guess.reading, nulls=()), remarks
+    return reading, tuple((each.key, repr(each.value), each.sureness, each.reason) for each in remarks)
 
 
 def _first_rows(visit: Visit, reading: Reading) -> tuple[tuple[str, ...], Rows]:
@@ -118,7 +115,7 @@ def draft(visit: Visit) -> Response:
         raise DataError(look.problem)
     if form.get("again") or visit.text is None:
         save(visit.folder.inside(desk.schema), look.draft.to_toml())
-    visit.folder.save(desk, rows=look.draft.seen.rows)
+    visit.folder.save(desk, rows=look.draft.rows)
     return go(visit.address("describe"))
 
 
