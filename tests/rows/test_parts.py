@@ -19,8 +19,9 @@ from sklar.errors import DataError
 from sklar.machine.stores import Remote
 from sklar.public.schema import Schema
 from sklar.rows import parts as of_parts
-from sklar.rows.parts import Files, Part, Seen, list_files, look, open_files, read_part, share_out
+from sklar.rows.parts import FileFacts, Part, look, open_files, read_part, share_out
 from sklar.rows.read import open_part
+from sklar.rows.source import Source
 from sklar.rows.text import _lines_within
 
 SCHEMA = Schema.from_toml(
@@ -29,8 +30,8 @@ SCHEMA = Schema.from_toml(
 UNQUOTED = Schema.from_toml('[table]\nquote = ""\n' + SCHEMA.to_toml().partition("[table]")[2].partition("\n")[2])
 
 
-def opened(data: object, schema: Schema = SCHEMA) -> Files:
-    def look_at(addresses: list[str], root: str | None) -> list[Seen]:
+def opened(data: object, schema: Schema = SCHEMA) -> tuple[Source, tuple[Part, ...]]:
+    def look_at(addresses: list[str], root: str | None) -> list[FileFacts]:
         return [look(address, root, schema) for address in addresses]
 
     return open_files(data, schema, look_at)
@@ -75,24 +76,23 @@ def test_the_parts_of_a_file_are_its_rows_in_order(name: str, schema: Schema, co
         rows.write_csv(path)
     else:
         rows.write_ndjson(path)
-    files = opened(path, schema)
-    assert len(files.parts) == count
-    assert files.n_rows == (100 if name in ("t.parquet", "t.arrow") else None)
-    found = rows_of(files.parts, schema)
+    source, parts = opened(path, schema)
+    assert len(parts) == count
+    assert source.n_rows == (100 if name in ("t.parquet", "t.arrow") else None)
+    found = rows_of(parts, schema)
     # A number of JSON has no value of a text's.
     assert same_rows(found.sort("age"), rows.with_columns(pl.col("age").cast(pl.String)).sort("age"))
     # Whoever reads one part reads its rows alone.
-    assert sum(rows_of([part], schema).height for part in files.parts) == 100
+    assert sum(rows_of([part], schema).height for part in parts) == 100
 
 
 def test_row_groups_of_one_row_go_together_and_an_empty_file_has_no_parts(tmp_path: Path) -> None:
     frame(25).write_parquet(tmp_path / "t.parquet", row_group_size=1)
-    assert [part.span for part in opened(tmp_path / "t.parquet").parts] == [(0, 10), (10, 20), (20, 25)]
+    assert [part.span for part in opened(tmp_path / "t.parquet")[1]] == [(0, 10), (10, 20), (20, 25)]
     frame(0).write_parquet(tmp_path / "none.parquet")
-    files = opened(tmp_path / "none.parquet")
-    assert files.parts == ()
-    assert files.n_rows == 0
-    assert share_out(files.parts, SCHEMA, cores=2, most=9) == []
+    source, parts = opened(tmp_path / "none.parquet")
+    assert (source.n_rows, parts) == (0, ())
+    assert share_out(parts, SCHEMA, cores=2, most=9) == []
 
 
 @given(st.binary(max_size=60).map(lambda text: text.replace(b"x", b"\n")), st.lists(st.integers(0, 70), max_size=5))
@@ -107,15 +107,15 @@ def test_lines_of_all_spans_are_the_lines_of_the_file(text: bytes, cuts: list[in
 def test_a_long_line_is_one_part_wherever_it_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"\xef\xbb\xbfcity,age,note\na,1," + b"z" * 200 + b"\nb,2,\r\nragged\na,3,\xff")
-    files = opened(path, UNQUOTED)
-    assert len(files.parts) > 4
-    found = rows_of(files.parts, UNQUOTED)
+    parts = opened(path, UNQUOTED)[1]
+    assert len(parts) > 4
+    found = rows_of(parts, UNQUOTED)
     assert sorted(found["age"].fill_null("none").to_list()) == ["1", "2", "3", "none"]
 
 
 def test_tasks_have_about_as_much_to_do_and_neighbors_are_joined(tmp_path: Path) -> None:
     frame(100).write_parquet(tmp_path / "t.parquet", row_group_size=10)
-    parts = opened(tmp_path / "t.parquet").parts
+    parts = opened(tmp_path / "t.parquet")[1]
     assert [part.span for group in share_out(parts, SCHEMA, cores=2, most=9) for part in group] == [(0, 100)]
     heavy = [Part(address="t.parquet", root=None, version="", span=(n, n + 1), weight=10**8) for n in range(10)]
     groups = share_out(heavy, SCHEMA, cores=2, most=5)
@@ -128,7 +128,7 @@ def test_tasks_have_about_as_much_to_do_and_neighbors_are_joined(tmp_path: Path)
 def test_a_file_that_changed_is_refused_before_and_after_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     frame(50).write_parquet(path, row_group_size=10)
-    (part, *_) = opened(path).parts
+    part, *_ = opened(path)[1]
     reading = read_part(part, SCHEMA, SCHEMA.names)
     next(reading)
     os.utime(path, ns=(1, 1))
@@ -146,9 +146,9 @@ def test_files_must_agree_and_folders_may_be_columns(tmp_path: Path) -> None:
     for city in "ab":
         (folder / f"city={city}").mkdir(parents=True)
         pl.DataFrame({"age": [1, 2]}).write_parquet(folder / f"city={city}" / "1.parquet")
-    files = opened(folder)
-    assert set(files.first.columns) == {"age", "city"}
-    assert rows_of(files.parts)["city"].to_list() == ["a", "a", "b", "b"]
+    source, parts = opened(folder)
+    assert set(source.columns) == {"age", "city"}
+    assert rows_of(parts)["city"].to_list() == ["a", "a", "b", "b"]
     pl.DataFrame({"ages": [1]}).write_parquet(folder / "city=a" / "0.parquet")
     with pytest.raises(DataError, match=r"have different columns\. Files of a folder must agree"):
         opened(folder)
@@ -158,9 +158,9 @@ def test_lists_of_paths_and_what_is_not_there(tmp_path: Path) -> None:
     paths = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
     for path in paths:
         frame(12).write_parquet(path)
-    assert opened(paths).n_rows == 24
-    assert list_files(paths)[0] == "the list of 2 paths"
-    assert opened(f"file://{paths[0]}").n_rows == 12
+    assert opened(paths)[0].n_rows == 24
+    assert opened(paths)[0].name == "the list of 2 paths"
+    assert opened(f"file://{paths[0]}")[0].n_rows == 12
     with pytest.raises(DataError, match="are the same file"):
         opened([paths[0], paths[0]])
     with pytest.raises(DataError, match=r"does not exist\. Check the path"):
@@ -206,25 +206,25 @@ def test_files_of_a_store_are_read_in_parts(memory: Any) -> None:
         file = BytesIO()
         rows.write_parquet(file, row_group_size=7)
         memory.pipe(f"/table/city=a/{name}", file.getvalue())
-    files = opened("memory://table")
-    assert (files.name, files.n_rows) == ("folder 'memory://table'", 120)
-    assert len(files.parts) == 2 * 5
-    assert rows_of(files.parts)["city"].to_list() == ["a"] * 120
+    source, parts = opened("memory://table")
+    assert (source.name, source.n_rows) == ("folder 'memory://table'", 120)
+    assert len(parts) == 2 * 5
+    assert rows_of(parts)["city"].to_list() == ["a"] * 120
     for name, text in {"t.csv": rows.write_csv().encode(), "t.csv.gz": _gzip(rows.write_csv().encode())}.items():
         memory.pipe(f"/texts/{name}", text)
         for schema in (SCHEMA, UNQUOTED):
-            found = opened(f"memory://texts/{name}", schema)
-            assert same_rows(rows_of(found.parts, schema), rows)
-            assert (len(found.parts) > 1) == (schema is UNQUOTED and name == "t.csv")
+            parts = opened(f"memory://texts/{name}", schema)[1]
+            assert same_rows(rows_of(parts, schema), rows)
+            assert (len(parts) > 1) == (schema is UNQUOTED and name == "t.csv")
     file = BytesIO()
     rows.write_ipc(file)
     memory.pipe("/t.arrow", file.getvalue())
-    assert same_rows(rows_of(opened("memory://t.arrow").parts), rows)
+    assert same_rows(rows_of(opened("memory://t.arrow")[1]), rows)
 
 
 def test_a_file_of_a_store_that_changed_is_refused(memory: Any) -> None:
     memory.pipe("/t.csv", frame(5).write_csv().encode())
-    (part,) = opened("memory://t.csv").parts
+    (part,) = opened("memory://t.csv")[1]
     memory.pipe("/t.csv", frame(6).write_csv().encode())
     with pytest.raises(DataError, match=r"file 'memory://t\.csv' changed while the table was read"):
         rows_of([part])

@@ -80,11 +80,11 @@ def test_parts_of_a_store_are_its_rows(bucket: str, path: str, wanted: list[int]
     """As executors of Spark read them: listed by pyarrow, read by polars."""
     pytest.importorskip("pyarrow")
     schema = Schema.from_toml('[attributes.x]\ntype = "integer"\nedges = [0, 9]\n')
-    files = open_files(
+    source, parts = open_files(
         f"{bucket.replace('s3:', 's3a:')}/{path}",
         schema,
         lambda addresses, root: [look(address, root, schema) for address in addresses],
     )
-    rows = [value for part in files.parts for batch in read_part(part, schema, ("x",)) for value in batch["x"]]
+    rows = [value for part in parts for batch in read_part(part, schema, ("x",)) for value in batch["x"]]
     assert [int(value) for value in rows] == wanted
-    assert ("year" in files.first.columns) == (path == "parts")
+    assert ("year" in source.columns) == (path == "parts")

@@ -35,7 +35,7 @@ from sklar.public.schema import Schema
 from sklar.public.settings import Person
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
 from sklar.rows.count import Ask, Exact, count, no_answers
-from sklar.rows.parts import ChangedError, Part, Seen, look, open_files, read_part, share_out
+from sklar.rows.parts import ChangedError, FileFacts, Part, look, open_files, read_part, share_out
 from sklar.rows.source import batch_rows, normalizer, require_different_names
 from sklar.rows.streams import frame_of
 from sklar.rows.sums import Piece, add, cut, join, length, runs_of
@@ -167,9 +167,9 @@ class SparkFiles(SparkTable):
 
     def __init__(self, data: object, schema: Schema, name: str | None = None) -> None:
         super().__init__(schema, session().sparkContext)
-        files = open_files(data, schema, partial(_look_at, self._context, schema))
-        self._parts, self.explain = files.parts, files.first.explain
-        self.name, self.columns, self.n_rows = name or files.name, files.first.columns, files.n_rows
+        source, self._parts = open_files(data, schema, partial(_look_at, self._context, schema))
+        self.name, self.columns, self.n_rows = name or source.name, source.columns, source.n_rows
+        self.explain = source.explain
 
     def _pieces(self, work: Work, most: int) -> tuple[RDD[Sent] | None, int | None]:
         tasks = share_out(self._parts, self._schema, self._context.defaultParallelism, most)
@@ -222,7 +222,7 @@ def _tries(context: SparkContext) -> int:
     return 1 if context.master.startswith("local[") else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
 
 
-def _look_at(context: SparkContext, schema: Schema, addresses: list[str], root: str | None) -> list[Seen]:
+def _look_at(context: SparkContext, schema: Schema, addresses: list[str], root: str | None) -> list[FileFacts]:
     if len(addresses) <= _LOOKED_AT_HERE:
         return side_by_side(lambda address: look(address, root, schema), addresses)
     tasks = min(len(addresses), TASKS_PER_CORE * context.defaultParallelism)
@@ -231,10 +231,10 @@ def _look_at(context: SparkContext, schema: Schema, addresses: list[str], root: 
     for each in found:
         if isinstance(each, str):
             raise DataError(each)
-    return [each for each in found if isinstance(each, Seen)]
+    return [each for each in found if isinstance(each, FileFacts)]
 
 
-def _look(schema_toml: str, root: str | None, address: str) -> Seen | str:
+def _look(schema_toml: str, root: str | None, address: str) -> FileFacts | str:
     try:
         return look(address, root, Schema.from_toml(schema_toml))
     except SklarError as error:

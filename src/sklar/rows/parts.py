@@ -8,8 +8,10 @@ wherever, counts the same rows. Nothing here looks at a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from sklar.errors import DataError
 from sklar.machine.stores import Remote, place_of, size_of, version_of
 from sklar.public.importers.arrow import PARQUET
 from sklar.public.schema import Schema
-from sklar.rows.read import files_of, open_part, require_different
+from sklar.rows.read import JSON_LINES, files_of, open_part, require_different
 from sklar.rows.source import Source, Span
 from sklar.rows.streams import row_groups
 from sklar.rows.text import DELIMITERS, kind_of, lines_are_records
@@ -50,21 +52,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class FileFacts:
     """What a file says of itself without its rows. `n_rows` is None where it does not tell how many it has."""
 
     columns: tuple[str, ...]
     parts: tuple[Part, ...]
-    n_rows: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """A table in files: `first` is one of them, opened."""
-
-    name: str
-    first: Source = field(repr=False)
-    parts: tuple[Part, ...] = field(repr=False)
     n_rows: int | None
 
 
@@ -74,30 +66,25 @@ def list_files(data: object) -> tuple[str, list[str], str | None]:
     `data` is a path or an address, of a file or a folder, or a list of them.
     """
     if isinstance(data, list | tuple):
-        found = [list_files(each) for each in data]
-        addresses = [address for _, own, _ in found for address in own]
+        addresses = [address for each in data for address in list_files(each)[1]]
         require_different([place for place in map(place_of, addresses) if isinstance(place, Path)])
         return f"the list of {len(data)} paths", addresses, None
     place = place_of(str(data))
     if isinstance(place, Remote):
-        addresses = [each.address for each in place.files()]
+        addresses, whole = [each.address for each in place.files()], place.address
         if not addresses:
             raise DataError(f"'{place}' does not exist, or holds no files. Check the address.")
-        return (
-            (f"file '{place}'", addresses, None)
-            if addresses == [place.address]
-            else (f"folder '{place}'", addresses, place.address)
-        )
-    if not place.exists():
-        raise DataError(f"file '{place}' does not exist. Check the path.")
-    # Whoever reads them works in another folder.
-    whole = place.absolute()
-    if place.is_dir():
-        return f"folder '{place}'", [str(file) for file in files_of(whole)], str(whole)
-    return f"file '{place}'", [str(whole)], None
+        is_folder = addresses != [place.address]
+    else:
+        if not place.exists():
+            raise DataError(f"file '{place}' does not exist. Check the path.")
+        # Whoever reads them works in another folder.
+        whole, is_folder = str(place.absolute()), place.is_dir()
+        addresses = [str(file) for file in files_of(place.absolute())] if is_folder else [whole]
+    return f"{'folder' if is_folder else 'file'} '{place}'", addresses, whole if is_folder else None
 
 
-def look(address: str, root: str | None, schema: Schema) -> Seen:
+def look(address: str, root: str | None, schema: Schema) -> FileFacts:
     """Open a file for its columns, its version and where it can be cut."""
     place = place_of(address)
     try:
@@ -111,21 +98,20 @@ def look(address: str, root: str | None, schema: Schema) -> Seen:
             groups = row_groups(place)
         except Exception:
             raise DataError(f"file '{place}' is not a Parquet file, or it is damaged.") from None
-        n_rows, spans = sum(groups), _together(groups, _LEAST_ROWS)
+        n_rows, spans = sum(groups), _spans(accumulate(groups), _LEAST_ROWS)
     elif kind in DELIMITERS and lines_are_records(place, schema.reading):
-        spans = _together([min(_LEAST_BYTES, size - first) for first in range(0, size, _LEAST_BYTES)], _LEAST_BYTES)
+        spans = _spans([*range(_LEAST_BYTES, size, _LEAST_BYTES), size], _LEAST_BYTES)
     elif n_rows is not None:
-        spans = _together([min(_LEAST_ROWS, n_rows - first) for first in range(0, n_rows, _LEAST_ROWS)], _LEAST_ROWS)
+        spans = _spans([*range(_LEAST_ROWS, n_rows, _LEAST_ROWS), n_rows], _LEAST_ROWS)
     whole = Part(address=address, root=root, version=version, span=None, weight=size)
     parts = [whole] if spans is None else [replace(whole, span=span, weight=span[1] - span[0]) for span in spans]
-    return Seen(columns=tuple(source.columns), parts=tuple(parts), n_rows=n_rows)
+    return FileFacts(columns=tuple(source.columns), parts=tuple(parts), n_rows=n_rows)
 
 
-def _together(sizes: Sequence[int], least: int) -> Iterator[Span]:
-    """Neighboring runs of rows or bytes of these sizes as spans, each of enough of them."""
+def _spans(ends: Iterable[int], least: int) -> Iterator[Span]:
+    """Spans that end at some of these rows or bytes, each of enough of them."""
     first = last = 0
-    for size in sizes:
-        last += size
+    for last in ends:
         if last - first >= least:
             yield first, last
             first = last
@@ -133,29 +119,29 @@ def _together(sizes: Sequence[int], least: int) -> Iterator[Span]:
         yield first, last
 
 
-def open_files(data: object, schema: Schema, look_at: Callable[[list[str], str | None], list[Seen]]) -> Files:
-    """A table in files, refused where they do not fit together. `look_at` looks at all of them, side by side."""
+def open_files(
+    data: object, schema: Schema, look_at: Callable[[list[str], str | None], list[FileFacts]]
+) -> tuple[Source, tuple[Part, ...]]:
+    """A table in files, opened by its first, and its parts; refused where files do not fit together.
+
+    `look_at` looks at all of them, side by side.
+    """
     name, addresses, root = list_files(data)
-    seen = look_at(addresses, root)
+    files = look_at(addresses, root)
     first = open_part(place_of(addresses[0]), root, schema)
-    for address, each in zip(addresses, seen, strict=True):
-        if set(each.columns) != set(seen[0].columns):
+    for address, each in zip(addresses, files, strict=True):
+        if set(each.columns) != set(files[0].columns):
             raise DataError(
                 f"file '{place_of(address)}' and {first.name} have different columns. Files of a folder must agree."
             )
-    known = [each.n_rows for each in seen if each.n_rows is not None]
-    return Files(
-        name=name,
-        first=first,
-        parts=tuple(part for each in seen for part in each.parts),
-        n_rows=sum(known) if len(known) == len(seen) else None,
-    )
+    known = [each.n_rows for each in files if each.n_rows is not None]
+    source = replace(first, name=name, n_rows=sum(known) if len(known) == len(files) else None)
+    return source, tuple(part for each in files for part in each.parts)
 
 
 def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> list[list[Part]]:
     """Parts in groups of neighbors, one group a task: each takes seconds, and no more of them are made than `most`.
 
-    >>> from sklar.public.schema import Schema
     >>> schema = Schema.from_toml('[attributes.a]\\ntype = "boolean"')
     >>> parts = [Part(address=f"{n}.parquet", root=None, version="", span=None, weight=10**9) for n in range(8)]
     >>> [len(group) for group in share_out(parts, schema, cores=2, most=4)]
@@ -163,24 +149,19 @@ def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> l
     """
     if not parts:
         return []
-    row = seconds_per_row(schema)
-    columnar = [kind_of(place_of(part.address)) not in (*DELIMITERS, ".ndjson", ".jsonl") for part in parts]
-    seconds = np.array(
-        [part.weight * (row if rows else _TEXT_SECONDS) for part, rows in zip(parts, columnar, strict=True)]
-    )
+    texts, row = (*DELIMITERS, *JSON_LINES), _seconds_per_row(schema)
+    rates = [_TEXT_SECONDS if kind_of(place_of(part.address)) in texts else row for part in parts]
+    seconds = np.array([part.weight for part in parts]) * rates
     total = float(seconds.sum())
     tasks = max(total / TASK_SECONDS, min(cores, total / _WORTH_A_TASK), 1.0)
     tasks = min(int(np.ceil(tasks)), most, len(parts))
     # Where the middle of a part falls says which task has it.
     middles = (np.cumsum(seconds) - seconds / 2) / max(total, 1e-300)
-    place = np.minimum((middles * tasks).astype(np.int64), tasks - 1)
-    groups: list[list[Part]] = [[] for _ in range(tasks)]
-    for part, task in zip(parts, place.tolist(), strict=True):
-        groups[task].append(part)
-    return [_joined(group) for group in groups if group]
+    places = np.minimum((middles * tasks).astype(np.int64), tasks - 1).tolist()
+    return [_joined(part for _, part in group) for _, group in groupby(zip(places, parts, strict=True), itemgetter(0))]
 
 
-def seconds_per_row(schema: Schema) -> float:
+def _seconds_per_row(schema: Schema) -> float:
     """About how long one thread takes to read and count a row, by the attributes' kinds and sizes alone."""
     flags = sum(attribute.boolean for attribute in schema.attributes)
     small = schema.sizes[schema.sizes <= _SMALL]
@@ -193,7 +174,7 @@ def seconds_per_row(schema: Schema) -> float:
     )
 
 
-def _joined(group: list[Part]) -> list[Part]:
+def _joined(group: Iterable[Part]) -> list[Part]:
     """The same rows, with neighboring spans of a file as one."""
     joined: list[Part] = []
     for part in group:

@@ -33,7 +33,7 @@ from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_row
 from sklar.rows.sql import Query
 
 _ARROW = (".arrow", ".feather")
-_JSON_LINES = (".ndjson", ".jsonl")
+JSON_LINES = (".ndjson", ".jsonl")
 _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -210,7 +210,7 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
     here = path if isinstance(path, Path) else None
     try:
         # Without a header a file may be empty: a table of no rows.
-        headed = kind not in _JSON_LINES and (kind not in text.DELIMITERS or reading.header)
+        headed = kind not in JSON_LINES and (kind not in text.DELIMITERS or reading.header)
         if headed and size_of(path) == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
         if kind in text.DELIMITERS:
@@ -219,7 +219,7 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
             read = partial(text.read_csv, path, reading, columns, skip, span=span)
             explain = partial(text.likely_option, path, reading)
             return Source(name=name, columns=columns, open_batches=read, path=here, explain=explain)
-        if kind in _JSON_LINES:
+        if kind in JSON_LINES:
             # Which keys rows have depends on the rows, so any key will do.
             read, keys = partial(text.read_json_lines, path), partial(text.json_keys, path)
             return Source(name=name, columns=AnyColumns(), open_batches=read, path=here, find_columns=keys)

@@ -7,8 +7,8 @@ password: errors here are fixed sentences, and the address is in none of them, n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from sklar.machine.extras import require
 
 _POSTGRES = ("postgresql://", "postgres://")
 _BATCH_BYTES = 1 << 22
+_NOT_RUN = "the database did not run the query. Run it in the database's own shell (duckdb, psql) to see why."
 
 
 def is_address(text: str) -> bool:
@@ -50,11 +51,41 @@ class Query:
     def run(self) -> Rows:
         """The rows, as a stream that ends its connection."""
         with ExitStack() as held:
-            if is_address(self._database):
-                result = _run_postgres(self._database, self._text, held)
-            else:
-                result = _run_duckdb(self._database, self._text, held, confined=self._confined)
+            result = self._ask_postgres(held) if is_address(self._database) else self._ask_duckdb(held)
             return Rows(result, held.pop_all())
+
+    def _ask_duckdb(self, held: ExitStack) -> Any:
+        require("duckdb", what="a query on a DuckDB file", package="duckdb", extra="sql")
+        import duckdb
+
+        path, confined = self._database, {"enable_external_access": "false", "lock_configuration": "true"}
+        if not Path(path).is_file():
+            raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
+        why = "it is damaged, of another format, or open elsewhere for writing"
+        with _failing(f"'{path}' cannot be opened as a DuckDB file: {why}."):
+            connection = duckdb.connect(path, read_only=True, config={**(confined if self._confined else {})})
+        held.callback(connection.close)
+        with _failing(_NOT_RUN):
+            relation = connection.sql(self._text)
+        if relation is None:
+            raise DataError("the query returns no rows to read. It must be one SELECT.")
+        return relation
+
+    def _ask_postgres(self, held: ExitStack) -> Any:
+        require("adbc_driver_postgresql", what="a query on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
+        from adbc_driver_postgresql import dbapi
+
+        with _failing("the PostgreSQL server cannot be reached, or it refused the user. Check the address with psql."):
+            connection = dbapi.connect(self._database)
+        held.callback(connection.close)
+        cursor = connection.cursor()
+        held.callback(cursor.close)
+        with _failing(_NOT_RUN):
+            # A release only reads; a query that would write is a mistake.
+            cursor.execute("SET TRANSACTION READ ONLY")
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+            cursor.execute(self._text)
+            return cursor.fetch_arrow()
 
 
 class Rows:
@@ -76,54 +107,10 @@ class Rows:
         self.close()
 
 
-def _run_duckdb(path: str, text: str, held: ExitStack, *, confined: bool) -> Any:
-    require("duckdb", what="a query on a DuckDB file", package="duckdb", extra="sql")
-    import duckdb
-
-    if not Path(path).is_file():
-        raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
-    settings: dict[str, Any] = {"enable_external_access": "false", "lock_configuration": "true"} if confined else {}
-    connection = _try(
-        lambda: duckdb.connect(path, read_only=True, config=settings),
-        f"'{path}' cannot be opened as a DuckDB file: it is damaged, of another format, or open elsewhere for writing.",
-    )
-    held.callback(connection.close)
-    relation = _ask(lambda: connection.sql(text))
-    if relation is None:
-        raise DataError("the query returns no rows to read. It must be one SELECT.")
-    return relation
-
-
-def _run_postgres(address: str, text: str, held: ExitStack) -> Any:
-    require("adbc_driver_postgresql", what="a query on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
-    from adbc_driver_postgresql import dbapi
-
-    connection = _try(
-        lambda: dbapi.connect(address),
-        "the PostgreSQL server cannot be reached, or it refused the user. Check the address with psql.",
-    )
-    held.callback(connection.close)
-    cursor = connection.cursor()
-    held.callback(cursor.close)
-
-    def stream() -> Any:
-        # A release only reads; a query that would write is a mistake.
-        cursor.execute("SET TRANSACTION READ ONLY")
-        cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
-        cursor.execute(text)
-        return cursor.fetch_arrow()
-
-    return _ask(stream)
-
-
-def _ask(work: Callable[[], Any]) -> Any:
-    return _try(
-        work, "the database did not run the query. Run it in the database's own shell (duckdb, psql) to see why."
-    )
-
-
-def _try(work: Callable[[], Any], message: str) -> Any:
+@contextmanager
+def _failing(message: str) -> Iterator[None]:
+    """Say this where the block fails, and nothing of what the database says."""
     try:
-        return work()
+        yield
     except Exception:
         raise DataError(message) from None
