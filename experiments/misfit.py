@@ -37,7 +37,7 @@ def random_share(schema: Schema, generator: np.random.Generator) -> str:
     def event(attribute: Attribute) -> str:
         name = '"' + attribute.name.replace('"', '""') + '"'
         if attribute.binned:
-            return f"{name} >= {attribute.edge_text(attribute.edges[generator.integers(1, len(attribute.edges) - 1)])}"
+            return f"{name} >= {attribute.axis.text(attribute.edges[generator.integers(1, len(attribute.edges) - 1)])}"
         level = attribute.levels[generator.integers(attribute.n_values)].replace("'", "''")
         return f"{name} = '{level}'"
 

@@ -388,7 +388,7 @@ def _level(attribute: Attribute, text: str) -> int | None:
     number, edges = _edge(attribute, text), attribute.edges
     code = attribute.code_at(number)
     if code is None:
-        first, last = (attribute.edge_text(edges[end]) for end in (0, -1))
+        first, last = (attribute.axis.text(edges[end]) for end in (0, -1))
         raise QueryError(
             f"attribute '{attribute.name}': {text} lies outside [{first}, {last}]. Ask for a value inside."
         )
@@ -449,7 +449,7 @@ def _require_edges(attribute: Attribute, operator: str, text: str, inside: Itera
     apart = border in attribute.points
     if operator in ("<=", ">") and grain(attribute) is None and edges[0] <= border < edges[-1]:
         if not (apart and border in edges):
-            near = attribute.edge_text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
+            near = attribute.axis.text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
             raise QueryError(
                 f"attribute '{name}': {operator} {text} cuts a bin, because bins include their lower edge. "
                 f"Ask {name} {operator[0] if operator == '<=' else '>='} {near}."
@@ -459,7 +459,7 @@ def _require_edges(attribute: Attribute, operator: str, text: str, inside: Itera
         raise QueryError(f"attribute '{name}': the last bin includes {text}. Use <= or >, or a lower edge.")
     for cut in inside:
         place = attribute.bin_of(cut)
-        low, high = (attribute.edge_text(edge) for edge in edges[place : place + 2])
+        low, high = (attribute.axis.text(edge) for edge in edges[place : place + 2])
         if operator == "=":
             what, ask = f"{text} lies within", f"{low} <= {name} < {high}"
         else:

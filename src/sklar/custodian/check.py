@@ -356,9 +356,9 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
         low, high = attribute.edges[0], attribute.edges[-1]
         beyond = "Most of them are numbers {} edge, {}: check the unit, or state wider edges."
         if most(lambda text: numbers[text] < low):
-            return beyond.format("below the first", attribute.edge_text(low))
+            return beyond.format("below the first", attribute.axis.text(low))
         if most(lambda text: numbers[text] >= high):
-            return beyond.format("above the last", attribute.edge_text(high))
+            return beyond.format("above the last", attribute.axis.text(high))
         # A decimal point was rewritten as a comma, so that the text is no number.
         if reading.decimal == "," and most(lambda text: Reading(decimal=",").plain(text) != text):
             return 'They are numbers with a decimal point: remove decimal = "," from [table].'

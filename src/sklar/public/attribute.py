@@ -62,11 +62,6 @@ class Attribute(Remembering):
     `at_most` levels. `weight` says how much its tables matter. `provenance` is what a reviewer said of the entry:
     public knowledge, or read from the rows at the custodian's risk.
 
-    >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
-    >>> age.levels
-    ('[0, 18)', '[18, 65)', '65', '?')
-    >>> age.n_levels, age.missing_code
-    (4, 3)
     >>> hours = Attribute(name="hours", kind="integer", edges=(0, 40, 60), points=(0, 50), special=("N",))
     >>> hours.levels, hours.bin_codes.tolist(), hours.point_codes.tolist()
     (('0', '(0, 40)', '[40, 60)', '50', 'N'), [1, 2], [0, 3])
@@ -121,11 +116,9 @@ class Attribute(Remembering):
     @property
     def n_values(self) -> int:
         """The number of levels before `special`: categories, bins with points, or false and true."""
-        if self.boolean:
-            return 2
         if self.categorical:
             return self.at_most if self.private else len(self.values)
-        return self.n_bins + len(self.points)
+        return 2 if self.boolean else self.n_bins + len(self.points)
 
     @property
     def n_bins(self) -> int:
@@ -197,16 +190,12 @@ class Attribute(Remembering):
             named = [""] * self.n_values
             for code, (low, high) in zip(self.bin_codes.tolist(), pairwise(self.edges), strict=True):
                 one = self.kind in ("integer", "year", "yearmonth") and high - low == 1
-                interval = f"{'(' if low in self.points else '['}{self.edge_text(low)}, {self.edge_text(high)})"
-                named[code] = self.edge_text(low) if one else interval
+                interval = f"{'(' if low in self.points else '['}{self.axis.text(low)}, {self.axis.text(high)})"
+                named[code] = self.axis.text(low) if one else interval
             for code, point in zip(self.point_codes.tolist(), self.points, strict=True):
-                named[code] = self.edge_text(point)
+                named[code] = self.axis.text(point)
         missing = () if self.missing is None else (self.missing or "(missing)",)
         return (*named, *map(str, self.special), *missing, *(("other",) if self.other else ()))
-
-    def edge_text(self, edge: float) -> str:
-        """An edge as a person writes it: a number or an ISO date."""
-        return self.axis.text(edge)
 
     def number_of(self, text: str) -> int | float | None:
         """The number on the attribute's axis that a text in a schema or a question stands for, else None."""

@@ -340,7 +340,7 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
     for number in (*attribute.edges, *attribute.points):
         if (exact(number) / unit).denominator != 1:
             what = f"the step of {step}" if step is not None else f"what '{written}' tells"
-            shown = attribute.edge_text(number)
+            shown = attribute.axis.text(number)
             raise SchemaError(f"edges and points must be multiples of {what}, got {shown}. Move it.")
     coarse = written is not None and unit % (format_grain(written) if attribute.axis.timed else 1)
     fine = attribute.axis.continuous and max(map(abs, attribute.edges)) / unit * unit.numerator >= _EXACT
@@ -353,7 +353,7 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
 def _check_special(attribute: Attribute) -> None:
     """Refuse special values that are something else too."""
     missing = attribute.number_of(attribute.missing or "")
-    twice = repeated(attribute.edge_text(number) for number in attribute.special_numbers if number is not None)
+    twice = repeated(attribute.axis.text(number) for number in attribute.special_numbers if number is not None)
     refuse((twice is not None, f"special values must differ, got {twice} twice. Remove one."))
     for value, number in zip(attribute.special, attribute.special_numbers, strict=True):
         absent = str(value) == attribute.missing or (number is not None and number == missing)
@@ -380,7 +380,7 @@ def _check_bins(attribute: Attribute, unit: Fraction | None) -> None:
                 free = np.nextafter(free, type(free)(np.inf))
             empty = bool(here) and float(free) >= high
         if empty:
-            shown = f"[{attribute.edge_text(low)}, {attribute.edge_text(high)})"
+            shown = f"[{attribute.axis.text(low)}, {attribute.axis.text(high)})"
             what = f"the bin {shown} holds nothing but points and special values, so it would stay empty"
             raise SchemaError(f"{what}. Remove an edge, or leave them in their bin.")
 

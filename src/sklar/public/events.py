@@ -44,12 +44,17 @@ class Linked:
         if type(self.at_most) is not int or not 1 <= self.at_most <= MOST_EVENTS:
             got = f"a whole number from 1 to {MOST_EVENTS:,}, got {self.at_most!r}"
             raise SchemaError(f"[events] at_most must be {got}. Give the number of events that hardly anyone exceeds.")
-        for part, schema, key in (("people", self.people, self.people_key), ("events", self.events, self.events_key)):
+        for part, (schema, key) in self.parts.items():
             with within(f"[{part}] "):
                 _check(schema, key)
         levels = self.people.n_levels + self.events.n_levels
         if levels > MAX_LINKED_LEVELS:
             raise SchemaError(f"both schemas must have at most {MAX_LINKED_LEVELS} levels together, got {levels}.")
+
+    @property
+    def parts(self) -> dict[str, tuple[Schema, str]]:
+        """Each table by its heading: its schema, and the column of its keys."""
+        return {"people": (self.people, self.people_key), "events": (self.events, self.events_key)}
 
     @classmethod
     def of(cls, given: Linked | str | Path) -> Linked:
@@ -64,41 +69,39 @@ class Linked:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:
         """Build it from parsed TOML, or the same in JSON. A schema is a table, or the path of a file in `folder`."""
-        unknown = sorted(set(document) - set(_KEYS))
-        if unknown:
-            raise SchemaError(f"linked tables: unknown key '{unknown[0]}'. Known are [people] and [events].")
+        unknown = min(set(document) - set(_KEYS), default=None)
+        refuse((unknown, f"linked tables: unknown key '{unknown}'. Known are [people] and [events]."))
+        schemas = {}
         for part, keys in _KEYS.items():
             entry, known = document.get(part), ", ".join(keys)
             if not isinstance(entry, Mapping):
                 raise SchemaError(f"linked tables need [{part}] with {known}. Add it.")
-            odd = sorted(set(entry) ^ set(keys))
-            if odd:
-                what = f"unknown key '{odd[0]}'" if odd[0] in entry else f"'{odd[0]}' is missing"
-                raise SchemaError(f"[{part}] {what}. It has {known}.")
+            odd = min(set(entry) ^ set(keys), default=None)
+            what = f"unknown key '{odd}'" if odd in entry else f"'{odd}' is missing"
+            refuse((odd, f"[{part}] {what}. It has {known}."))
+            given = entry["schema"]
+            if isinstance(given, Mapping):
+                schemas[part] = Schema.from_dict(given)
+            elif isinstance(given, str) and given and folder is not None:
+                schemas[part] = Schema.load(folder / given)
+            else:
+                raise SchemaError(f"[{part}] schema must name a schema file or hold a schema, got {given!r}.")
         people, events = document["people"], document["events"]
-        return cls(
-            people=_schema("people", people["schema"], folder),
-            events=_schema("events", events["schema"], folder),
-            people_key=people["key"],
-            events_key=events["key"],
-            at_most=events["at_most"],
-        )
+        return cls(**schemas, people_key=people["key"], events_key=events["key"], at_most=events["at_most"])
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        return {
-            "people": {"schema": self.people.to_dict(), "key": self.people_key},
-            "events": {"schema": self.events.to_dict(), "key": self.events_key, "at_most": self.at_most},
-        }
+        people, events = ({"schema": schema.to_dict(), "key": key} for schema, key in self.parts.values())
+        return {"people": people, "events": {**events, "at_most": self.at_most}}
 
     def to_toml(self) -> str:
         """Both schemas as the text of one file, as a person would write it."""
-        parts = []
-        for part, schema in (("people", self.people), ("events", self.events)):
-            keys = {key: value for key, value in self.to_dict()[part].items() if key != "schema"}
+        texts = []
+        for part, (schema, key) in self.parts.items():
+            keys = {"key": key} | ({"at_most": self.at_most} if part == "events" else {})
             # Every heading of the schema begins with its place here. Only headings begin a line with a bracket.
-            parts += [toml_table(f"[{part}]", keys), re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())]
-        return "\n".join(parts)
+            texts += [toml_table(f"[{part}]", keys), re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())]
+        return "\n".join(texts)
 
     @property
     def name(self) -> str:
@@ -114,8 +117,7 @@ class Linked:
     @property
     def read_from_rows(self) -> tuple[str, ...]:
         """Attributes whose domain was read from the rows: the promise does not cover what these domains tell."""
-        parts = (("people", self.people), ("events", self.events))
-        return tuple(f"{part}: {name}" for part, schema in parts for name in schema.read_from_rows)
+        return tuple(f"{part}: {name}" for part, (schema, _) in self.parts.items() for name in schema.read_from_rows)
 
     @property
     def bins(self) -> tuple[int, ...]:
@@ -150,11 +152,3 @@ def _check(schema: Schema, key: object) -> None:
         (schema.rules, "linked tables take no rules yet. Remove [[rules]] from the schema."),
         (schema.importance is not None, "linked tables take no weights yet. Remove weight and [[pairs]]."),
     )
-
-
-def _schema(part: str, given: object, folder: Path | None) -> Schema:
-    if isinstance(given, Mapping):
-        return Schema.from_dict(given)
-    if not isinstance(given, str) or not given or folder is None:
-        raise SchemaError(f"[{part}] schema must name a schema file or hold a schema, got {given!r}.")
-    return Schema.load(folder / given)

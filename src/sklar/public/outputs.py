@@ -19,6 +19,8 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from sklar.public.axis import DAY, SECOND, format_grain
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ _BY_KIND = {
     "yearmonth": ({"date32"}, "string"),
 }
 _EXACT = {"float32": 2**24, "float64": 2**53}
-_LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +68,7 @@ class Output:
 
 
 def parse_output(text: str) -> Output | None:
-    """The type that a text stands for, else None.
-
-    >>> str(parse_output("decimal(10,2)")), parse_output("money")
-    ('decimal(10, 2)', None)
-    """
+    """The type that a text stands for, else None."""
     parts = _SETTINGS.fullmatch(text)
     if parts is None:
         return Output(name=text) if text in _PLAIN else None
@@ -108,34 +105,82 @@ def special_texts(attribute: Attribute) -> tuple[str, ...]:
 
 def misfit(output: Output, attribute: Attribute) -> str | None:
     """Why a column of this type cannot hold every value of a domain, as the end of a sentence; None when it can."""
-    name, kind, values = output.name, attribute.kind, attribute.values
+    name, kind, texts = output.name, attribute.kind, special_texts(attribute)
     if name not in (held_by := {"string", *_BY_KIND[kind][0]}):
         return f"does not hold a {kind}; use one of {', '.join(sorted(held_by))}"
-    texts = special_texts(attribute)
     if texts and name not in ("string", "category", "ordered category") and kind != "categorical":
         return f"does not hold the special text '{texts[0]}'; use string"
     if name in WHOLE:
-        if kind == "categorical" and (attribute.other or texts or not isinstance(values[0], int)):
-            return "holds whole numbers only, not texts and not 'other'"
-        bits, signed = int(name.lstrip("uint")), not name.startswith("u")
-        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
-        held: tuple[Any, ...] = (*(values or (0, 1)), *attribute.special)
-        if attribute.texts:
-            held = tuple(int(text) if re.fullmatch("0|-?[1-9][0-9]{0,18}", text) else None for text in attribute.texts)
-            if None in held:
-                return f"does not hold the texts {' and '.join(attribute.texts)}; use string or bool"
-        if attribute.edges:
-            held = (attribute.edges[0], attribute.edges[-1] - 1, *attribute.apart)
-        return None if low <= min(held) and max(held) < high else f"holds {low} to {high - 1} only"
+        return _whole_misfit(name, attribute)
     if name == "decimal":
         return _decimal_misfit(output, attribute)
-    if name == "float32" and kind == "real":
-        return _float32_misfit(attribute)
     if name in _EXACT and kind == "integer":
-        limit = _EXACT[name]
         largest = max(map(abs, (*attribute.edges, *attribute.apart)))
-        return None if largest <= limit else f"holds whole numbers exactly up to {limit} only"
+        return None if largest <= _EXACT[name] else f"holds whole numbers exactly up to {_EXACT[name]} only"
+    if name == "float32":
+        return _float32_misfit(attribute)
     return _timed_misfit(output, attribute) if output.unit else None
+
+
+def _whole_misfit(name: str, attribute: Attribute) -> str | None:
+    values, texts = attribute.values, attribute.texts
+    held: tuple[Any, ...] = (*(values or (0, 1)), *attribute.special)
+    if attribute.categorical and (attribute.other or not all(isinstance(value, int) for value in held)):
+        return "holds whole numbers only, not texts and not 'other'"
+    if texts:
+        held = tuple(int(text) for text in texts if re.fullmatch("0|-?[1-9][0-9]{0,18}", text))
+        if len(held) < 2:
+            return f"does not hold the texts {' and '.join(texts)}; use string or bool"
+    if attribute.edges:
+        held = (attribute.edges[0], attribute.edges[-1] - 1, *attribute.apart)
+    bounds = np.iinfo(name)
+    return None if bounds.min <= min(held) and max(held) <= bounds.max else f"holds {bounds.min} to {bounds.max} only"
+
+
+def _decimal_misfit(output: Output, attribute: Attribute) -> str | None:
+    stated = (attribute.edges, attribute.apart, () if attribute.step is None else (attribute.step,))
+    edges, apart, stepped = ([exact(number) * 10**output.scale for number in each] for each in stated)
+    if any(unit.denominator != 1 for unit in (*edges, *apart, *stepped)):
+        return f"needs edges of at most {output.scale} digits after the point"
+    # The last edge is in no bin.
+    low, high = min([edges[0], *apart]), max([edges[-1] - 1, *apart])
+    if max(-low, high) >= 10**output.precision:
+        return f"holds {output.precision} digits and no more"
+    # Drawn as whole units of 64 bits.
+    return None if -low < 2**63 and high + 1 < 2**63 else "holds edges of up to 18 digits only"
+
+
+def _float32_misfit(attribute: Attribute) -> str | None:
+    largest = float(np.finfo(np.float32).max)
+    if max(map(abs, (*attribute.edges, *attribute.apart))) > largest:
+        return f"holds numbers up to {largest:.4g} only"
+    inexact = [number for number in attribute.apart if float(np.float32(number)) != number]
+    if inexact:
+        return f"does not hold {inexact[0]} exactly; use float64"
+    empty = next(((low, high) for low, high in pairwise(attribute.edges) if not least_float32(low) < high), None)
+    return None if empty is None else f"has no number between {empty[0]} and {empty[1]}; use wider bins"
+
+
+def _timed_misfit(output: Output, attribute: Attribute) -> str | None:
+    day = DAY if attribute.kind == "date" else 1
+    moments = [edge * day for edge in (*attribute.edges, *attribute.apart)]
+    if output.unit == "ns" and max(map(abs, moments)) > (2**63 - 1) // 1_000:
+        return "holds the years 1678 to 2262 only" if output.name == "timestamp" else "holds 292 years only"
+    stepped = [] if attribute.step is None or day > 1 else [exact(attribute.step) * SECOND]
+    if any(moment % TICKS[output.unit] for moment in (*moments, *stepped)):
+        return f"needs edges of whole {output.unit}"
+    if output.zone is None or re.fullmatch(r"[+-]\d\d:\d\d", zone := output.zone):
+        return None
+    from zoneinfo import ZoneInfo
+
+    # A machine without a list of time zones refuses none.
+    for key in (zone, "Europe/London"):
+        try:
+            ZoneInfo(key)
+        except (KeyError, ValueError, OSError):
+            continue
+        return None if key == zone else f"names no time zone '{zone}'; use a name such as Europe/Berlin, or UTC"
+    return None
 
 
 def whole_seconds(attribute: Attribute) -> bool:
@@ -166,20 +211,12 @@ def exact(number: float) -> Fraction:
 
 
 def multiples(numbers: Iterable[float], unit: Fraction) -> list[int]:
-    """For each number, how many units the least multiple has that is not below it.
-
-    >>> multiples([0, 0.25, 1], Fraction(1, 10))
-    [0, 3, 10]
-    """
-    if unit == 1:
-        return [ceil(number) for number in numbers]
-    return [ceil(exact(number) / unit) for number in numbers]
+    """For each number, how many units the least multiple has that is not below it."""
+    return [ceil(number if unit == 1 else exact(number) / unit) for number in numbers]
 
 
 def least_float32(low: float) -> float:
     """The least single-precision number that is not below a number."""
-    import numpy as np
-
     near = np.float32(low)
     return float(near if float(near) >= low else np.nextafter(near, np.float32(np.inf)))
 
@@ -190,11 +227,11 @@ def polars_type(output: Output) -> pl.DataType:
 
     if output.name == "decimal":
         return pl.Decimal(output.precision, output.scale)
+    unit: Any = "ms" if output.unit == "s" else output.unit
     if output.name == "timestamp":
-        unit: Any = "ms" if output.unit == "s" else output.unit
         return pl.Datetime(unit, None if output.zone is None else _polars_zone(output.zone))
     if output.name == "duration":
-        return pl.Duration("ms" if output.unit == "s" else output.unit)  # type: ignore[arg-type]
+        return pl.Duration(unit)
     names = {"bool": "Boolean", "date32": "Date", "date64": "Date", "time32": "Time", "time64": "Time"}
     name = names.get(output.name, output.name.capitalize().replace("Uint", "UInt"))
     return cast("pl.DataType", getattr(pl, name)())
@@ -223,50 +260,3 @@ def arrow_type(output: Output) -> pa.DataType:
     if output.unit:
         return getattr(pa, output.name)(output.unit)
     return getattr(pa, {"bool": "bool_"}.get(output.name, output.name))()
-
-
-def _decimal_misfit(output: Output, attribute: Attribute) -> str | None:
-    stated = (attribute.edges, attribute.apart, () if attribute.step is None else (attribute.step,))
-    edges, apart, stepped = ([exact(number) * 10**output.scale for number in each] for each in stated)
-    if any(unit.denominator != 1 for unit in (*edges, *apart, *stepped)):
-        return f"needs edges of at most {output.scale} digits after the point"
-    # The last edge is in no bin.
-    low, high = min([edges[0], *apart]), max([edges[-1] - 1, *apart])
-    if -low >= 10**output.precision or high >= 10**output.precision:
-        return f"holds {output.precision} digits and no more"
-    # Drawn as whole units of 64 bits.
-    return None if -low < 2**63 and high + 1 < 2**63 else "holds edges of up to 18 digits only"
-
-
-def _float32_misfit(attribute: Attribute) -> str | None:
-    import numpy as np
-
-    if max(map(abs, (*attribute.edges, *attribute.apart))) > _LARGEST_FLOAT32:
-        return f"holds numbers up to {_LARGEST_FLOAT32:.4g} only"
-    inexact = [number for number in attribute.apart if float(np.float32(number)) != number]
-    if inexact:
-        return f"does not hold {inexact[0]} exactly; use float64"
-    empty = next(((low, high) for low, high in pairwise(attribute.edges) if not least_float32(low) < high), None)
-    return None if empty is None else f"has no number between {empty[0]} and {empty[1]}; use wider bins"
-
-
-def _timed_misfit(output: Output, attribute: Attribute) -> str | None:
-    from zoneinfo import ZoneInfo
-
-    edges = (*attribute.edges, *attribute.apart)
-    moments = [edge * DAY for edge in edges] if attribute.kind == "date" else list(edges)
-    if output.unit == "ns" and max(map(abs, moments)) > (2**63 - 1) // 1_000:
-        return "holds the years 1678 to 2262 only" if output.name == "timestamp" else "holds 292 years only"
-    stepped = [] if attribute.step is None or attribute.kind == "date" else [exact(attribute.step) * SECOND]
-    if any(moment % TICKS[output.unit] for moment in (*moments, *stepped)):
-        return f"needs edges of whole {output.unit}"
-    if output.zone is None or re.fullmatch(r"[+-]\d\d:\d\d", zone := output.zone):
-        return None
-    # A machine without a list of time zones refuses none.
-    for key in (zone, "Europe/London"):
-        try:
-            ZoneInfo(key)
-        except (KeyError, ValueError, OSError):
-            continue
-        return None if key == zone else f"names no time zone '{zone}'; use a name such as Europe/Berlin, or UTC"
-    return None

@@ -128,8 +128,7 @@ class Schema(Remembering):
             declare.require_known_keys(table, keys)
             words = declare.parse_words(table)
         name = table.get("name", "table")
-        if not isinstance(name, str) or not name:
-            raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
+        refuse((not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."))
         if not isinstance(entries, Mapping) or not entries:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
         attributes = tuple(declare.build_attribute(key, entry) for key, entry in entries.items())
@@ -137,8 +136,8 @@ class Schema(Remembering):
         settings.check_reading(reading, attributes)
         person = settings.parse_person(table, entries)
         schema = cls(name=name, attributes=attributes, reading=reading, person=person, words=words).checked()
-        rules = document.get("rules", [])
-        schema = schema if rules == [] else replace(schema, rules=parse_rules(rules, attributes))
+        rules = parse_rules(document.get("rules", []), attributes)
+        schema = replace(schema, rules=rules) if rules else schema
         pairs = _parse_pairs(document.get("pairs", []), schema)
         return replace(schema, pairs=pairs) if pairs else schema
 
@@ -164,22 +163,20 @@ class Schema(Remembering):
 
     def checked(self) -> Schema:
         """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
-        wider, groups = "Use wider bins, or list fewer values and other = true", "release groups of them by themselves"
+        wider, must = "Use wider bins, or list fewer values and other = true", "the schema must have at most"
+        groups = "Leave out those that nobody asks for, or release groups of them by themselves, each at its own cost"
         largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
-        most = f"the largest attribute is '{largest.name}' with {largest.n_levels}. {wider}"
-        levels = f"at most {MAX_LEVELS} levels in all, got {self.n_levels}; {most}"
-        remedy = f"Leave out those that nobody asks for, or {groups}, each at its own cost"
-        columns = f"at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}. {remedy}"
+        most = f"got {self.n_levels}; the largest attribute is '{largest.name}' with {largest.n_levels}. {wider}"
         first, second = sorted([0, 0, *(attribute.n_levels for attribute in self.attributes)])[-2:]
         cells = f"at most {MAX_TABLE} pairs of levels, got {first} and {second} levels. {wider}"
         refuse(
-            (self.n_levels > MAX_LEVELS, f"the schema must have {levels}."),
-            (self.n_attributes > MAX_ATTRIBUTES, f"the schema must have {columns}."),
+            (self.n_levels > MAX_LEVELS, f"{must} {MAX_LEVELS} levels in all, {most}."),
+            (len(self.names) > MAX_ATTRIBUTES, f"{must} {MAX_ATTRIBUTES} attributes, got {len(self.names)}. {groups}."),
             (first * second > MAX_TABLE, f"two attributes must have {cells}."),
         )
         twice = repeated(self.dummy_names)
-        remedy = "Rename an attribute or value"
-        refuse((twice is not None, f"dummy columns must differ in name, got '{twice}' twice. {remedy}."))
+        got = f"got '{twice}' twice. Rename an attribute or value"
+        refuse((twice is not None, f"dummy columns must differ in name, {got}."))
         return self
 
     @cached_property
@@ -267,13 +264,11 @@ class Schema(Remembering):
         """The attributes that rules determine, each with the attribute that determines it."""
         return MappingProxyType({rule.attribute: rule.by for rule in self.rules if isinstance(rule, Determined)})
 
-    @property
+    @cached_property
     def measured(self) -> Schema:
         """The part that is measured: the attributes that no rule determines, with the rules that apply to them."""
-        return self._measured if self.determined else self
-
-    @cached_property
-    def _measured(self) -> Schema:
+        if not self.determined:
+            return self
         place = self._places
         attributes = tuple(self.attributes[i] for i in place)
         allowed = {(place[i], place[j]): free for (i, j), free in self.allowed.items()}
@@ -355,11 +350,9 @@ def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
             if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
                 raise SchemaError(f"attributes must be two different names, got {pair!r}.")
             for name in pair:
-                got = f"the schema has no attribute {name!r}. It has: {', '.join(schema.names)}."
                 determined = f"a rule determines '{name}', which is not measured. Remove the pair."
-                refuse((name not in schema.names, got), (name in schema.determined, determined))
-            one, other = pair
-            twice = frozenset(pair) in weights
+                refuse((schema.attribute(name).name in schema.determined, determined))
+            (one, other), twice = pair, frozenset(pair) in weights
             refuse((twice, f"'{one}' and '{other}' have a weight already. Remove one."))
             weights[frozenset(pair)] = (one, other, float(declare.stated(entry, "weight")))
     return tuple(weights.values())

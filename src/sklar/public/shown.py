@@ -74,7 +74,7 @@ def _interval(attribute: Attribute, low: float, high: float) -> str:
 
 def shown_number(attribute: Attribute, number: float) -> str:
     """A number on an attribute's axis as a person reads it; with separators where the axis has long numbers."""
-    text = attribute.edge_text(number)
+    text = attribute.axis.text(number)
     if attribute.kind in ("datetime", "time"):
         # Whole minutes need no seconds, and midnight needs no time.
         return text.replace("T", " ").removesuffix(":00").removesuffix(" 00:00" if attribute.kind == "datetime" else "")

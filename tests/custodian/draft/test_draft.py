@@ -311,7 +311,7 @@ def test_types_say_what_texts_do_not() -> None:
     waits = pl.Series("wait", [dt.timedelta(minutes=PICK.randrange(5_000)) for _ in range(200)])
     attribute = draft(pl.DataFrame({"wait": waits, "y": [True] * 200})).schema.attribute("wait")
     assert (attribute.kind, attribute.domain) == ("duration", "private")
-    assert [attribute.edge_text(edge) for edge in attribute.edges] == ["0:00:00", "100000:00:00"]
+    assert [attribute.axis.text(edge) for edge in attribute.edges] == ["0:00:00", "100000:00:00"]
 
 
 @pytest.mark.parametrize(
@@ -343,4 +343,4 @@ def test_days_and_times_are_what_they_are(
 ) -> None:
     attribute = proposed(name, values)
     assert (attribute.kind, attribute.format) == (kind, form)
-    assert [attribute.edge_text(edge) for edge in attribute.edges] == edges
+    assert [attribute.axis.text(edge) for edge in attribute.edges] == edges

@@ -156,7 +156,7 @@ def test_frictionless(tmp_path: Path) -> None:
     assert (schema.attribute("size").values, schema.attribute("size").ordered) == (("S", "L"), True)
     assert (schema.attribute("code").values, schema.attribute("code").output) == ((1, 2), "category")
     born = schema.attribute("born")
-    assert (born.edge_text(born.edges[0]), born.edge_text(born.edges[-1])) == ("1900-01-01", "2025-01-01")
+    assert (born.axis.text(born.edges[0]), born.axis.text(born.edges[-1])) == ("1900-01-01", "2025-01-01")
     assert schema.reading.nulls == ("-",)
     assert "# Texts of the form '%d/%m/%Y' are not read as a datetime: convert the column first." in found.to_toml()
 
@@ -178,8 +178,8 @@ def test_frictionless_times_and_texts(tmp_path: Path) -> None:
     since, month, at, took, born, smoker, pay = schema.attributes
     assert (since.levels[0], since.levels[-1], since.missing) == ("1990", "1999", None)
     assert (month.levels[0], month.levels[-2], month.missing) == ("2000-01", "2000-12", "")
-    assert (at.format, at.edge_text(at.edges[-1])) == ("%H:%M", "24:00:00")
-    assert took.edge_text(took.edges[-1]) == "1:00:01"
+    assert (at.format, at.axis.text(at.edges[-1])) == ("%H:%M", "24:00:00")
+    assert took.axis.text(took.edges[-1]) == "1:00:01"
     assert born.format == "%d.%m.%Y"
     assert smoker.texts == ("N", "Y")
     assert (pay.missing, pay.special) == ("NA", (-9,))

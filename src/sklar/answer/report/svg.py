@@ -368,7 +368,7 @@ def tick_text(attribute: Attribute, value: float) -> str:
         return f"{value / size:.4g}{unit}" if abs(value) < 1e15 else f"{value:.0e}"
     if attribute.axis.timed:
         value = round(value / _SECOND) * _SECOND
-    written = attribute.edge_text(round(value))
+    written = attribute.axis.text(round(value))
     if attribute.kind in ("date", "datetime") and written[4:10] == "-01-01" and written[10:] in ("", "T00:00:00"):
         return written[:4]
     return written[:16].replace("T", " ").removesuffix(" 00:00") if attribute.kind == "datetime" else written

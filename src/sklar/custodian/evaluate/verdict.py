@@ -356,7 +356,7 @@ def text(attribute: Attribute, value: float) -> str:
         return written.rstrip("0").rstrip(".") if "." in written and "e" not in written else written
     if attribute.axis.timed:
         value = round(value / _SECOND) * _SECOND
-    return attribute.edge_text(round(value))
+    return attribute.axis.text(round(value))
 
 
 def brief(attribute: Attribute, value: float) -> str:

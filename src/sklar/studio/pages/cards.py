@@ -103,7 +103,7 @@ def _picture(attribute: Attribute, summary: ColumnSummary | None) -> Picture | N
     """The bins over what the rows show: 60 bars over the middle 98% of the values."""
     if attribute.kind not in _DRAGGED or not attribute.edges:
         return None
-    edges = tuple(map(attribute.edge_text, attribute.edges))
+    edges = tuple(map(attribute.axis.text, attribute.edges))
     points, times = _points(attribute.kind, summary)
     bars: tuple[int, ...] = ()
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
