@@ -34,7 +34,7 @@ from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
 from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.paper.gaussian import BinaryCopula, Repairs
-from sklar.paper.tetrachoric import thresholds
+from sklar.paper.estimate import thresholds
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.encode import encode

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from experiments import data, paper, record
 from sklar.custodian.evaluate.figures import grid
 from sklar.kernel.theorems import advanced_epsilon
-from sklar.paper.tetrachoric import orthant, thresholds
+from sklar.paper.estimate import orthant, thresholds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import growth, limits, pipeline, references, shapes
 from sklar.paper.nearest import nearest
-from sklar.paper.tetrachoric import orthant
+from sklar.paper.estimate import orthant
 from sklar.public.schema import Schema
 
 RATES = dict.fromkeys(("popcount", "histogram", "multiply_add", "memory", "disk_write", "disk_read"), 1e9)

@@ -103,7 +103,7 @@ def test_draw_records_has_the_margins_and_the_correlation() -> None:
     )
     assert np.bincount(drawn[0], minlength=3).tolist()[1] == 0
     assert np.mean(drawn[0] == 0) == pytest.approx(0.2, abs=0.01)
-    from sklar.paper.tetrachoric import orthant
+    from sklar.paper.estimate import orthant
 
     expected = float(orthant(norm.ppf(0.2), 0.0, 0.6))
     assert np.mean((drawn[0] == 2) & (drawn[1] == 1)) == pytest.approx(expected, abs=0.01)

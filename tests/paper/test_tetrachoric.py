@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from sklar.paper.tetrachoric import orthant, tetrachoric_matrix, thresholds
+from sklar.paper.estimate import orthant, tetrachoric_matrix, thresholds
 
 Array = NDArray[np.float64]
 

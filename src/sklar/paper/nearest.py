@@ -41,12 +41,6 @@ def nearest(
     `matrix` is symmetric and finite; its diagonal has no say. W is the diagonal of `weights`, positive. The result is
     symmetric with a unit diagonal, exactly; a matrix that needs no repair comes back as it is. Newton's method ends
     where the root mean square of the diagonal's error is within `tolerance`.
-
-    >>> repair = nearest(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), floor=0.0)
-    >>> repair.correlation.round(4).tolist()
-    [[1.0, 0.7607, 0.1573], [0.7607, 1.0, 0.7607], [0.1573, 0.7607, 1.0]]
-    >>> repair.negative_eigenvalues
-    1
     """
     # Only ratios matter; a mean of one keeps the tolerances meaningful.
     w = np.ones(len(matrix)) if weights is None else weights / weights.mean()
