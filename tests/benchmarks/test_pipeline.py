@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from benchmarks import growth, limits, pipeline, references, shapes
-from sklar.paper.nearest import nearest
 from sklar.paper.estimate import orthant
+from sklar.paper.nearest import nearest
 from sklar.public.schema import Schema
 
 RATES = dict.fromkeys(("popcount", "histogram", "multiply_add", "memory", "disk_write", "disk_read"), 1e9)

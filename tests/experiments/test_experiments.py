@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import math
 import re
 from itertools import product
 from pathlib import Path
@@ -13,9 +14,28 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from experiments.asked import Rows, census_cases, counts_of
 
-from experiments import baselines, data, errors, illustrations, kendall, page, paper, record, rules, runtimes, stopwatch
+from experiments import (
+    asked,
+    baselines,
+    data,
+    errors,
+    illustrations,
+    inference,
+    kendall,
+    page,
+    paper,
+    record,
+    rules,
+    runtimes,
+    stopwatch,
+)  # fmt: skip
+from sklar.answer.infer import answer_to
+from sklar.answer.infer.inquiry import Inquiry
 from sklar.custodian.evaluate import evaluate
+from sklar.machine.progress import Progress, watch
+from sklar.rows.count import count_plainly
 from tests.custodian.evaluate.tables import SCHEMA, records
 
 needs_data = pytest.mark.skipif(not data.DEFAULT_FOLDER.is_dir(), reason="needs ../shared/data")
@@ -182,3 +202,92 @@ def test_the_rules_fit_adult_and_leave_one_attribute_out() -> None:
     assert schema.measured.n_attributes == 13
     levels = dict(schema.sources)[schema.names.index("education")]
     assert sorted(levels.tolist()) == list(range(16))
+
+
+@pytest.fixture
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A population and tables that a test can afford."""
+    for name, value in (("POPULATION_ROWS", 6_000), ("TABLE_ROWS", 1_500), ("EPSILONS", (4.0, 8.0))):
+        monkeypatch.setattr(asked, name, value)
+
+
+@pytest.mark.usefixtures("smaller")
+def test_counts_and_classical_answers_are_those_of_the_rows() -> None:
+    case = census_cases()[0]
+    rows = case.truth.codes
+    ours, plain = counts_of(rows, case.schema), count_plainly(rows.T, case.schema.cells)
+    assert np.array_equal(ours.one_way, plain.one_way)
+    assert np.array_equal(ours.pairs, plain.pairs)
+    model = inference.release(case, np.random.default_rng(1))
+    inquiry = Inquiry(model, "share(employed = true) by sex")
+    found = answer_to(inference.AsIfReal(inquiry, Rows(rows, case.schema.sizes))).figures[1]
+    men = rows[rows[:, case.schema.names.index("sex")] == 1]
+    share = float(men[:, case.schema.names.index("employed")].mean())
+    assert found.estimate == pytest.approx(share)
+    assert found.standard_error == pytest.approx(math.sqrt(share * (1 - share) / len(men)), rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("smaller")
+def test_the_experiment_on_inference_runs_saves_and_goes_on(tmp_path: Path) -> None:
+    arguments = ["--table", "census", "--times", "1", "--direct", "60", "--tested", "5"]
+    arguments += ["--out", str(tmp_path), "--saved", str(tmp_path)]
+    done = CliRunner().invoke(inference.main, arguments)
+    assert done.exit_code == 0, done.exception
+    page = (tmp_path / "inference.md").read_text()
+    assert "| census, epsilon 8, add-remove (1; 60) |" in page
+    kept = json.loads((tmp_path / "census.json").read_text())
+    assert kept["releases"] == dict.fromkeys(kept["releases"], 1)
+    sums = kept["sums"]["census, epsilon 4"]
+    # 60 releases, of which 90% at least hold the mean; by chance fewer do less than once in a million: 45.
+    assert sums["means"]["mean(age)"]["drawn"] == 60
+    assert sums["means"]["mean(age)"]["drawn_ours"] >= 45
+    assert sum(test["n"] for test in sums["independence"].values()) == 7
+    assert all(test["drawn"] == 5 for test in sums["independence"].values())
+    assert sums["correlations"]["corr(age, children)"]["drawn"] == 12
+    assert CliRunner().invoke(inference.main, arguments).exit_code == 0
+    assert json.loads((tmp_path / "census.json").read_text()) == kept
+
+
+class Clock:
+    """Stands in for `time`: each reading is told beforehand."""
+
+    wall = cpu = 0.0
+
+    def perf_counter(self) -> float:
+        return self.wall
+
+    def process_time(self) -> float:
+        return self.cpu
+
+
+def test_stages_are_timed_from_one_to_the_next_and_repeated_ones_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(stopwatch, "time", clock)
+    timed = stopwatch.Stopwatch()
+    progress: Progress = timed
+    clock.wall = 100.0  # before the first stage: nobody's
+    progress.stage("count", unit="rows")
+    clock.wall, clock.cpu = 103.0, 5.0
+    assert [len(batch) for batch in watch([range(7), range(7)], progress)] == [7, 7]
+    progress.stage("fit", total=3)
+    clock.wall, clock.cpu = 104.0, 6.0
+    progress.stage("count")
+    clock.wall, clock.cpu = 104.5, 6.25
+    progress.advance(1)
+    timed.stop()
+    clock.wall = 200.0
+    timed.stop()
+    assert list(timed.laps) == ["count", "fit"]
+    count, fit = timed.laps.values()
+    assert (count.seconds, count.cpu_seconds, count.steps) == (3.5, 5.25, 15)
+    assert (fit.seconds, fit.cpu_seconds, fit.steps) == (1.0, 1.0, 0)
+    assert count.peak_bytes >= fit.peak_bytes > 0
+
+
+def test_the_peak_of_memory_stays_when_memory_is_given_back() -> None:
+    before = stopwatch.peak_bytes()
+    held = b"x" * (before + (64 << 20))
+    del held
+    # Linux adds up pages of each processor now and then: its figures are right within a few hundred kilobytes.
+    assert stopwatch.peak_bytes() > before + (60 << 20)
