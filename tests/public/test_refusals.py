@@ -52,6 +52,8 @@ integer ; edges = [false, 1] -> edges must be finite numbers, got False.
 integer ; edges = [0, 1.5] -> edges of an integer must be whole and below 2**63, got 1.5. Use real.
 integer ; edges = [0, 9223372036854775808] -> edges of an integer must be whole and below ... Use real.
 date ; edges = ["1990-01-01", "1990-02-30"] -> edges of a date must be ISO texts ('1990-01-31'), got '1990-02-30'.
+date ; edges = ["1990-01-31T12:00:00", "2000-01-01"] -> edges of a date must be ISO ... got '1990-01-31T12:00:00'.
+datetime ; edges = ["0001-01-01T00:00:00+10:00", "2000-01-01"] -> edges of a datetime must be ISO texts...
 date ; edges = [1990, 2000] -> edges of a date must be ISO texts ('1990-01-31'), got 1990.
 datetime ; edges = ["soon", "later"] -> edges of a datetime must be ISO texts ('1990-01-31'), got 'soon'.
 integer ; edges = [0, 1] ; outside = "drop" -> outside must be 'clip' or 'missing', got 'drop'.

@@ -1,25 +1,45 @@
-"""Schema values: how levels are ordered, what is derived from the fields and when, and what is refused."""
+"""Schemas: what parses and comes back from TOML, how levels are ordered, what is derived, and how text is written."""
 
 from __future__ import annotations
 
+import codecs
 import copy
+import hashlib
+import json
+import tracemalloc
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sklar
 from sklar.answer.report.publish import find
 from sklar.custodian.evaluate.conjunctions import choose_triples
-from sklar.errors import SchemaError
+from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.cells import Cells
 from sklar.kernel.theorems import Budget
+from sklar.public.axis import parse_number
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import (
+    PLAIN,
+    Person,
+    Reading,
+    budget_for,
+    codec_of,
+    describe_reading,
+)  # fmt: skip
 from sklar.trust.verify.refit import check_copula
+from tests.conftest import schemas
+from tests.public import one
 
+MINUTE = 60_000_000
 DERIVED = ("allowed", "determined", "digest", "dummy_names", "measured", "cells", "names", "private_domains", "sources")
 
 
@@ -56,14 +76,8 @@ def test_derived_values_are_computed_once(name: str) -> None:
     schema = ruled()
     assert getattr(schema, name) is getattr(schema, name)
     # Two small numbers that are equal are one object: the next line asks where it is kept.
-    kept = {"measured": "_measured"}.get(name, name)
-    assert kept in schema.__dict__
-
-
-def test_levels_are_named_once() -> None:
-    attribute = ruled().attributes[0]
-    assert attribute.levels is attribute.levels
-    assert {"levels"} <= set(attribute.__dict__)
+    assert name in schema.__dict__
+    assert schema.attributes[0].levels is schema.attributes[0].levels
 
 
 def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
@@ -76,12 +90,10 @@ def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 
 def test_derived_arrays_and_mappings_cannot_be_changed() -> None:
     schema = ruled()
-    found = [array for name in DERIVED for array in arrays(getattr(schema, name))]
+    derived = [array for name in DERIVED for array in arrays(getattr(schema, name))]
     # One forbidden pair, and where three attributes come from; cells are tested on their own.
-    assert len(found) == 4
-    for array in found:
-        with pytest.raises(ValueError, match="read-only"):
-            array[...] = 0
+    assert len(derived) == 4
+    assert not any(array.flags.writeable for array in (*derived, schema.attributes[0].bin_codes))
     for mapping in (schema.allowed, schema.determined):
         with pytest.raises(TypeError):
             mapping["age"] = "works"  # type: ignore[index]
@@ -120,31 +132,52 @@ def test_a_changed_copy_has_derived_values_of_its_own() -> None:
 
 def test_digest_is_of_the_content_not_the_layout() -> None:
     plain = Schema.from_toml('[table]\nname = "t"\n[attributes.a]\ntype = "integer"\nedges = [0, 1, 2]\nmissing = "?"')
-    inline = Schema.from_toml(
-        "attributes.a = { missing = '?', type = 'integer', low = 0, high = 2, bins = 2 }\ntable.name = 't' # a comment"
-    )
-    assert inline.digest == plain.digest
+    inline = "attributes.a = { missing = '?', type = 'integer', low = 0, high = 2, bins = 2 }\ntable.name = 't' # x"
+    assert Schema.from_toml(inline).digest == plain.digest
     # Written in model files: it may not change between versions.
     assert plain.digest == "aed106c88a21615c24ecc9685c904f8511fe2fce378d56dfe090c587941ee631"
-    text = plain.to_toml()
-    for before, after in (
+    assert plain.to_dict()["attributes"]["a"] == {"type": "integer", "edges": [0, 1, 2], "missing": "?"}
+    changes = [
         ('name = "t"', 'name = "u"'),
         ("attributes.a", "attributes.b"),
         ('"integer"', '"real"'),
         ("1, 2]", "1, 3]"),
-        ('"?"', '""'),
-        ('"?"', '"?"\noutside = "missing"'),
-    ):
-        other = text.replace(before, after)
-        assert other != text
-        assert Schema.from_toml(other).digest != plain.digest
+    ]
+    changes += [('"?"', '""'), ('"?"', '"?"\noutside = "missing"'), ('"?"', '"?"\noutput = "int8"')]
+    changes += [('name = "t"', f'name = "t"\n{keys}') for keys in ('person = "id"\ncount = "people"', "decimal = ','")]
+    digests = {Schema.from_toml(plain.to_toml().replace(before, after)).digest for before, after in changes}
+    assert len(digests | {plain.digest}) == len(changes) + 1
 
 
-def test_unreviewed_entries_are_named_with_the_reason() -> None:
-    schema = Schema.from_toml(
-        "[attributes.a]\ntype = 'boolean'\nreviewed = false\n[attributes.b]\ntype = 'boolean'\n"
-        "[attributes.c]\ntype = 'boolean'\nreviewed = false"
-    )
+WAITING = """
+[attributes]
+a = { type = "boolean", reviewed = false }
+b = { type = "boolean" }
+c = { type = "categorical", values = ["x"], reviewed = false }
+"""
+UNSAID = (
+    "reviewed must say where these entries come from: {}. Give 'public' (public knowledge) or 'rows' (read from the "
+    "rows, at your risk), for all of them or for each by its name."
+)
+
+
+@pytest.mark.parametrize(
+    ("provenance", "message"),
+    [
+        (None, UNSAID.format("a, c")),
+        ({"a": "public"}, UNSAID.format("c")),
+        ("hearsay", "provenance of 'a' must be 'public' or 'rows', got 'hearsay'."),
+        ({"a": "public", "c": "rows", "d": "rows"}, "the schema has no attribute 'd'. It has: a, b, c."),
+    ],
+)
+def test_whoever_reviews_in_python_says_where_entries_come_from(provenance: Any, message: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        Schema.from_toml(WAITING).reviewed(provenance)
+    assert str(refused.value) == message
+
+
+def test_entries_are_reviewed_before_a_release() -> None:
+    schema = Schema.from_toml(WAITING)
     with pytest.raises(SchemaError) as refused:
         schema.require_reviewed()
     assert str(refused.value) == (
@@ -152,42 +185,13 @@ def test_unreviewed_entries_are_named_with_the_reason() -> None:
         "repairs. Answer the questions of sklar schema review S.toml; or compare each entry with public knowledge (a "
         "code book, a legal limit), correct it, and remove its line reviewed = false."
     )
-
-
-def test_whoever_reviews_in_python_says_where_entries_come_from() -> None:
-    schema = Schema.from_toml(
-        "[attributes.a]\ntype = 'boolean'\nreviewed = false\n[attributes.b]\ntype = 'boolean'\n"
-        "[attributes.c]\ntype = 'categorical'\nvalues = ['x']\nreviewed = false"
-    )
-    for unsaid in ({}, {"given": {"a": "public"}}):
-        with pytest.raises(SchemaError) as refused:
-            schema.reviewed(*unsaid.values())  # type: ignore[arg-type]
-        assert str(refused.value) == (
-            f"reviewed must say where these entries come from: {'c' if unsaid else 'a, c'}. Give 'public' (public "
-            "knowledge) or 'rows' (read from the rows, at your risk), for all of them or for each by its name."
-        )
-    for wrong, message in (
-        ("hearsay", "provenance of 'a' must be 'public' or 'rows', got 'hearsay'."),
-        ({"a": "public", "c": "rows", "d": "rows"}, "the schema has no attribute 'd'. It has: a, b, c."),
-    ):
-        with pytest.raises(SchemaError) as refused:
-            schema.reviewed(wrong)  # type: ignore[arg-type]
-        assert str(refused.value) == message
     both = schema.reviewed({"a": "public", "c": "rows"})
     both.require_reviewed()
     assert [each.provenance for each in both.attributes] == ["public", None, "rows"]
-    assert (both.read_from_rows, both.attributes[2].known_from) == (("c",), "rows")
+    assert (both.read_from_rows, both.attribute("c").known_from) == (("c",), "rows")
     assert Schema.from_toml(both.to_toml()) == both
     # Nothing waits, so nothing is asked.
     assert both.reviewed() == both
-
-
-def test_attributes_are_found_by_name() -> None:
-    schema = Schema.from_toml("[attributes.a]\ntype = 'boolean'\n[attributes.b]\ntype = 'boolean'")
-    assert schema.attribute("b") is schema.attributes[1]
-    with pytest.raises(SchemaError) as refused:
-        schema.attribute("c")
-    assert str(refused.value) == "the schema has no attribute 'c'. It has: a, b."
 
 
 def test_what_holds_all_pairs_of_levels_as_a_square_refuses_too_many() -> None:
@@ -206,3 +210,285 @@ def test_what_holds_all_pairs_of_levels_as_a_square_refuses_too_many() -> None:
             f"{what} holds a number for every pair of levels at once and takes at most 20000 levels, got 20001. "
             "Do without it, or use wider bins."
         )
+
+
+def test_every_type_parses() -> None:
+    schema = Schema.from_toml(
+        """
+[table]
+name = "people"
+[attributes]
+sex = {type = "categorical", values = ["F", "M"], missing = "?", other = true}
+grade = {type = "categorical", values = [3, 1, 2]}
+citizen = {type = "boolean", missing = ""}
+age = {type = "integer", edges = [0, 18, 19, 120]}
+income = {type = "real", low = 0, high = 1.0, bins = 2, missing = "NA", outside = "missing"}
+born = {type = "date", edges = [1969-12-31, "1970-01-02"]}
+seen.type = "datetime"
+seen.edges = ["1970-01-01T00:01", 1970-01-01T01:02:00+01:00, 1970-01-02]
+seen.reviewed = false
+"""
+    )
+    assert schema.name == "people"
+    assert schema.attributes == (
+        Attribute(name="sex", kind="categorical", values=("F", "M"), missing="?", other=True),
+        Attribute(name="grade", kind="categorical", values=(3, 1, 2)),
+        Attribute(name="citizen", kind="boolean", missing=""),
+        Attribute(name="age", kind="integer", edges=(0, 18, 19, 120)),
+        Attribute(name="income", kind="real", edges=(0.0, 0.5, 1.0), missing="NA", outside="missing"),
+        Attribute(name="born", kind="date", edges=(-1, 1)),
+        Attribute(name="seen", kind="datetime", edges=(MINUTE, 2 * MINUTE, 1440 * MINUTE), reviewed=False),
+    )
+    assert schema.sizes.tolist() == [4, 3, 3, 3, 3, 1, 2]
+    assert schema.offsets.tolist() == [0, 4, 7, 10, 13, 16, 17, 19]
+    assert (schema.n_attributes, schema.n_levels) == (7, 19)
+    assert schema.dummy_names == (
+        *("sex=F", "sex=M", "sex=?", "sex=other"),
+        *("grade=3", "grade=1", "grade=2"),
+        *("citizen=false", "citizen=true", "citizen=(missing)"),
+        *("age=[0, 18)", "age=18", "age=[19, 120)"),
+        *("income=[0.0, 0.5)", "income=[0.5, 1.0)", "income=NA"),
+        "born=[1969-12-31, 1970-01-02)",
+        "seen=[1970-01-01T00:01:00, 1970-01-01T00:02:00)",
+        "seen=[1970-01-01T00:02:00, 1970-01-02T00:00:00)",
+    )
+
+
+@given(schema=schemas())
+@settings(max_examples=60, deadline=None)
+def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
+    for back in (Schema.from_toml(schema.to_toml()), Schema.from_dict(schema.to_dict())):
+        assert back == schema
+        assert back.digest == schema.digest
+        assert back.names == schema.names
+        assert len(set(schema.dummy_names)) == schema.n_levels
+        assert all(len(attribute.levels) == attribute.n_levels for attribute in schema.attributes)
+
+
+@pytest.mark.parametrize("text", ["[attributes", "a = ", "[attributes.a]\n[attributes.a]", f"a = 1{'0' * 5000}"])
+def test_text_that_is_not_toml_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match=r"^the schema is not valid TOML: .*\.$"):
+        Schema.from_toml(text)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "schema.toml"
+    with pytest.raises(SchemaError, match=f"^schema file '{path}' does not exist. Check the path.$"):
+        Schema.load(path)
+    path.write_bytes(b"[attributes.a\xff]")
+    for unreadable in (path, tmp_path):
+        with pytest.raises(SchemaError, match=r"cannot be read: .* It must be a UTF-8 text file\."):
+            Schema.load(unreadable)
+    path.write_text('[attributes."é"]\ntype = "boolean"', encoding="utf-8")
+    assert Schema.load(str(path)).names == ("é",)
+
+
+@pytest.mark.parametrize(
+    ("start", "filler", "repeats", "message"),
+    [
+        (b"", b"[],", 1 << 24, "its description is larger than any model's"),
+        (b'{"schema": [', b"[],", 1 << 20, "its description holds more than 300,000 values"),
+        (b'{"schema": 1}', b" ", 1 << 20, "is neither a schema nor a model of one table"),
+        (b"[", b"0]", 1, "its description is not a Sklar model's"),
+        (b"[", b"", 0, r"is damaged \(JSONDecodeError\)"),
+    ],
+)
+def test_a_hostile_model_file_is_refused_within_bounded_memory(
+    tmp_path: Path, start: bytes, filler: bytes, repeats: int, message: str
+) -> None:
+    path = tmp_path / "bomb.sklar"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("model.json", "w") as file:
+        file.write(start)
+        for _ in range(max(repeats >> 16, 1)):
+            file.write(filler * min(repeats, 1 << 16))
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(SchemaError, match=message):
+            Schema.of(path)
+        assert tracemalloc.get_traced_memory()[1] < 80 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_points_stand_before_the_bin_that_they_begin_or_after_the_one_that_contains_them() -> None:
+    hours = one('integer\nedges = [0, 40, 60]\npoints = [50, 0, 40, 45]\nspecial = ["N", -9]\nmissing = "?"')
+    assert hours.points == (0, 40, 45, 50)
+    assert hours.levels == ("0", "(0, 40)", "40", "(40, 60)", "45", "50", "N", "-9", "?")
+    assert (hours.n_bins, hours.n_values, hours.n_levels) == (2, 6, 9)
+    assert hours.bin_codes.tolist() == [1, 3]
+    assert hours.point_codes.tolist() == [0, 2, 4, 5]
+    assert list(hours.special_codes) == [6, 7]
+    assert hours.missing_code == 8
+    assert hours.apart == (-9, 0, 40, 45, 50)
+    # The upper edge of a real may be a point.
+    share = one("real\nedges = [0, 0.5, 1]\npoints = [0, 1]")
+    assert share.levels == ("0.0", "(0.0, 0.5)", "[0.5, 1.0)", "1.0")
+
+
+@pytest.mark.parametrize(
+    ("body", "special", "levels"),
+    [
+        ('categorical\nvalues = ["a"]\nspecial = ["N", 9]\nother = true', ("N", "9"), ("a", "N", "9", "other")),
+        ('categorical\nvalues = [1, 2]\nspecial = [9, "8", "N"]', (9, 8, "N"), ("1", "2", "9", "8", "N")),
+        ('boolean\nspecial = ["N/A", 9]\nmissing = ""', ("N/A", "9"), ("false", "true", "N/A", "9", "(missing)")),
+        ('integer\nedges = [0, 9]\nspecial = ["-9", 99.0, "N"]', (-9, 99, "N"), ("[0, 9)", "-9", "99", "N")),
+        ("real\nedges = [0, 9]\nspecial = [-1, 99.5]", (-1, 99.5), ("[0.0, 9.0)", "-1", "99.5")),
+        (
+            'date\nedges = ["2000-01-01", "2001-01-01"]\nspecial = ["99991231", 9999-12-30, "never", -9]',
+            ("9999-12-31", "9999-12-30", "never", "-9"),
+            ("[2000-01-01, 2001-01-01)", "9999-12-31", "9999-12-30", "never", "-9"),
+        ),
+    ],
+)
+def test_special_values_are_numbers_where_the_column_holds_numbers(
+    body: str, special: tuple[object, ...], levels: tuple[str, ...]
+) -> None:
+    attribute = one(body)
+    assert attribute.special == special
+    assert attribute.levels == levels
+    schema = Schema(name="t", attributes=(attribute,))
+    assert Schema.from_toml(schema.to_toml()).attributes == (attribute,)
+    assert Schema.from_dict(schema.to_dict()).digest == schema.digest
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'time\nedges = ["00:00:00", "12:30:00.500000", "24:00:00"]\npoints = ["12:00:00"]\nmissing = ""',
+        'duration\nedges = ["-0:00:05", "0:00:00", "100:00:00"]\nstep = 5',
+        'year\nedges = [1900, 2000, 2001]\nspecial = [9999]\noutput = "int16"',
+        'yearmonth\nedges = ["2000-01", "2000-02", "2001-01"]\nformat = "%m/%Y"',
+        'categorical\nvalues = ["low", "high"]\nordered = true',
+        'boolean\ntexts = ["N", "Y"]',
+        "real\nedges = [0.0, 10.0]\nstep = 0.01",
+        'datetime\nedges = ["2000-01-01T00:00:00", "2001-01-01T00:00:00"]\nformat = "%d.%m.%Y %H:%M"',
+    ],
+)
+def test_what_is_read_is_written(body: str) -> None:
+    attribute = one(body)
+    text = Schema(name="t", attributes=(attribute,)).to_toml()
+    kind, keys = body.split("\n", 1)
+    assert text == f'[table]\nname = "t"\n\n[attributes.age]\ntype = "{kind}"\n{keys}\n'
+    assert Schema.from_toml(text).attributes == (attribute,)
+
+
+def test_levels_of_new_kinds_are_named_as_people_write_them() -> None:
+    assert one("year\nedges = [1990, 1991, 2000]").levels == ("1990", "[1991, 2000)")
+    assert one('yearmonth\nedges = ["1990-12", "1991-01", "2000-01"]').levels == ("1990-12", "[1991-01, 2000-01)")
+    assert one('time\nedges = ["6:00", 12:00:00, "24:00"]').levels[1] == "[12:00:00, 24:00:00)"
+    assert one('duration\nedges = ["PT0S", "PT1H30M"]').levels == ("[0:00:00, 1:30:00)",)
+    assert one('boolean\ntexts = ["N", "Y"]').levels == ("N", "Y")
+
+
+ATTRIBUTE = '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
+EVERY = """[table]
+name = "t"
+delimiter = ";"
+decimal = ","
+thousands = "."
+encoding = "latin-1"
+quote = "'"
+header = false
+columns = ["a", "b c"]
+nulls = ["NA", "?"]
+"""
+
+
+def test_every_key_of_a_table_is_read_and_written_back() -> None:
+    schema = Schema.from_toml(EVERY + ATTRIBUTE)
+    written = Reading(delimiter=";", decimal=",", thousands=".", encoding="latin-1", quote="'")
+    assert schema.reading == replace(written, columns=("a", "b c"), nulls=("NA", "?"))
+    assert not schema.reading.header
+    assert schema.to_toml().startswith(EVERY)
+    assert Schema.from_toml(schema.to_toml()) == schema == Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+
+
+def test_a_schema_that_says_nothing_has_the_digest_that_it_had() -> None:
+    schema = Schema.from_toml(ATTRIBUTE)
+    assert (schema.reading, describe_reading(PLAIN)) == (PLAIN, {})
+    document = {"table": {"name": "table"}, "attributes": {"a": {"type": "categorical", "values": ["x", "y"]}}}
+    assert schema.to_dict() == document
+    assert schema.digest == hashlib.sha256(json.dumps(document, separators=(",", ":")).encode()).hexdigest()
+    plain = '[table]\ndecimal = "."\nencoding = "UTF8"\nquote = "\\""\nheader = true\nnulls = []\n'
+    assert Schema.from_toml(plain + ATTRIBUTE) == schema
+
+
+def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
+    schema = replace(ruled(), reading=Reading(delimiter=";"), person=Person(column="id", count="people"))
+    assert schema.measured.names == ("age", "works")
+    assert (schema.measured.reading, schema.measured.person) == (schema.reading, schema.person)
+
+
+@pytest.mark.parametrize(
+    ("decimal", "thousands", "text", "plain"),
+    [
+        (".", None, "1,5", "1,5"),
+        (",", None, "1,5", "1.5"),
+        (",", None, " -1,5e3 ", " -1.5e3 "),
+        (",", None, ",5", ".5"),
+        (",", None, "7", "7"),
+        (",", None, "1.5", "1,5"),
+        (",", None, "1.234,5", "1.234,5"),
+        (",", ".", "1.234,5", "1234.5"),
+        (",", ".", "1.234", "1234"),
+        (",", ".", "-12.345.678,00", "-12345678.00"),
+        (",", ".", "1.5", "1,5"),
+        (".", ",", "1,234.50", "1234.50"),
+        (".", ",", "12,34,567", "1234567"),
+        (".", ",", "1,23", "1,23"),
+        (".", " ", "1\u202f234\u00a0567 ", "1234567"),
+        (".", "'", "1\u2019234.5", "1234.5"),
+        (".", "_", "1_000", "1000"),
+        (",", ".", "n.a.", "n.a."),
+        (",", ".", "nan", "nan"),
+        (",", ".", "", ""),
+    ],
+)
+def test_numbers_in_plain_writing(decimal: str, thousands: str | None, text: str, plain: str) -> None:
+    assert Reading(decimal=decimal, thousands=thousands).plain(text) == plain
+
+
+@given(text=st.text("0123456789.,' e+-\u00a0x", max_size=12))
+def test_no_text_is_read_as_a_number_that_its_writing_does_not_have(text: str) -> None:
+    """Beside a decimal comma a point is none: what Python then reads comes from the comma alone."""
+    found = parse_number(Reading(decimal=",").plain(text).strip())
+    swapped = text.translate(str.maketrans(".,", ",.")).strip()
+    assert found == parse_number(swapped)
+
+
+def test_encodings_are_those_that_turn_any_bytes_into_text() -> None:
+    assert codec_of("latin-1") == "iso8859-1"
+    assert codec_of("Windows-1252") == "cp1252"
+    assert codec_of("utf-8-sig") == "utf-8"
+    assert [codec_of(name) for name in ("hex", "undefined", "punycode", "nothing such")] == [None] * 4
+    for name in ("utf-8", "latin-1", "cp1252", "utf-16-le", "utf-16-be", "utf-32", "shift_jis", "gb18030", "koi8-r"):
+        assert codecs.lookup(codec_of(name) or "").name
+
+
+@pytest.mark.parametrize(
+    ("keys", "person"),
+    [
+        ('person = "id"\ncount = "people"', Person(column="id", count="people")),
+        (
+            'person = "id"\ncount = "rows"\nrows_per_person = 8\nnull_ids = "drop"',
+            Person(column="id", count="rows", rows_per_person=8, null_ids="drop"),
+        ),
+        ("", None),
+    ],
+)
+def test_a_person_is_read_and_written_back(keys: str, person: Person | None) -> None:
+    schema = Schema.from_toml(f"[table]\n{keys}\n{ATTRIBUTE}")
+    assert schema.person == person
+    assert Schema.from_toml(schema.to_toml()) == Schema.from_dict(schema.to_dict()) == schema
+
+
+def test_the_schema_decides_for_whom_a_budget_is() -> None:
+    plain, eight = Budget(epsilon=1.0), Person(column="id", count="rows", rows_per_person=8)
+    assert budget_for(None, plain) == plain
+    assert budget_for(eight, plain).rows_per_person == 8
+    assert budget_for(Person(column="id", count="people"), plain).rows_per_person == 1
+    assert budget_for(eight, Budget(epsilon=1.0, rows_per_person=8)).rows_per_person == 8
+    for person, says in ((eight, "rows_per_person = 8"), (None, "that a row is a person")):
+        with pytest.raises(BudgetError, match=f"people with up to 4 rows, and the schema says {says}"):
+            budget_for(person, Budget(epsilon=1.0, rows_per_person=4))

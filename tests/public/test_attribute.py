@@ -1,0 +1,382 @@
+"""Attributes: numbers and dates on an axis, column types, what people call levels, and public lists of codes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+
+from sklar.draw.decode import column_type
+from sklar.errors import SchemaError
+from sklar.public.attribute import Attribute, Words
+from sklar.public.axis import AXES, Spacing, days, microseconds, parse_number
+from sklar.public.codelists import CODE_LISTS, find_list, natural, truth_texts, words_of
+from sklar.public.importers.arrow import column_types, from_schema
+from sklar.public.importers.documents import from_frictionless
+from sklar.public.outputs import arrow_type, parse_output, polars_type
+from sklar.public.schema import Schema
+from sklar.public.shown import shown_levels, shown_name, shown_number, shown_table, with_unit
+from tests.draw.test_decode import decode_column
+from tests.public import one
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    assert microseconds(dt.datetime(1970, 1, 1, 0, 0, 1)) == 1_000_000
+    assert microseconds(dt.datetime(1970, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))) == 0
+    assert days(dt.date(1969, 12, 31)) == -1
+
+
+@given(st.dates(), st.datetimes())
+def test_dates_and_times_are_read_as_they_are_written(day: dt.date, moment: dt.datetime) -> None:
+    for axis, value, counted in ((AXES["date"], day, days(day)), (AXES["datetime"], moment, microseconds(moment))):
+        assert axis.text(counted) == value.isoformat()
+        assert axis.parse(value.isoformat()) == axis.check(value) == counted
+
+
+@pytest.mark.parametrize("text", ["", "x", "1_000", "1e999", "9" * 401, "0x10", "nan"])
+def test_texts_that_are_no_finite_number(text: str) -> None:
+    assert parse_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "point"),
+    [
+        (" 7 ", "integer", 7),
+        ("1e3", "integer", 1000.0),
+        ("-Infinity", "real", float("-inf")),
+        ("1970-01-01T23:59", "date", 0),
+        ("1970-01-01T01:00+01:00", "datetime", 0),
+        ("0001-01-01T00:00+10:00", "datetime", None),
+        ("tomorrow", "date", None),
+        ("", "real", None),
+    ],
+)
+def test_points_that_texts_stand_for(text: str, kind: str, point: float | None) -> None:
+    assert AXES[kind].parse(text) == point
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(1, 10**6), st.integers(1, 50))
+def test_equal_steps_end_where_they_should_and_differ_by_one_at_most(first: int, width: int, bins: int) -> None:
+    edges = AXES["integer"].spaced(first, first + width, bins)
+    assert (edges[0], edges[-1], len(edges)) == (first, first + width, bins + 1)
+    steps = {after - before for before, after in pairwise(edges)}
+    assert max(steps) - min(steps) <= 1
+
+
+def two(numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(numbers, min_size=2, max_size=2, unique=True).map(sorted)
+
+
+@given(
+    bounds=two(st.integers(-(2**62), 2**62) | st.integers(-50, 50)) | two(st.floats(-1e300, 1e300)),
+    bins=st.integers(1, 40),
+    spacing=st.sampled_from(["log", "1-2-5"]),
+    step=st.sampled_from([None, 1, 7, 100]),
+)
+@settings(deadline=None, max_examples=200)
+def test_growing_bins_lie_between_the_bounds(bounds: list[Any], bins: int, spacing: Spacing, step: int | None) -> None:
+    whole = isinstance(bounds[0], int) and isinstance(bounds[1], int)
+    low, high = (bound * (step or 1) for bound in bounds) if whole else bounds
+    assume(high - low >= bins * (step or 1) if whole else high - low > 1e-290)
+    edges = AXES["integer" if whole else "real"].spaced(
+        low, high, bins, spacing, Fraction(step) if step and whole else None
+    )
+    assert (edges[0], edges[-1]) == (low, high)
+    assert all(before < after for before, after in pairwise(edges))
+    assert len(edges) <= bins + 1
+    if whole:
+        assert all(isinstance(edge, int) and edge % (step or 1) == 0 for edge in edges)
+        assert len(edges) == bins + 1 or spacing != "log" or low < 0
+    elif low < 0 < high and bins > 1:
+        assert 0.0 in edges
+
+
+@pytest.mark.parametrize(
+    ("keys", "edges"),
+    [
+        ("integer\nlow = 0\nhigh = 10\nbins = 4", "0 2 5 8 10"),
+        ("integer\nlow = -3\nhigh = 3\nbins = 6", "-3 -2 -1 0 1 2 3"),
+        ("integer\nlow = 0\nhigh = 9007199254740993\nbins = 1", "0 9007199254740993"),
+        ("real\nlow = 0.1\nhigh = 0.7\nbins = 3", "0.1 0.3 0.5 0.7"),
+        ("real\nlow = -1.7e308\nhigh = 1.7e308\nbins = 2", "-1.7e+308 0.0 1.7e+308"),
+        ('date\nlow = "1970-01-01"\nhigh = "1970-01-05"\nbins = 2', "1970-01-01 1970-01-03 1970-01-05"),
+        # Microseconds of the year 9000 are beyond what a float holds exactly.
+        ('datetime\nlow = "9000-01-01"\nhigh = "9000-01-01T02"\nbins = 2', "T00:00:00 T01:00:00 T02:00:00"),
+        ("integer\nlow = 0\nhigh = 1000\nbins = 3\nstep = 100", "0 300 700 1000"),
+        ('duration\nlow = "0:00:00"\nhigh = "0:00:10"\nbins = 3', "0:00:00 0:00:03 0:00:07 0:00:10"),
+        ('time\nlow = "0:00"\nhigh = "0:10"\nbins = 3\nformat = "%H:%M"', "00:00:00 00:03:00 00:07:00 00:10:00"),
+        ('integer\nlow = 0\nhigh = 1000\nbins = 5\nspacing = "log"', "0 46 99 214 463 1000"),
+        ('integer\nlow = 0\nhigh = 5000\nbins = 6\nspacing = "1-2-5"', "0 100 200 500 1000 2000 5000"),
+        ('real\nlow = -10\nhigh = 10\nbins = 6\nspacing = "1-2-5"', "-10.0 -5.0 -2.0 0.0 2.0 5.0 10.0"),
+        ('duration\nlow = "0:00"\nhigh = "24:00"\nbins = 3\nspacing = "1-2-5"', "0:00:00 5:33:20 13:53:20 24:00:00"),
+    ],
+)
+def test_low_high_and_bins_imply_edges_with_exact_ends(keys: str, edges: str) -> None:
+    attribute = one(keys)
+    assert " ".join(attribute.axis.text(edge).removeprefix("9000-01-01") for edge in attribute.edges) == edges
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "nearest"),
+    [
+        ("bool", pa.bool_(), pl.Boolean()),
+        ("int8", pa.int8(), pl.Int8()),
+        ("uint64", pa.uint64(), pl.UInt64()),
+        ("float32", pa.float32(), pl.Float32()),
+        ("float64", pa.float64(), pl.Float64()),
+        ("decimal(10, 2)", pa.decimal128(10, 2), pl.Decimal(10, 2)),
+        ("string", pa.string(), pl.String()),
+        ("date32", pa.date32(), pl.Date()),
+        ("date64", pa.date64(), pl.Date()),
+        ("timestamp[s]", pa.timestamp("s"), pl.Datetime("ms")),
+        ("timestamp[ns]", pa.timestamp("ns"), pl.Datetime("ns")),
+        ("timestamp[us, tz=Europe/Berlin]", pa.timestamp("us", "Europe/Berlin"), pl.Datetime("us", "Europe/Berlin")),
+        ("timestamp[us, tz=+02:00]", pa.timestamp("us", "+02:00"), pl.Datetime("us", "Etc/GMT-2")),
+        ("timestamp[us, tz=+05:30]", pa.timestamp("us", "+05:30"), pl.Datetime("us", "UTC")),
+    ],
+)
+def test_a_text_its_arrow_type_and_the_nearest_of_polars(text: str, kind: pa.DataType, nearest: pl.DataType) -> None:
+    output = parse_output(text)
+    assert output is not None
+    assert str(output) == text
+    assert arrow_type(output) == kind
+    assert column_types(pa.schema([("x", kind)]))["x"].output == text
+    assert polars_type(output) == nearest
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('values = ["b", "a"]\noutput = "category"', pl.Categorical()),
+        ('values = ["b", "a"]\noutput = "ordered category"', pl.Enum(["b", "a"])),
+        ('values = [2, 1]\noutput = "category"', pl.Int64()),
+        ('values = [2, 1]\noutput = "ordered category"', pl.Enum(["2", "1"])),
+        ('values = [2, 1]\nother = true\noutput = "ordered category"', pl.Enum(["2", "1", "other"])),
+        ('values = [2, 1]\nother = true\noutput = "category"', pl.Categorical()),
+    ],
+)
+def test_categories_in_polars(body: str, kind: pl.DataType) -> None:
+    attribute = one(f'categorical\nmissing = "?"\n{body}')
+    drawn = decode_column(np.arange(attribute.n_levels), attribute, np.random.default_rng(0))
+    assert column_type(attribute) == drawn.dtype == kind
+    values = [*attribute.values, None, *(["other"] if attribute.other else [])]
+    assert drawn.to_list() == (values if kind == pl.Int64() else [each and str(each) for each in values])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.large_string(), "string"),
+        (pa.string_view(), "string"),
+        (pa.dictionary(pa.int8(), pa.string()), "category"),
+        (pa.dictionary(pa.int8(), pa.string(), ordered=True), "ordered category"),
+        (pa.binary(), None),
+        (pa.float16(), None),
+        (pa.decimal256(50, 2), None),
+        (pa.list_(pa.int8()), None),
+        (pa.duration("s"), "duration[s]"),
+        (pa.time32("ms"), "time32[ms]"),
+        (pa.month_day_nano_interval(), None),
+    ],
+)
+def test_other_arrow_types(kind: pa.DataType, text: str | None) -> None:
+    assert column_types(pa.schema([("x", kind)]))["x"].output == text
+
+
+@pytest.mark.parametrize("text", ["", "int", "decimal(39, 2)", "decimal(2, 3)", "decimal(0, 0)", "timestamp", "object"])
+def test_texts_that_are_no_type(text: str) -> None:
+    assert parse_output(text) is None
+    with pytest.raises(SchemaError, match="attribute 'age': output must be a column type such as 'int32'"):
+        one(f'boolean\noutput = "{text}"')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'integer\nedges = [-128, 0, 128]\noutput = "int8"',
+        'integer\nedges = [0, 255, 256]\noutput = "uint8"',
+        'integer\nedges = [-9223372036854775807, 0, 9223372036854775807]\noutput = "int64"',
+        'real\nedges = [-999.9, 0, 1000]\noutput = "decimal(4, 1)"',
+        'real\nedges = [-3e38, 0.1, 0.10000001, 3e38]\noutput = "float32"',
+        'date\nedges = ["1678-01-01", "2000-01-01", "2262-01-01"]\noutput = "timestamp[ns, tz=Asia/Tokyo]"',
+        'datetime\nedges = ["0001-01-01", "9999-12-31T23:59:59.999999"]\noutput = "timestamp[us, tz=UTC]"',
+    ],
+)
+def test_every_bin_of_an_accepted_type_can_be_drawn(body: str) -> None:
+    attribute = one(body)
+    codes = np.repeat(np.arange(attribute.n_values, dtype=np.int32), 300)
+    values = decode_column(codes, attribute, np.random.default_rng(3))
+    assert values.dtype == column_type(attribute)
+    assert values.null_count() == 0
+
+
+def test_decimals_are_exact_and_even_over_their_units() -> None:
+    attribute = one('real\nedges = [-0.02, 0.01]\nmissing = ""\noutput = "decimal(3, 2)"')
+    codes = np.array([0] * 200 + [1], dtype=np.int32)
+    drawn = decode_column(codes, attribute, np.random.default_rng(0)).to_list()
+    # 200 draws miss one of three units with probability 3 * (2/3)**200 < 1e-34.
+    assert {str(value) for value in drawn} == {"-0.02", "-0.01", "0.00", "None"}
+
+
+WORDS = """
+[table]
+name = "people"
+title = "People of Utopia"
+description = "Everybody who answered.\\nIn two lines."
+
+[attributes.age]
+type = "integer"
+title = "Age at the census"
+unit = "years"
+edges = [0, 18, 40, 45, 46]
+missing = ""
+labels = { "[0, 18)" = "children", "" = "did not say" }
+
+[attributes.sex]
+type = "categorical"
+values = ["F", "M"]
+labels = { F = "female", M = "male" }
+"""
+
+
+def test_words_are_read_written_and_part_of_the_digest() -> None:
+    schema = Schema.from_toml(WORDS)
+    assert (shown_table(schema), shown_name(schema.attributes[0])) == ("People of Utopia", "Age at the census")
+    assert schema.words.description == "Everybody who answered.\nIn two lines."
+    assert with_unit(schema.attributes[0], "Age") == "Age (years)"
+    assert with_unit(schema.attributes[1], "Sex") == "Sex"
+    assert shown_levels(schema.attributes[0]) == ("children", "18 to 39", "40 to 44", "45", "did not say")
+    assert shown_levels(schema.attributes[1]) == ("female", "male")
+    for back in (Schema.from_toml(schema.to_toml()), Schema.from_dict(schema.to_dict())):
+        assert back == schema
+        assert back.digest == schema.digest
+    plain = Schema.from_toml(WORDS.replace('title = "Age at the census"\n', ""))
+    assert plain.digest != schema.digest
+    assert plain.dummy_names == schema.dummy_names
+    assert schema.measured.words == schema.words
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "shown"),
+    [
+        ("boolean", {"missing": "?"}, "no | yes | missing (?)"),
+        ("boolean", {"texts": ("N", "Y")}, "N | Y"),
+        ("integer", {"edges": (0, 10_000, 20_000)}, "0 to 9,999 | 10,000 to 19,999"),
+        ("integer", {"edges": (0, 1000, 3000), "step": 100}, "0 to 900 | 1000 to 2900"),
+        ("integer", {"edges": (0, 40), "points": (0,)}, "0 | 1 to 39"),
+        ("integer", {"edges": (0, 40), "points": (20,)}, "0 to 39 without 20 | 20"),
+        ("integer", {"edges": (0, 40), "points": (39,)}, "0 to 38 | 39"),
+        ("integer", {"edges": (0, 40), "points": (2, 4, 6, 8)}, "0 to 39 without 4 points | 2 | 4 | 6 | 8"),
+        ("real", {"edges": (0.0, 0.5, 1.0)}, "0 up to 0.5 | 0.5 to 1"),
+        ("real", {"edges": (0.0, 1.0, 2.0), "points": (0.0,)}, "0 | above 0 up to 1 | 1 to 2"),
+        ("real", {"edges": (0.0, 1.0, 2.0), "output": "decimal(4, 1)"}, "0 to 0.9 | 1 to 2"),
+        ("year", {"edges": (1990, 2000, 2001)}, "1990 to 1999 | 2000"),
+        ("yearmonth", {"edges": (24_000, 24_003)}, "2000-01 to 2000-03"),
+        ("date", {"edges": (0, 31)}, "1970-01-01 to 1970-01-31"),
+        ("time", {"edges": (0, 3_600_000_000)}, "00:00 up to 01:00"),
+        ("categorical", {"values": ("a",), "special": ("N",), "other": True}, "a | N | other"),
+    ],
+)
+def test_intervals_by_grain(kind: Any, keys: dict[str, Any], shown: str) -> None:
+    attribute = Attribute(name="x", kind=kind, **keys)
+    assert " | ".join(shown_levels(attribute)) == shown
+    assert len(shown_levels(attribute)) == attribute.n_levels
+
+
+def test_long_numbers_have_separators_and_years_do_not() -> None:
+    assert shown_number(Attribute(name="x", kind="real", edges=(0.0, 1.0)), -12345.5) == "-12,345.5"
+    assert shown_number(Attribute(name="x", kind="real", edges=(0.0, 1e5)), -0.5) == "-0.5"
+    assert shown_number(Attribute(name="x", kind="year", edges=(0, 1)), 12_345) == "12345"
+
+
+def test_a_domain_that_is_found_may_have_labels_of_what_is_not_found() -> None:
+    text = '[attributes.a]\ntype = "categorical"\ndomain = "private"\nlabels = { x = "an x" }'
+    found = Schema.from_toml(text.replace('"private"', '"found"') + '\nvalues = ["y"]\nother = true')
+    assert Schema.from_toml(text).attributes[0].words == found.attributes[0].words == Words(labels=(("x", "an x"),))
+    assert shown_levels(found.attributes[0]) == ("y", "other")
+
+
+def test_importers_bring_words_along() -> None:
+    words = {"title": "Sex", "description": "as\n  stated", "constraints": {"required": True}}
+    sex = {"name": "sex", "type": "string", "categories": [{"value": "F", "label": "female"}, {"value": "M"}], **words}
+    fields = [sex, {"name": "ok", "type": "boolean", "title": " ", "unit": "x"}]
+    described = {"resources": [{"name": "people", "title": "People", "schema": {"fields": fields}}]}
+    schema = Schema.from_toml(from_frictionless(described, "t").to_toml())
+    assert schema.words == Words(title="People")
+    assert schema.attributes[0].words == Words(title="Sex", description="as stated", labels=(("F", "female"),))
+    assert schema.attributes[1].words == Words(unit="x")
+    field = pa.field("ok", pa.bool_(), metadata={"comment": "Whether it is", "label": "Well?", "other": "x"})
+    arrow = Schema.from_toml(from_schema(pa.schema([field]), "t").to_toml())
+    assert arrow.attributes[0].words == Words(title="Well?", description="Whether it is")
+
+
+def test_lists_are_whole() -> None:
+    sizes = {known.what: len(known.values) for known in CODE_LISTS}
+    assert sizes["countries (ISO 3166, two letters)"] == sizes["countries (ISO 3166, three letters)"] == 249
+    assert (sizes["months"], sizes["days of the week"]) == (12, 7)
+    states = next(known for known in CODE_LISTS if known.what == "states of the USA")
+    assert len(states.values) == 50 + 1 + 5
+    for known in CODE_LISTS:
+        assert len(set(known.values)) == len(known.values)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "what"),
+    [
+        ("State", {"AL", "TX"}, "states of the USA"),
+        ("home_state", {"ca", "ny"}, "states of the USA"),
+        ("country", {"DE", "FR"}, "countries (ISO 3166, two letters)"),
+        ("x", {"DEU", "FRA", "ITA", "ESP", "POL", "USA", "CAN", "MEX"}, "countries (ISO 3166, three letters)"),
+        ("sex", {"Male", "Female"}, "sexes"),
+        ("x", {"F", "M"}, "sexes"),
+        ("month", {"1", "12"}, "months"),
+        ("x", {"Jan", "Feb", "May"}, "months"),
+        ("x", {"MONDAY", "SUNDAY"}, "days of the week"),
+        ("grade", {"AL", "TX"}, None),
+        ("x", {"1", "12"}, None),
+        ("sex", {"F", "M", "?"}, None),
+        ("country", {"DE", "QQ"}, None),
+        ("code", {"d", "m"}, None),
+    ],
+)
+def test_what_is_recognized(name: str, texts: set[str], what: str | None) -> None:
+    known = find_list(name, texts)
+    assert (None if known is None else known.what) == what
+    assert known is None or texts <= set(known.values)
+
+
+@pytest.mark.parametrize(
+    ("texts", "pair"),
+    [
+        ({"Y", "N"}, ("N", "Y")),
+        ({"yes", "no"}, ("no", "yes")),
+        ({"TRUE", "FALSE"}, ("FALSE", "TRUE")),
+        ({"Ja", "Nein"}, ("Nein", "Ja")),
+        ({"0", "1"}, ("0", "1")),
+        ({"y", "No"}, None),
+        ({"Y"}, None),
+    ],
+)
+def test_yes_and_no_keep_their_texts(texts: set[str], pair: tuple[str, str] | None) -> None:
+    assert truth_texts(texts) == pair
+
+
+def test_codes_sort_as_people_do() -> None:
+    wanted = ["1", "2", "10", "11", "20", "a1", "a2", "a10", "b"]
+    shuffled = random.Random(1).sample(wanted, len(wanted))
+    assert sorted(shuffled, key=natural) == wanted
+    assert sorted(["9" * 5_000, "8" * 5_000], key=natural)[0].startswith("8")
+
+
+def test_words_of_names() -> None:
+    assert words_of("PassengerId") == {"passenger", "id"}
+    assert words_of("HTTPServer_name2") == {"http", "server", "name"}
