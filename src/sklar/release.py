@@ -93,7 +93,7 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     budget = method.budget_for(schema, budget)
-    bill = Bill.of(ledger, dataset, schema, budget)
+    bill = Bill(ledger, dataset, schema, budget)
     with telling(bill.receipts, budget.epsilon):
         measurer = Measurer.open(
             data,
@@ -161,7 +161,7 @@ def fit_linked(
     linked = Linked.of(schema)
     linked.require_reviewed()
     budget = linked.budget_for(Method().budget_of(budget, epsilon))
-    bill = Bill.of(ledger, dataset, linked, budget)
+    bill = Bill(ledger, dataset, linked, budget)
     with telling(bill.receipts, budget.epsilon):
         measured = measure_linked(people, events, linked, budget, charge=bill, progress=progress)
         certificate = replace(measured.certificate, receipt=bill.receipt)

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 import sklar
 from sklar.budget.account import Account, Entry
 from sklar.budget.ledger import Ledger
-from sklar.budget.ledger.anchor import Mark, open_anchor
+from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.method import PAPER
 from sklar.budget.plan import plan_tables
 from sklar.cli import cli
@@ -335,7 +335,7 @@ def test_eight_writers_at_once_never_overspend(tmp_path: Path, monkeypatch: pyte
     assert account.spent <= 2.0
     entries = ledger.history()
     assert [entry.number for entry in entries] == list(range(1, charged + 3))
-    anchor = open_anchor(str(tmp_path / "anchor.db"))
+    anchor = Anchor(tmp_path / "anchor.db")
     assert anchor.last(entries[0].body["ledger"]) == Mark(entries=len(entries), head=entries[-1].head)
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import sklar
 from sklar.budget.ledger import Ledger, Paid
-from sklar.budget.ledger.anchor import Anchor, FileAnchor, Mark, open_anchor
+from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.receipt import charge_notes
 from sklar.cli import cli
 from sklar.errors import LedgerError, MissingExtraError
@@ -42,7 +42,7 @@ def book(tmp_path: Path) -> Ledger:
 
 def mark(book: Ledger) -> Mark | None:
     setup = next(entry for entry in reversed(book.history()) if entry.kind == "setup")
-    return open_anchor(setup.body["anchor"]).last(setup.body["ledger"])
+    return Anchor(setup.body["anchor"]).last(setup.body["ledger"])
 
 
 ROLLBACKS = {
@@ -159,7 +159,7 @@ def test_an_anchor_that_fails_after_the_charge_says_that_it_was_charged(
 
 
 def test_a_mark_is_followed_once(tmp_path: Path) -> None:
-    anchor = FileAnchor(tmp_path / "a.db")
+    anchor = Anchor(tmp_path / "a.db")
     anchor.create()
     first, second, other = (Mark(entries=n, head=h * 64) for n, h in ((2, "a"), (3, "b"), (5, "c")))
     assert anchor.last("ab") is None
@@ -228,7 +228,7 @@ def test_a_lost_anchor_is_replaced_by_order_alone(book: Ledger, tmp_path: Path) 
     (tmp_path / "anchor.db").unlink()
     with pytest.raises(LedgerError, match=r"the anchor .* cannot be used: .* sklar ledger anchor FILE PLACE --lost"):
         pay(book, 0.1)
-    FileAnchor(tmp_path / "anchor.db").create()
+    Anchor(tmp_path / "anchor.db").create()
     with pytest.raises(LedgerError, match=r"has no mark of ledger .* it was replaced or taken back"):
         pay(book, 0.1)
     with pytest.raises(LedgerError, match="it was replaced or taken back"):
@@ -326,7 +326,7 @@ def test_a_postgresql_table_that_only_grows(socket: Path, tmp_path: Path) -> Non
                     cursor.execute(statement)
 
     owner, role = (f"postgresql://{user}@/postgres?host={socket}" for user in ("tester", "custodian"))
-    open_anchor(owner).create()
+    Anchor(owner).create()
     run("tester", "CREATE ROLE custodian LOGIN", "GRANT SELECT, INSERT ON sklar_anchor TO custodian")
     book = Ledger(tmp_path / "l.db")
     book.open_account("t", epsilon=1.0, delta=DELTA, anchor=role)
@@ -338,7 +338,7 @@ def test_a_postgresql_table_that_only_grows(socket: Path, tmp_path: Path) -> Non
     for statement in ("DELETE FROM sklar_anchor", "UPDATE sklar_anchor SET entries = 2", "TRUNCATE sklar_anchor"):
         with pytest.raises(dbapi.Error):
             run("custodian", statement)
-    anchor = open_anchor(role)
+    anchor = Anchor(role)
     first, second = Mark(entries=1, head="a" * 64), Mark(entries=2, head="b" * 64)
     assert anchor.advance("ff", None, first)
     assert anchor.advance("ff", first, second)

@@ -18,9 +18,19 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.search import ladder_of, next_cells
 from sklar.budget.ledger import Ledger
-from sklar.budget.search import DELTA_SHARE, MOST, ROUNDING_SHARE, SHARE, WANTED, Finding, plan_search, search_spend
+from sklar.budget.search import (
+    DELTA_SHARE,
+    MOST,
+    ROUNDING_SHARE,
+    SHARE,
+    WANTED,
+    Finding,
+    ladder_of,
+    next_cells,
+    plan_search,
+    search_spend,
+)
 from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.fitting.domains import found_numbers, found_values
 from sklar.kernel import vault as door

@@ -21,7 +21,7 @@ import pytest
 import sklar
 from sklar.answer.report import publishable
 from sklar.budget.ledger import Ledger, check_releases
-from sklar.budget.ledger.anchor import Mark, open_anchor
+from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.errors import BudgetError
 from sklar.files.archive import load
 from sklar.kernel.theorems import Budget
@@ -80,7 +80,7 @@ def kill_at_random(folder: Path, kills: int, seed: int, methods: tuple[str, str]
     # As a custodian would go on: the anchor is told of what the last kill left untold.
     book.require("people", Budget(epsilon=0.01))
     entries, account = book.history(), book.account("people")
-    mark = open_anchor(str(anchor)).last(entries[0].body["ledger"])
+    mark = Anchor(str(anchor)).last(entries[0].body["ledger"])
     assert mark == Mark(entries=len(entries), head=entries[-1].head)
     models = [load(path) for path in sorted(folder.glob("*.sklar"))]
     unused = [entry.cost for entry in account.charges]
@@ -129,7 +129,7 @@ def kill_charges(folder: Path, kills: int, seed: int) -> int:
 
     How many kills left the anchor behind the ledger.
     """
-    book, anchor = Ledger(folder / "l.db", key=folder / "key"), open_anchor(str(folder / "anchor.db"))
+    book, anchor = Ledger(folder / "l.db", key=folder / "key"), Anchor(str(folder / "anchor.db"))
     book.open_account("people", epsilon=1000.0, delta=DELTA, anchor=folder / "anchor.db")
     generator = np.random.default_rng(seed)
     told, behind = [], 0

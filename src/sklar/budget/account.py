@@ -62,37 +62,35 @@ class Entry:
     def line(self) -> str:
         """In one line."""
         body = self.body
-        what = {
-            "setup": "set up with {anchored} and {keyed}",
-            "bind": "bound to the contents of {files:,} files",
-            "open": "opened with epsilon = {epsilon:.6g}, delta = {delta:.3g} in all, for any one {unit} ({neighbors} "
-            "neighbors)",
-            "charge": "charged epsilon = {epsilon:.4g}, delta = {delta:.3g}{people}: {tables:,} tables, {mechanism} "
-            "noise, {composition} composition, counted by {accountant}",
-            "adopt": "the file was copied or restored, and put in force",
-        }[self.kind]
-        figures = body | {
-            "tables": _tables(body),
-            "unit": body.get("unit", "row"),
-            "people": f", for people with up to {body['rows_per_person']:,} rows" if "rows_per_person" in body else "",
-            "files": len(body.get("files", [])),
-            "anchored": f"the anchor {body.get('anchor')}" if body.get("anchor") else "no anchor",
-            "keyed": f"the key {body.get('key')}" if body.get("key") else "no key",
-        }
-        lost = " (the anchor before it was lost)" if body.get("lost") else ""
-        return f"{self.number:>4}  {self.time}  {self.dataset or '-'}: {what.format(**figures)}{lost}"
+        if self.kind == "setup":
+            parts = (f"the {name} {body[name]}" if body[name] else f"no {name}" for name in ("anchor", "key"))
+            lost = " (the anchor before it was lost)" if body["lost"] else ""
+            what = f"set up with {' and '.join(parts)}{lost}"
+        elif self.kind == "open":
+            what = (
+                f"opened with epsilon = {body['epsilon']:.6g}, delta = {body['delta']:.3g} in all, for any one "
+                f"{body.get('unit', 'row')} ({body['neighbors']} neighbors)"
+            )
+        elif self.kind == "charge":
+            # Until 0.2.0 a charge named tables, since then a person's moves.
+            shifts = 2 if body["neighbors"] == "replace-one" else 1
+            tables = sum(float(group[1]) / (shifts if len(group) == 3 else 1) for group in body["scales"])
+            people = f", for people with up to {body['rows_per_person']:,} rows" if "rows_per_person" in body else ""
+            what = (
+                f"charged epsilon = {body['epsilon']:.4g}, delta = {body['delta']:.3g}{people}: {round(tables):,} "
+                f"tables, {body['mechanism']} noise, {body['composition']} composition, counted by {body['accountant']}"
+            )
+        elif self.kind == "bind":
+            what = f"bound to the contents of {len(body['files']):,} files"
+        else:
+            what = "the file was copied or restored, and put in force"
+        return f"{self.number:>4}  {self.time}  {self.dataset or '-'}: {what}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, without the ledger's secret and what was made with it."""
         shown = {name: value for name, value in self.body.items() if name not in ("secret", "files")}
         place = {"number": self.number, "time": self.time, "kind": self.kind, "dataset": self.dataset}
         return place | shown | {"head": self.head}
-
-
-def _tables(body: dict[str, Any]) -> int:
-    """How many tables a charge pays for: until 0.2.0 it named them, since then a person's moves."""
-    shifts = 2 if body.get("neighbors") == "replace-one" else 1
-    return round(sum(float(group[1]) / (shifts if len(group) == 3 else 1) for group in body.get("scales", [])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,30 +128,26 @@ class Account:
     def lines(self) -> list[str]:
         """What was spent and what is left, in words."""
         naive, deltas = self.naive
-        lines = [
-            f"Data set '{self.dataset}': epsilon = {self.epsilon:.6g}, delta = {self.delta:.3g} for all releases "
-            f"together, for any one {self.unit} ({self.neighbors} neighbors)."
-        ]
+        spent = ["  nothing spent"]
         if self.charges:
-            lines += [
+            spent = [
                 f"  spent: epsilon = {self.spent:.4g} at that delta, in {len(self.charges):,} releases "
                 f"({_WORDS[self.accountant or 'curve']})",
                 f"  the naive sum would be epsilon = {naive:.4g}, delta = {deltas:.3g}",
             ]
-        else:
-            lines.append("  nothing spent")
-        fits = f"fits up to about epsilon = {self.left:.4g}, at delta = {self.delta:.3g}"
-        return [*lines, f"  one more release of Gaussian noise {fits}"]
+        return [
+            f"Data set '{self.dataset}': epsilon = {self.epsilon:.6g}, delta = {self.delta:.3g} for all releases "
+            f"together, for any one {self.unit} ({self.neighbors} neighbors).",
+            *spent,
+            f"  one more release of Gaussian noise fits up to about epsilon = {self.left:.4g}, at delta = "
+            f"{self.delta:.3g}",
+        ]
 
     @property
     def left(self) -> float:
         """About the largest epsilon, at this delta, of one more release of many Gaussian tables."""
-        budget = Budget(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            neighbors=self.neighbors,
-            rows_per_person=None if self.unit == "row" else 1,
-        )
+        rows = None if self.unit == "row" else 1
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, neighbors=self.neighbors, rows_per_person=rows)
         # Of many tables, so that 4 units of variance are nothing.
         return largest_fitting(self, budget, budget.tables([1000.0], [1_000_000_000]))
 
@@ -176,9 +170,8 @@ class Account:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         naive, deltas = self.naive
-        own = {name: getattr(self, name) for name in ("dataset", "epsilon", "delta", "neighbors", "unit")}
+        own = {name: getattr(self, name) for name in ("dataset", "epsilon", "delta", "neighbors", "unit", "accountant")}
         return own | {
-            "accountant": self.accountant,
             "releases": len(self.charges),
             "spent_epsilon": self.spent,
             "naive_epsilon": naive,
@@ -207,17 +200,13 @@ class Account:
 
 def accounts_of(entries: Sequence[Entry]) -> tuple[Account, ...]:
     """The data sets that a journal opened, each with its charges."""
+    charges: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.kind == "charge":
+            charges.setdefault(entry.dataset, []).append(entry)
+    opened = [entry for entry in entries if entry.kind == "open"]
     return tuple(
-        Account(
-            dataset=opened.dataset,
-            epsilon=opened.body["epsilon"],
-            delta=opened.body["delta"],
-            neighbors=opened.body["neighbors"],
-            unit=opened.body.get("unit", "row"),
-            charges=tuple(entry for entry in entries if entry.kind == "charge" and entry.dataset == opened.dataset),
-        )
-        for opened in entries
-        if opened.kind == "open"
+        Account(dataset=each.dataset, charges=tuple(charges.get(each.dataset, ())), **each.body) for each in opened
     )
 
 

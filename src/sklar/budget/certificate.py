@@ -195,11 +195,12 @@ class Certificate(Tabular):
         if document.get("tokens") is not None:
             document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
+            receipt = document.get("receipt")
             parts = {
                 "measurements": tuple(Measurement(**entry) for entry in document["measurements"]),
                 "domains": tuple(Finding.of_dict(entry) for entry in document["domains"]),
                 "earlier": tuple(document["earlier"]),
-                "receipt": Receipt.of(document.get("receipt")),
+                "receipt": None if receipt is None else Receipt(**receipt),
                 "read_from_rows": tuple(document.get("read_from_rows", ())),
             }
             return cls(**{**document, **parts})

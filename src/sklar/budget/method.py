@@ -19,11 +19,8 @@ class Method:
     """How tables are measured and which model is fitted to them.
 
     `mixture` is a latent model over whole attributes, and `auto` the same. `binary` is the paper's copula over dummies.
-    `paper` measures and reads tables as the paper does: equal shares, no consistency step.
-    `dummies` gives the paper's 0/1 output instead of valid records.
-
-    >>> Method.of("binary").name
-    'binary'
+    `paper` measures and reads tables as the paper does: equal shares, no consistency step. `dummies` gives the paper's
+    0/1 output instead of valid records.
     """
 
     name: MethodName = "auto"
@@ -64,8 +61,8 @@ class Method:
         """
         if (budget is None) == (epsilon is None):
             raise BudgetError("give either a budget or an epsilon, for example epsilon=1.0.")
-        settings: dict[str, Any] = {"delta": delta, "neighbors": neighbors, "mechanism": mechanism}
-        settings = {name: each for name, each in (settings | {"composition": composition}).items() if each is not None}
+        given = {"delta": delta, "neighbors": neighbors, "mechanism": mechanism, "composition": composition}
+        settings: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
         if budget is not None:
             if settings:
                 raise BudgetError(f"a budget states its {next(iter(settings))} itself. Give it with an epsilon only.")

@@ -34,20 +34,6 @@ class Plan:
         for _, scales in self.parts:
             scales.setflags(write=False)
 
-    @classmethod
-    def of_tables(
-        cls,
-        cells: Cells,
-        *,
-        total: float | None = None,
-        one_way: NDArray[np.float64] | None = None,
-        pairs: NDArray[np.float64] | None = None,
-    ) -> Plan:
-        """All tables of these orders at these scales; those without scales are not measured."""
-        orders = (None if total is None else np.array([total]), one_way, pairs)
-        given = ((order, scales) for order, scales in enumerate(orders) if scales is not None and scales.size)
-        return cls(parts=tuple((Tables(cells=cells, order=order), scales) for order, scales in given))
-
     def spend(self, budget: Budget) -> Spend:
         """What the measurement costs."""
         return sum((query.bound(scales, budget) for query, scales in self.parts), NOTHING)
@@ -65,11 +51,6 @@ class Plan:
     def of_parities(self) -> bool:
         """Whether parities of bits stand in place of tables."""
         return any(isinstance(query, Parities) for query, _ in self.parts)
-
-    @property
-    def precision(self) -> float:
-        """The sum of 1 / scale^2 over all its tables."""
-        return float(sum(np.sum(scales**-2.0) for _, scales in self.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,7 +78,7 @@ class Stages:
     @property
     def precision(self) -> float:
         """The sum of 1 / scale^2 over all tables of both stages."""
-        return self.first.precision + float(np.sum(self.reserve**-2.0))
+        return float(sum(np.sum(scales**-2.0) for scales in (*(own for _, own in self.first.parts), self.reserve)))
 
     @property
     def spend(self) -> Spend:
@@ -121,10 +102,10 @@ _DISTANCE_FLOOR = 200.0
 # Second-stage costs are rounded to powers of this, which keeps the certificate short.
 _COST_GRID = 1.1
 # Three-way tables are measured where noise alone is expected to cost two-way tables at most this total variation (and
-# has at least this scale: below it an epsilon promises little), and take at most this share of what waits for the
-# second stage. To look at more of them than this takes too long.
+# has at least this scale: below it an epsilon promises little), and take at most this share of the second-stage
+# reserve. To look at more of them than this takes too long.
 TRIPLES_UP_TO = 0.05
-LEAST_NOISE = 1.0
+_LEAST_NOISE = 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
 # Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they,
@@ -254,11 +235,19 @@ def plan_stages(
     The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
     of 0.025; where the number of rows is not public, the share is 0.3.
     """
-    if n_rows is None:
-        return _staged(cells, budget, 0.3, rest, importance)
-    for share in _ONE_WAY_SHARES:
-        stages = _staged(cells, budget, share, rest, importance)
-        if expected_one_way_tv(cells, n_rows, stages) <= _ONE_WAY_TARGET:
+    m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
+    if m == 1:
+        return Stages(budget=budget, first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
+    of_levels, of_pairs = _weights(cells, importance)
+    weights = cells.pair_sizes**CELLS_POWER * of_pairs
+    single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
+    for share in (0.3,) if n_rows is None else _ONE_WAY_SHARES:
+        pairs = (1 - share) * weights / weights.sum()
+        costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
+        scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
+        reserve = scales[total + m + cells.n_pairs :].copy()
+        stages = Stages(budget=budget, first=_of_scales(cells, scales, total), reserve=reserve)
+        if n_rows is None or expected_one_way_tv(cells, n_rows, stages) <= _ONE_WAY_TARGET:
             break
     return stages
 
@@ -269,20 +258,11 @@ def _scales(budget: Budget, weights: NDArray[np.float64], rest: Spend | None) ->
     return drawable(weights * matched_factor(budget.tables(weights), rest))
 
 
-def _staged(cells: Cells, budget: Budget, one_way_share: float, rest: Spend | None, importance: Importance) -> Stages:
-    m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
-    if m == 1:
-        return Stages(budget=budget, first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
-    of_levels, of_pairs = _weights(cells, importance)
-    weights = cells.pair_sizes**CELLS_POWER * of_pairs
-    pairs = (1 - one_way_share) * weights / weights.sum()
-    single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
-    costs = [one_way_share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
-    scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
-    one_way, first, reserve = np.split(scales, [total + m, total + m + cells.n_pairs])
-    rows = float(one_way[0]) if total else None
-    plan = Plan.of_tables(cells, total=rows, one_way=one_way[total:].copy(), pairs=first.copy())
-    return Stages(budget=budget, first=plan, reserve=reserve.copy())
+def _of_scales(cells: Cells, scales: NDArray[np.float64], total: int) -> Plan:
+    """The plan of the number of rows, where it is measured, of all one-way and then of all two-way tables."""
+    orders = np.split(scales[: total + cells.n_attributes + cells.n_pairs], [total, total + cells.n_attributes])
+    own = ((order, part.copy()) for order, part in enumerate(orders) if part.size)
+    return Plan(parts=tuple((Tables(cells=cells, order=order), part) for order, part in own))
 
 
 def margin_sd(
@@ -323,7 +303,7 @@ def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
     m = cells.n_attributes
     if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
         return False
-    return stages.first.scales(2).min() >= LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+    return stages.first.scales(2).min() >= _LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
 
 
 def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stages] | None:
@@ -388,9 +368,9 @@ def plan_second(
     adaptively within the budget. Refused where pairs would get less than 1 - `TRIPLES_SHARE` of the reserve.
     """
     cost = cells.pair_sizes**CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
-    pairs = _matched(_on_grid(cost / cost.max()) ** -0.5, stages)
+    pairs, two_way = _matched(_on_grid(cost / cost.max()) ** -0.5, stages), Tables(cells=cells, order=2)
     if wanted is None:
-        return Plan.of_tables(cells, pairs=pairs)
+        return Plan(parts=((two_way, pairs),))
     triples, scales = wanted
     reserve, taken = float(np.sum(stages.reserve**-2.0)), float(np.sum(scales**-2.0))
     if not taken <= TRIPLES_SHARE * reserve * (1 + 1e-9):
@@ -404,7 +384,7 @@ def plan_second(
     second = pairs**-2.0
     second *= (reserve - third.sum()) / second.sum()
     scales, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), [scales.size])
-    return Plan(parts=(*Plan.of_tables(cells, pairs=pairs.copy()).parts, (triples, scales.copy())))
+    return Plan(parts=((two_way, pairs.copy()), (triples, scales.copy())))
 
 
 def _on_grid(cost: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -430,22 +410,17 @@ def plan_tables(
     `one_way_share` is the part of the sum of 1/scale^2 (which privacy cost is proportional to under Gaussian noise)
     that goes to the one-way tables; None gives every table the same scale, as the paper does.
     """
-    m, n_pairs = cells.n_attributes, cells.n_pairs
     if one_way_share is not None and not 0 < one_way_share < 1:
         raise BudgetError(f"the one-way share must lie strictly between 0 and 1, got {one_way_share}.")
     total = 0 if budget.rows_are_public else 1
-    if one_way_share is None or n_pairs == 0:
-        one_way_weight = pair_weight = 1.0
-    else:
-        one_way_weight = math.sqrt((m + total) / one_way_share)
-        pair_weight = math.sqrt(n_pairs / (1 - one_way_share))
-    weights = np.repeat([one_way_weight, pair_weight], [total + m, n_pairs])
+    single, n_pairs, each = total + cells.n_attributes, cells.n_pairs, [1.0, 1.0]
+    if one_way_share is not None and n_pairs:
+        each = [math.sqrt(single / one_way_share), math.sqrt(n_pairs / (1 - one_way_share))]
+    weights = np.repeat(each, [single, n_pairs])
     if importance is not None:
         # A scale falls with the root of a weight; those of each order have a mean of one, which keeps their share.
         weights[total:] *= np.concatenate([(each / each.mean()) ** -0.5 for each in _weights(cells, importance)])
-    scales = _scales(budget, weights, rest)
-    one_way, pairs = scales[total : total + m].copy(), scales[total + m :].copy()
-    return Plan.of_tables(cells, total=float(scales[0]) if total else None, one_way=one_way, pairs=pairs)
+    return _of_scales(cells, _scales(budget, weights, rest), total)
 
 
 # Linked people and events. A person gives at most one unit to every table, however many events they have

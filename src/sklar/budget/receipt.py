@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from sklar.errors import BudgetError, ModelError
 
@@ -39,29 +39,17 @@ class Receipt:
         if not isinstance(self.head, str) or not _HEAD.fullmatch(self.head):
             raise ModelError("a receipt must hold the head of a ledger, 64 hexadecimal digits. Get an intact copy.")
 
-    @classmethod
-    def of(cls, document: Mapping[str, Any] | None) -> Receipt | None:
-        """From JSON."""
-        return None if document is None else cls(**document)
-
 
 class Bill:
     """One release's charge, for the vault to call. `receipts` holds that of the charge, once it is made.
 
-    Without a ledger it charges nothing; with one, what could never be charged is refused before any row is read.
+    The schema names its data set unless told. Without a ledger nothing is charged; with one, what could never be
+    charged is refused before any row is read.
     """
 
     __slots__ = ("_book", "_budget", "_dataset", "_schema_sha256", "receipts")
 
-    def __init__(self, book: Ledger | None, dataset: str, budget: Budget, *, schema_sha256: str) -> None:
-        if book is not None:
-            book.require(dataset, budget)
-        self._book, self._dataset, self._budget, self._schema_sha256 = book, dataset, budget, schema_sha256
-        self.receipts: list[Receipt] = []
-
-    @classmethod
-    def of(cls, ledger: LedgerLike, dataset: str | None, schema: Schema | Linked, budget: Budget) -> Bill:
-        """The bill of a release to a ledger, given by value or by path; the schema names its data set unless told."""
+    def __init__(self, ledger: LedgerLike, dataset: str | None, schema: Schema | Linked, budget: Budget) -> None:
         if isinstance(ledger, str | Path):
             # Imported here: most releases have no ledger.
             from sklar.budget.ledger import Ledger
@@ -69,7 +57,10 @@ class Bill:
             ledger = Ledger(ledger)
         if ledger is None and dataset is not None:
             raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
-        return cls(ledger, dataset or schema.name, budget, schema_sha256=schema.digest)
+        self._book, self._dataset, self._budget = ledger, dataset or schema.name, budget
+        self._schema_sha256, self.receipts = schema.digest, list[Receipt]()
+        if ledger is not None:
+            ledger.require(self._dataset, budget)
 
     @property
     def receipt(self) -> Receipt | None:
@@ -98,14 +89,9 @@ def telling(charged: Sequence[Receipt | None], epsilon: float) -> Iterator[None]
     try:
         yield
     except BaseException as error:
-        for receipt in charged:
-            if receipt is not None:
-                error.add_note(
-                    ChargeNote(
-                        f"The ledger was charged for this release of epsilon={epsilon:.6g} before (entry "
-                        f"{receipt.entry}), and that stays spent."
-                    )
-                )
+        for receipt in filter(None, charged):
+            note = f"The ledger was charged for this release of epsilon={epsilon:.6g} before (entry {receipt.entry}), "
+            error.add_note(ChargeNote(f"{note}and that stays spent."))
         raise
 
 

@@ -18,11 +18,10 @@ max(p, 1 - p) + min(p, 1 - p) T, because the best test moves no more than T of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from sklar.budget.certificate import Certificate
-from sklar.kernel.theorems import ROUNDING, curve_epsilon, log_ndtr, zcdp_epsilon
+from sklar.kernel.theorems import ROUNDING, curve_epsilon, log_ndtr, smallest, zcdp_epsilon
 
 GAUSSIAN = (
     "the Gaussian trade-off curve (Dong, Roth and Su 2022) and Pinsker's inequality for zCDP (Bun and Steinke 2016)"
@@ -74,20 +73,10 @@ def risk_at(epsilon: float, delta: float, *, curved: bool) -> Risk:
     advantage = math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0)))
     theorem = ANY
     if curved:
-        mu = _largest(lambda mu: curve_epsilon(mu**2, delta), epsilon)
-        rho = _largest(lambda rho: zcdp_epsilon(rho, delta), epsilon)
+        # The largest mu and rho that cost no more than epsilon, from above.
+        mu = smallest(lambda mu: curve_epsilon(mu**2, delta) > epsilon, start=1.0)
+        rho = smallest(lambda rho: zcdp_epsilon(rho, delta) > epsilon, start=1.0)
         smaller = max(1 - 2 * math.exp(log_ndtr(-mu / 2)), math.sqrt(rho / 2)) + 2 * delta
         if smaller < advantage:
             advantage, theorem = smaller, GAUSSIAN
     return Risk(advantage=min(advantage * (1 + ROUNDING), 1.0), theorem=theorem, epsilon=epsilon, delta=delta)
-
-
-def _largest(cost: Callable[[float], float], epsilon: float) -> float:
-    """The largest x whose cost, which grows with x, is at most epsilon; from above, to about seven digits."""
-    low, high = 0.0, 1.0
-    while cost(high) <= epsilon:
-        low, high = high, 2 * high
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle) <= epsilon else (low, middle)
-    return high

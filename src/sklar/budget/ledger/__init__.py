@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 
 from sklar.budget.account import Account, Entry, Unit, accounts_of, choose_accountant, largest_fitting, own_cost
-from sklar.budget.ledger.anchor import open_anchor, require_mark, tell_anchor
+from sklar.budget.ledger.anchor import Anchor, require_mark, tell_anchor
 from sklar.budget.ledger.chain import Pages, find_key, make_key, open_pages
 from sklar.budget.receipt import Receipt, telling
 from sklar.errors import BudgetError, LedgerError, MissingExtraError
@@ -83,7 +83,7 @@ class Ledger:
         if not self.path.exists() or not self.path.stat().st_size:
             make_key(self._key_file)
             if place is not None:
-                open_anchor(place).create()
+                Anchor(place).create()
         with self._writing(create=True) as pages:
             if not pages.entries:
                 pages.set_up(anchor=place)
@@ -129,7 +129,7 @@ class Ledger:
             name = self._place(place)
             if pages.setup is not None and name == pages.setup.anchor and not lost:
                 raise LedgerError(f"ledger '{self.path}' has the anchor {name} already. Name another place.")
-            open_anchor(name).create()
+            Anchor(name).create()
             pages.set_up(anchor=name, lost=lost)
         self._settle()
 
@@ -289,7 +289,7 @@ class Ledger:
             return tuple(pages.entries)
 
     def _place(self, place: str | Path) -> str:
-        name = open_anchor(str(place)).name
+        name = Anchor(place).name
         if Path(name).resolve() == self.path.resolve():
             raise LedgerError(f"an anchor must be another place than its ledger, got '{place}' for both.")
         return name

@@ -41,11 +41,9 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from abc import ABC, abstractmethod
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from sklar.budget.ledger.chain import WAIT_SECONDS, Pages
@@ -60,21 +58,52 @@ _TABLE = (
 _HEX = re.compile(r"[0-9a-f]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """How far a ledger was: its number of entries, and its head after the last of them."""
 
     entries: int
     head: str
 
 
-class Anchor(ABC):
-    """A place that keeps marks of ledgers. `name` is what messages and the ledger call it."""
+class Anchor:
+    """A place that keeps marks of ledgers: an SQLite file, best on another file system than the ledger's, or the table
+    `sklar_anchor` of a PostgreSQL server, at an address that begins with postgresql://. `name` is what messages and the
+    ledger call it.
+    """
 
-    name: str
+    def __init__(self, place: str | Path) -> None:
+        self.name = str(place)
+        if not self.name.startswith(_POSTGRES):
+            if "://" in self.name:
+                # It may hold a password: it is not repeated.
+                raise LedgerError(
+                    "an anchor must be a file, or an address that begins with postgresql://. Name another place."
+                )
+            self._file: Path | None = Path(place).absolute()
+            self.name = str(self._file)
+            return
+        self._file, parts = None, urlsplit(self.name)
+        if parts.password or "password" in parse_qs(parts.query):
+            raise LedgerError(
+                "the address of an anchor is kept in the ledger and must not hold a password. Put the password into "
+                "~/.pgpass or PGPASSWORD."
+            )
 
     def create(self) -> None:
-        """Make the table, where it is not there."""
+        """Make the table where it is not there, and a file for its owner alone."""
+        try:
+            if self._file is not None:
+                os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
+            else:
+                # A role that may not make tables finds it made.
+                with suppress(LedgerError):
+                    self._run("SELECT entries FROM sklar_anchor LIMIT 1")
+                    return
+        except OSError as error:
+            raise LedgerError(
+                f"the anchor '{self._file}' cannot be made: {error.strerror or error}. Name a file in a folder that "
+                "can be written, best on another file system."
+            ) from None
         self._run(_TABLE)
 
     def last(self, ledger: str) -> Mark | None:
@@ -90,40 +119,13 @@ class Anchor(ABC):
         self._run(f"INSERT INTO sklar_anchor VALUES ({values}) ON CONFLICT DO NOTHING")  # noqa: S608
         return self.last(ledger) == after
 
-    @abstractmethod
     def _run(self, statement: str) -> list[tuple[Any, ...]]:
         """Run one statement, on the disk when it returns."""
-
-    def _unreachable(self, why: str) -> LedgerError:
-        return LedgerError(
-            f"the anchor {self.name} cannot be used: {why}. Without it nothing tells whether the ledger is complete. "
-            "Bring it back, or name another: sklar ledger anchor FILE PLACE --lost"
-        )
-
-
-class FileAnchor(Anchor):
-    """An SQLite file, best on another file system than the ledger's."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.name = str(path)
-
-    def create(self) -> None:
-        """Make the file, for its owner alone, where it is not there."""
+        if self._file is None:
+            return self._run_on_server(statement)
+        address = f"{self._file.as_uri()}?mode=rw"
         try:
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise LedgerError(
-                f"the anchor '{self._path}' cannot be made: {error.strerror or error}. Name a file in a folder that "
-                "can be written, best on another file system."
-            ) from None
-        super().create()
-
-    def _run(self, statement: str) -> list[tuple[Any, ...]]:
-        address = f"{self._path.absolute().as_uri()}?mode=rw"
-        try:
-            opened = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
-            with closing(opened) as connection:
+            with closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)) as connection:
                 connection.execute("PRAGMA trusted_schema = OFF")
                 # As for the ledger: what was written survives a loss of power.
                 connection.execute("PRAGMA synchronous = EXTRA")
@@ -131,27 +133,7 @@ class FileAnchor(Anchor):
         except sqlite3.Error as error:
             raise self._unreachable(str(error)) from None
 
-
-class PostgresAnchor(Anchor):
-    """A table `sklar_anchor` of a PostgreSQL server."""
-
-    def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
-        if parts.password or "password" in parse_qs(parts.query):
-            raise LedgerError(
-                "the address of an anchor is kept in the ledger and must not hold a password. Put the password into "
-                "~/.pgpass or PGPASSWORD."
-            )
-        self.name = address
-
-    def create(self) -> None:
-        """Make the table where it is not there: a role that may not make tables finds it made."""
-        try:
-            self._run("SELECT entries FROM sklar_anchor LIMIT 1")
-        except LedgerError:
-            super().create()
-
-    def _run(self, statement: str) -> list[tuple[Any, ...]]:
+    def _run_on_server(self, statement: str) -> list[tuple[Any, ...]]:
         require("adbc_driver_postgresql", what="an anchor on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
         import polars as pl
         from adbc_driver_postgresql import dbapi
@@ -160,24 +142,18 @@ class PostgresAnchor(Anchor):
         if "connect_timeout" not in address:
             # A server that is gone must not hold up the ledger for as long as the network likes.
             address += f"{'&' if '?' in address else '?'}connect_timeout=10"
-        with ExitStack() as held:
-            try:
-                connection = held.enter_context(dbapi.connect(address, autocommit=True))
-                cursor = held.enter_context(connection.cursor())
+        try:
+            with dbapi.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.execute(statement)
                 return pl.DataFrame(cursor.fetch_arrow()).rows() if statement.startswith("SELECT") else []
-            except Exception as error:
-                raise self._unreachable(f"PostgreSQL says {type(error).__name__}; check it with psql") from None
+        except Exception as error:
+            raise self._unreachable(f"PostgreSQL says {type(error).__name__}; check it with psql") from None
 
-
-def open_anchor(place: str) -> Anchor:
-    """The anchor at a place: an address that begins with postgresql://, or the path of a file."""
-    if place.startswith(_POSTGRES):
-        return PostgresAnchor(place)
-    if "://" in place:
-        # It may hold a password: it is not repeated.
-        raise LedgerError("an anchor must be a file, or an address that begins with postgresql://. Name another place.")
-    return FileAnchor(Path(place).absolute())
+    def _unreachable(self, why: str) -> LedgerError:
+        return LedgerError(
+            f"the anchor {self.name} cannot be used: {why}. Without it nothing tells whether the ledger is complete. "
+            "Bring it back, or name another: sklar ledger anchor FILE PLACE --lost"
+        )
 
 
 def _literal(text: str) -> str:
@@ -189,13 +165,12 @@ def _literal(text: str) -> str:
 
 def require_mark(pages: Pages) -> tuple[Anchor | None, Mark | None]:
     """The ledger's anchor and its last mark, which the ledger is required to contain."""
-    setups = pages.setups
-    if not setups or setups[-1][1].anchor is None:
+    setup = pages.setup
+    if setup is None or setup.anchor is None:
         return None, None
-    number, setup = setups[-1]
-    anchor = open_anchor(str(setup.anchor))
+    anchor = Anchor(setup.anchor)
     mark = anchor.last(setup.ledger)
-    if mark is None and any(entry.kind == "charge" for entry in pages.entries[number:]):
+    if mark is None and any(entry.kind == "charge" for entry in pages.entries[pages.setups[-1][0] :]):
         raise LedgerError(
             f"the anchor {anchor.name} has no mark of ledger '{pages.path}', though it had one before the last "
             "charge: it was replaced or taken back. Bring it back as it was."
@@ -243,7 +218,7 @@ def _retire(pages: Pages) -> None:
     (_, before), (number, now) = setups[-2:]
     if before.anchor is None or before.anchor == now.anchor:
         return
-    anchor, end = open_anchor(before.anchor), Mark(entries=number, head=pages.entries[number - 1].head)
+    anchor, end = Anchor(before.anchor), Mark(entries=number, head=pages.entries[number - 1].head)
     mark = anchor.last(before.ledger)
     while mark is None or mark.entries < number:
         anchor.advance(before.ledger, mark, end)

@@ -25,12 +25,11 @@ import re
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklar.budget.account import Entry
 from sklar.budget.receipt import Receipt
@@ -52,8 +51,7 @@ _KEYS = {
 _OPTIONAL = {"open": {"unit"}, "charge": {"lost_delta", "rows_per_person"}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(NamedTuple):
     """What a ledger is. `lost` says that the anchor before this one could not be asked."""
 
     ledger: str
@@ -66,12 +64,11 @@ class Setup:
 class Pages:
     """A ledger that is open and checked; what is appended is on the disk when the block of `open_pages` ends."""
 
-    __slots__ = ("_connection", "_identities", "_key", "entries", "path", "version")
+    __slots__ = ("_connection", "_file", "_key", "entries", "path", "version")
 
     def __init__(self, path: Path, connection: sqlite3.Connection, key: bytes | None, *, keying: bool) -> None:
-        self.path, self._connection, self._key = path, connection, key
+        self.path, self._connection, self._key, self._file = path, connection, key, ""
         self.entries: list[Entry] = []
-        self._identities: list[str] = []
         self.version = self._recognize()
         self._check_key(self._read(), keying=keying)
 
@@ -89,7 +86,7 @@ class Pages:
     @property
     def is_copy(self) -> bool:
         """Whether the last entry was written to another file."""
-        return bool(self.entries) and self._identity() != self._identities[-1]
+        return bool(self.entries) and self._identity() != self._file
 
     @property
     def is_signed(self) -> bool:
@@ -99,39 +96,26 @@ class Pages:
 
     def append(self, kind: str, dataset: str, body: dict[str, Any]) -> Receipt:
         """Write one entry more."""
-        fields = (
-            len(self.entries) + 1,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            kind,
-            dataset,
-            json.dumps(body, sort_keys=True, allow_nan=False),
-            self._identity(),
-        )
+        text = json.dumps(body, sort_keys=True, allow_nan=False)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        fields = (len(self.entries) + 1, now, kind, dataset, text, self._identity())
         salt = secrets.token_hex(16)
         head = _head(self.entries[-1].head if self.entries else "", *fields, salt)
-        signature = "" if self._key is None else sign(self._key, head)
-        self._connection.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, head, salt, signature)
-        )
-        self._add(*fields, head)
+        row = (*fields, head, salt, "" if self._key is None else sign(self._key, head))
+        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._add(fields, head)
         return Receipt(entry=fields[0], head=head)
 
     def set_up(self, *, anchor: str | None, lost: bool = False) -> None:
         """Say what the ledger is from now on; the key is the one that was given. Brings version 1 to the present."""
         if self.version == 1:
-            self._connection.execute("ALTER TABLE entries ADD COLUMN salt TEXT NOT NULL DEFAULT ''")
-            self._connection.execute("ALTER TABLE entries ADD COLUMN signature TEXT NOT NULL DEFAULT ''")
+            for column in ("salt", "signature"):
+                self._connection.execute(f"ALTER TABLE entries ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
             self._connection.execute(f"PRAGMA user_version = {VERSION}")
             self.version = VERSION
-        before = self.setup
-        body = {
-            "ledger": secrets.token_hex(16) if before is None else before.ledger,
-            "secret": secrets.token_hex(32) if before is None else before.secret,
-            "anchor": anchor,
-            "key": None if self._key is None else key_name(self._key),
-            "lost": lost,
-        }
-        self.append("setup", "", body)
+        before = self.setup or Setup(secrets.token_hex(16), secrets.token_hex(32), None, None)
+        key = None if self._key is None else key_name(self._key)
+        self.append("setup", "", before._replace(anchor=anchor, key=key, lost=lost)._asdict())
         if self._key is not None:
             # Vouches for what was there before: it was checked as far as it could be.
             signed = [(sign(self._key, entry.head), entry.number) for entry in self.entries]
@@ -159,13 +143,11 @@ class Pages:
 
     def begin(self) -> None:
         """Lay out an empty file."""
+        texts = ("time", "kind", "dataset", "body", "file", "hash", "salt", "signature")
+        columns = ", ".join(f"{name} TEXT NOT NULL" for name in texts)
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
-        self._connection.execute(
-            "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, dataset TEXT "
-            "NOT NULL, body TEXT NOT NULL, file TEXT NOT NULL, hash TEXT NOT NULL, salt TEXT NOT NULL, "
-            "signature TEXT NOT NULL) STRICT"
-        )
+        self._connection.execute(f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {columns}) STRICT")
         self.version = VERSION
 
     def _read(self) -> list[str]:
@@ -175,39 +157,38 @@ class Pages:
         more = "salt, signature" if self.version > 1 else "'', ''"
         question = f"SELECT number, time, kind, dataset, body, file, hash, {more} FROM entries ORDER BY number"  # noqa: S608
         signatures, head = [], ""
-        for number, time, kind, dataset, body, file, digest, salt, signature in self._connection.execute(question):
-            head = _head(head, number, time, kind, dataset, body, file, *([salt] if salt else []))
-            if digest != head or number != len(self.entries) + 1:
-                raise self._damaged(f"entry {number} does not follow from those before it")
-            found = set(json.loads(body))
-            if kind not in _KEYS or found - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
-                # Only a later Sklar, or a forger who knows how to chain, writes one.
-                raise self._damaged(f"entry {number} is of an unknown kind")
-            self._add(number, time, kind, dataset, body, file, head)
+        for *fields, digest, salt, signature in self._connection.execute(question):
+            head = _head(head, *fields, *([salt] if salt else []))
+            if digest != head or fields[0] != len(self.entries) + 1:
+                raise self._damaged(f"entry {fields[0]} does not follow from those before it")
+            self._add(fields, head)
             signatures.append(signature)
+            kind, body = self.entries[-1].kind, self.entries[-1].body
+            if kind not in _KEYS or body.keys() - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
+                # Only a later Sklar, or a forger who knows how to chain, writes one.
+                raise self._damaged(f"entry {fields[0]} is of an unknown kind")
         return signatures
 
-    def _add(self, number: int, time: str, kind: Any, dataset: str, body: str, file: str, head: str) -> None:
-        entry = Entry(number=number, time=time, kind=kind, dataset=dataset, body=json.loads(body), head=head)
-        self.entries.append(entry)
-        self._identities.append(file)
+    def _add(self, fields: Sequence[Any], head: str) -> None:
+        number, time, kind, dataset, body, self._file = fields
+        body = json.loads(body)
+        self.entries.append(Entry(number=number, time=time, kind=kind, dataset=dataset, body=body, head=head))
 
     def _check_key(self, signatures: list[str], *, keying: bool) -> None:
-        setup = self.setup
-        wanted = None if setup is None else setup.key
         # Version 1 is written only to make it version 2.
         if self._key is None or not self.entries or self.version == 1:
             return
-        if wanted is None:
+        setup, given = self.setup, key_name(self._key)
+        if setup is None or setup.key is None:
             if keying:
                 return
             raise LedgerError(
                 f"ledger '{self.path}' has no key, and one was given: it was made without, or somebody took the "
                 f"signatures off. If it was made without, run: sklar ledger upgrade {self.path} --key KEYFILE"
             )
-        if wanted != key_name(self._key):
-            own = f"({wanted}, not {key_name(self._key)})"
-            raise LedgerError(f"ledger '{self.path}' has another key than the one given {own}. Give its own.")
+        if setup.key != given:
+            differ = f"({setup.key}, not {given})"
+            raise LedgerError(f"ledger '{self.path}' has another key than the one given {differ}. Give its own.")
         for entry, signature in zip(self.entries, signatures, strict=True):
             if not hmac.compare_digest(sign(self._key, entry.head), signature):
                 raise self._damaged(f"entry {entry.number} was not written with its key")
