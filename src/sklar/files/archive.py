@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,48 +136,43 @@ def member(name: str) -> zipfile.ZipInfo:
 
 def is_linked(path: str | Path) -> bool:
     """Whether a file calls itself a model of linked tables. Whoever loads it finds out whether it is one."""
-    try:
-        with open_model(path) as (_archive, document):
-            return bool(document.get("format") == LINKED_FORMAT)
-    except ModelError:
-        return False
+    with suppress(ModelError), open_model(path) as (_archive, document):
+        return bool(document.get("format") == LINKED_FORMAT)
+    return False
 
 
 def load(path: str | Path) -> Model:
     """Read a model from a `.sklar` file."""
-    with open_model(path) as (archive, document):
-        if document.get("format") == LINKED_FORMAT:
-            raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
-        if document.get("format") != FORMAT:
-            raise ModelError("its description is not a Sklar model's.")
-        require_known(document)
-        with _arrays(archive) as array:
-            return _read(array, document)
+    with _opened(path, "model", FORMAT, "its description is not a Sklar model's.") as (array, document):
+        return _read(array, document)
 
 
 def load_linked(path: str | Path) -> LinkedModel:
     """Read a model of linked tables from a `.sklar` file."""
-    with open_model(path, "model of linked tables") as (archive, document):
-        if document.get("format") != LINKED_FORMAT:
-            raise ModelError("its description is not that of linked tables.")
-        require_known(document)
-        with _arrays(archive) as array:
-            return _read_linked(array, document)
+    other = "its description is not that of linked tables."
+    with _opened(path, "model of linked tables", LINKED_FORMAT, other) as (array, document):
+        return _read_linked(array, document)
 
 
 @contextmanager
-def _arrays(archive: zipfile.ZipFile) -> Iterator[ReadArray]:
-    """Reads arrays by their name, type and size; in the end all members must have been read."""
-    read = {"model.json"}
+def _opened(path: str | Path, what: str, kind: str, other: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
+    """Reads arrays by their name, type and size, and the description; in the end all members must have been read."""
+    with open_model(path, what) as (archive, document):
+        if document.get("format") != kind:
+            if document.get("format") == LINKED_FORMAT:
+                other = "it is a model of linked tables: sample and verify read it, and sklar.load_linked does."
+            raise ModelError(other)
+        require_known(document)
+        read = {"model.json"}
 
-    def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
-        read.add(f"{name}.npy")
-        return _read_array(archive, name, np.dtype(kind), size)
+        def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
+            read.add(f"{name}.npy")
+            return _read_array(archive, name, np.dtype(kind), size)
 
-    yield array
-    unread = sorted(set(archive.namelist()) - read)
-    if unread:
-        raise ModelError(f"unexpected member '{unread[0]!s:.60}'.")
+        yield array, document
+        unread = sorted(set(archive.namelist()) - read)
+        if unread:
+            raise ModelError(f"unexpected member '{unread[0]!s:.60}'.")
 
 
 def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:
@@ -186,11 +181,11 @@ def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:
     schema, version = whole.measured, document["version"]
     stated = {"earlier": [], **document["certificate"]}
     stated.pop("spent_epsilon", None)
-    certificate = Certificate.from_dict(stated)
-    certificate = _certified(certificate if version > 3 else priced(certificate), schema.digest, whole.read_from_rows)
+    certificate = _certified(stated, schema.digest, whole.read_from_rows)
     if version > 3:
         blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
     else:
+        certificate = priced(certificate)
         stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
         blocks = [*_read_answers(array, document), *stages, *third]
     _check(blocks)
@@ -219,7 +214,7 @@ def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedModel:
         stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
         stated |= {"count": "people", "rows_per_person": 1}
         stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
-    certificate = _certified(Certificate.from_dict(stated), linked.digest, linked.read_from_rows)
+    certificate = _certified(stated, linked.digest, linked.read_from_rows)
     public = certificate.public_rows is not None
     if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
         raise ModelError("the number of people is public where neighbors share it, and only there.")
@@ -244,8 +239,9 @@ def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedModel:
     return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
 
 
-def _certified(certificate: Certificate, digest: str, read_from_rows: tuple[str, ...]) -> Certificate:
+def _certified(stated: Mapping[str, Any], digest: str, read_from_rows: tuple[str, ...]) -> Certificate:
     """The certificate, refused where it is not the schema's."""
+    certificate = Certificate.from_dict(stated)
     if certificate.schema_sha256 != digest:
         raise ModelError("its certificate is for another schema.")
     if certificate.read_from_rows != read_from_rows:
@@ -284,12 +280,9 @@ def _read_blocks(
 ) -> list[Block]:
     """Blocks as this version holds them: descriptions one by one, all scales in one array, and values."""
     lengths = [len(entry["keys"]) if "keys" in entry else entry.get("cells", 0) for entry in described]
-    # A piece for every block: a search that found nothing has an empty one.
-    answers = array("search", np.int64, sum(lengths)) if any(lengths) else np.empty(0, dtype=np.int64)
-    searched = np.split(answers, np.cumsum(lengths)[:-1])
+    searched = _read_parts(array, "search", np.int64, lengths)
     queries = [query_of(number, entry) for number, entry in enumerate(described)]
-    sizes = [query.sizes.size for query in queries]
-    scales = np.split(array("scales", np.float64, sum(sizes)), np.cumsum(sizes)[:-1])
+    scales = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries])
     return [
         Block(
             query=query,
@@ -320,11 +313,16 @@ def _query(array: ReadArray, cells: Cells, number: int, entry: Mapping[str, Any]
     return tables if kind == "tables" else Distances(of=tables, reference=None)
 
 
+def _read_parts(array: ReadArray, name: str, kind: type[np.generic], sizes: Sequence[int]) -> list[NDArray[Any]]:
+    """One array of these parts, one after the other: a search that found nothing has an empty one."""
+    whole = array(name, kind, sum(sizes)) if sum(sizes) else np.empty(0, dtype=kind)
+    return np.split(whole, np.cumsum(sizes)[:-1])
+
+
 def _read_counts(array: ReadArray, queries: Sequence[Shares]) -> list[Block]:
     """Blocks of linked tables from a file of version 1: all counts in one array, and scales in people."""
-    cells, tables = ([query.n_cells for query in queries], [query.sizes.size for query in queries])
-    counts = np.split(array("counts", np.int64, sum(cells)), np.cumsum(cells)[:-1])
-    people = np.split(array("scales", np.float64, sum(tables)), np.cumsum(tables)[:-1])
+    counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries])
+    people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries])
     each = zip(queries, people, counts, strict=True)
     return [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
 
@@ -334,8 +332,7 @@ def _read_answers(array: ReadArray, document: Mapping[str, Any]) -> Iterator[Blo
     described, findings = document.get("answers", []), document["certificate"]["domains"]
     if len(described) not in (0, len(findings)):
         raise ModelError("it must hold an answer for each search of its certificate, or none.")
-    sizes = [size for entry in described for size in entry["cells"]]
-    counts = iter(np.split(array("search", np.int64, sum(sizes)), np.cumsum(sizes)[:-1]) if sizes else [])
+    counts = iter(_read_parts(array, "search", np.int64, [size for entry in described for size in entry["cells"]]))
     for finding, entry in zip(findings, described, strict=False):
         about, scales = finding["attribute"], np.array([float(finding["scale"])])
         if entry["texts"] is not None:
