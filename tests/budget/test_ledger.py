@@ -1,3 +1,5 @@
+"""Ledgers: how releases add up, what is refused, and that nothing is drawn before it was charged."""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -8,6 +10,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from hypothesis import given, settings
 
 import sklar
 from sklar.budget.account import Account, Entry
-from sklar.budget.ledger import Ledger
+from sklar.budget.ledger import Ledger, Paid
 from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.method import PAPER
 from sklar.budget.plan import plan_tables
@@ -44,23 +48,40 @@ SCHEMA = Schema(
 TABLE = pa.table({"a": list("wxyz") * 50, "b": list("pqrs") * 50, "c": [True, False] * 100})
 
 
+def opened(path: Path, epsilon: float = 1.0, **settings: Any) -> Ledger:
+    """A ledger with a data set 't'."""
+    book = Ledger(path, key=settings.pop("key", None))
+    book.open_account("t", **{"epsilon": epsilon, "delta": DELTA, **settings})
+    return book
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("t", epsilon=2.0, delta=DELTA)
-    return book
+    return opened(tmp_path / "l.db", 2.0)
 
 
 def many(budget: Budget, tables: int = 105) -> Spend:
     return budget.tables(budget.scales(np.ones(tables)))
 
 
+def pay(book: Ledger, epsilon: float = 0.9, tables: int = 10, dataset: str = "t", **settings: Any) -> Paid:
+    budget = Budget(epsilon=epsilon, **settings)
+    return book.charge(dataset, budget, many(budget, tables))
+
+
+def refuses(match: str | None, action: Callable[..., object], *given: Any, **settings: Any) -> BaseException:
+    """What an action raises, a `LedgerError` unless `error` is given, which must match."""
+    with pytest.raises(settings.pop("error", LedgerError), match=match) as raised:
+        action(*given, **settings)
+    error: BaseException = raised.value
+    return error
+
+
 def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
     budget = Budget(epsilon=1.0)
-    alone = ledger.charge("t", budget, many(budget)).account.spent
-    assert alone == budget.spent(many(budget))
+    assert pay(ledger, 1.0, 105).account.spent == budget.spent(many(budget))
     for _ in range(2):
-        account = ledger.charge("t", budget, many(budget)).account
+        account = pay(ledger, 1.0, 105).account
     assert account.accountant == "curve"
     scale = float(many(budget).scales[0])
     assert account.spent == pytest.approx(gaussian_epsilon(np.array([scale]), np.array([630]), DELTA), rel=1e-6)
@@ -73,52 +94,34 @@ def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Le
 
 
 def test_a_refusal_says_what_is_left_and_what_fits(ledger: Ledger) -> None:
-    budget = Budget(epsilon=1.5)
-    ledger.charge("t", budget, many(budget))
-    with pytest.raises(
-        BudgetError, match=r"must stay within epsilon=2 .* of which 1.5 is spent; .* would overspend"
-    ) as refused:
-        ledger.charge("t", budget, many(budget))
-    fits = float(str(refused.value).rsplit("epsilon=", 1)[1].rstrip("."))
+    pay(ledger, 1.5, 105)
+    over = r"must stay within epsilon=2 .* of which 1.5 is spent; .* would overspend"
+    refused = refuses(over, pay, ledger, 1.5, 105, error=BudgetError)
+    fits = float(str(refused).rsplit("epsilon=", 1)[1].rstrip("."))
     assert 1.0 < fits < 1.5
     assert len(ledger.account("t").charges) == 1
-    smaller = Budget(epsilon=fits)
-    assert 1.98 < ledger.charge("t", smaller, many(smaller)).account.spent <= 2.0
-    full = Budget(epsilon=2.0)
+    assert 1.98 < pay(ledger, fits, 105).account.spent <= 2.0
     ledger.open_account("u", epsilon=2.0, delta=DELTA)
-    ledger.charge("u", full, many(full))
-    with pytest.raises(
-        BudgetError, match=r"No release like this one fits any more; .* costs nothing|fits up to about epsilon=0\.0"
-    ):
-        ledger.charge("u", budget, many(budget))
+    pay(ledger, 2.0, 105, "u")
+    none = r"No release like this one fits any more; .* costs nothing|fits up to about epsilon=0\.0"
+    refuses(none, pay, ledger, 1.5, 105, "u", error=BudgetError)
 
 
 @pytest.mark.parametrize("composition", ["tight", "advanced", "basic"])
 def test_laplace_releases_fit_a_total_of_their_own_size(tmp_path: Path, composition: Any) -> None:
-    budget = Budget(epsilon=1.0, mechanism="laplace", composition=composition)
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("t", epsilon=1.0, delta=DELTA)
-    account = book.charge("t", budget, many(budget, 3)).account
+    account = pay(opened(tmp_path / "l.db"), 1.0, 3, mechanism="laplace", composition=composition).account
     assert account.spent <= 1.0 + 1e-9
     assert account.accountant == {"basic": "sum"}.get(composition, account.accountant)
 
 
-def test_mixtures_of_noise_pool(ledger: Ledger) -> None:
-    gaussian, laplace = Budget(epsilon=1.0), Budget(epsilon=1.0, mechanism="laplace", composition="advanced")
-    ledger.charge("t", gaussian, many(gaussian))
-    account = ledger.charge("t", laplace, many(laplace)).account
+def test_mixtures_of_noise_pool_and_the_first_charge_decides_the_accountant(ledger: Ledger, tmp_path: Path) -> None:
+    pay(ledger, 1.0, 105)
+    account = pay(ledger, 1.0, 105, mechanism="laplace", composition="advanced").account
     assert 1.1 < account.spent < 1.5
     assert [entry.body["accountant"] for entry in account.charges] == ["curve", "curve"]
-
-
-def test_the_first_charge_decides_the_accountant(tmp_path: Path) -> None:
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("small", epsilon=100.0, delta=DELTA)
-    budget = Budget(epsilon=50.0)
-    spend = many(budget, 3)
-    assert spend.scales.max() < 2
-    assert book.charge("small", budget, spend).account.accountant == "zcdp"
-    assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).account.accountant == "zcdp"
+    book = opened(tmp_path / "large.db", 100.0)
+    assert many(Budget(epsilon=50.0), 3).scales.max() < 2
+    assert [pay(book, *each).account.accountant for each in ((50.0, 3), (1.0, 105))] == ["zcdp", "zcdp"]
 
 
 def test_costs() -> None:
@@ -148,13 +151,11 @@ def test_laplace_noise_is_as_gdp_as_is_claimed() -> None:
     )
 )
 def test_no_sequence_of_charges_overspends(tmp_path_factory: pytest.TempPathFactory, charges: Any) -> None:
-    book = Ledger(tmp_path_factory.mktemp("l") / "l.db")
-    book.open_account("t", epsilon=3.0, delta=DELTA)
+    book = opened(tmp_path_factory.mktemp("l") / "l.db", 3.0)
     for epsilon, mechanism, tables in charges:
-        budget = Budget(epsilon=epsilon, mechanism=mechanism)
         before = book.account("t").spent
         try:
-            account = book.charge("t", budget, many(budget, tables)).account
+            account = pay(book, epsilon, tables, mechanism=mechanism).account
         except BudgetError:
             assert book.account("t").spent == before
             continue
@@ -209,37 +210,32 @@ def test_a_vault_measures_only_what_was_charged() -> None:
 
 
 def test_refusals(ledger: Ledger, tmp_path: Path) -> None:
-    budget = Budget(epsilon=1.0)
-    with pytest.raises(LedgerError, match=r"has no data set 'u'; it has 't'\. Name one with --dataset"):
-        ledger.charge("u", budget, many(budget))
-    with pytest.raises(LedgerError, match=r"has its total in ledger .* already; a total is set once"):
-        ledger.open_account("t", epsilon=9.0, delta=DELTA)
-    with pytest.raises(LedgerError, match="a data set must have a name that can be printed, got ''"):
-        ledger.open_account("", epsilon=9.0, delta=DELTA)
-    with pytest.raises(BudgetError, match="epsilon must be positive"):
-        ledger.open_account("v", epsilon=-1.0, delta=DELTA)
-    with pytest.raises(BudgetError, match="counts its budget for replace-one neighbors, got a release for add-remove"):
-        sklar.fit(TABLE, SCHEMA, Budget(epsilon=1.0, neighbors="add-remove"), ledger=ledger)
-    with pytest.raises(LedgerError, match=r"does not exist\. Make it: sklar ledger init"):
-        Ledger(tmp_path / "none.db").accounts()
-    with pytest.raises(BudgetError, match="a data set is a name in a ledger, got dataset='t' and no ledger"):
-        sklar.fit(TABLE, SCHEMA, epsilon=1.0, dataset="t")
+    refuses(r"has no data set 'u'; it has 't'\. Name one with --dataset", pay, ledger, dataset="u")
+    total: Any = {"epsilon": 9.0, "delta": DELTA}
+    refuses(r"has its total in ledger .* already; a total is set once", ledger.open_account, "t", **total)
+    refuses("a data set must have a name that can be printed, got ''", ledger.open_account, "", **total)
+    refuses("epsilon must be positive", ledger.open_account, "v", epsilon=-1.0, delta=DELTA, error=BudgetError)
+    unit = "unit must be 'row' or 'person', got 'visit'"
+    refuses(unit, ledger.open_account, "v", **total, unit="visit", error=BudgetError)
+    refuses(r"does not exist\. Make it: sklar ledger init", Ledger(tmp_path / "none.db").accounts)
+    add_remove = Budget(epsilon=1.0, neighbors="add-remove")
+    other = "counts its budget for replace-one neighbors, got a release for add-remove"
+    refuses(other, sklar.fit, TABLE, SCHEMA, add_remove, ledger=ledger, error=BudgetError)
+    none = "a data set is a name in a ledger, got dataset='t' and no ledger"
+    refuses(none, sklar.fit, TABLE, SCHEMA, epsilon=1.0, dataset="t", error=BudgetError)
 
 
 def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.db"
-    copy.write_bytes(ledger.path.read_bytes())
-    budget = Budget(epsilon=0.5)
-    with pytest.raises(LedgerError, match=r"is a copy, or was restored from one: .* run: sklar ledger adopt"):
-        Ledger(copy).charge("t", budget, many(budget))
-    with pytest.raises(LedgerError, match="is a copy"):
-        Ledger(copy).open_account("u", epsilon=1.0, delta=DELTA)
-    Ledger(copy).adopt()
-    assert Ledger(copy).charge("t", budget, many(budget)).account.spent == pytest.approx(0.5, rel=1e-3)
-    assert [entry.kind for entry in Ledger(copy).history()] == ["setup", "open", "adopt", "charge"]
+    copy = Ledger(tmp_path / "copy.db")
+    copy.path.write_bytes(ledger.path.read_bytes())
+    refuses(r"is a copy, or was restored from one: .* run: sklar ledger adopt", pay, copy)
+    refuses("is a copy", copy.open_account, "u", epsilon=1.0, delta=DELTA)
+    copy.adopt()
+    assert pay(copy, 0.5).account.spent == pytest.approx(0.5, rel=1e-3)
+    assert [entry.kind for entry in copy.history()] == ["setup", "open", "adopt", "charge"]
     # Moved on its disk, it stays itself.
     ledger.path.rename(tmp_path / "moved.db")
-    Ledger(tmp_path / "moved.db").charge("t", budget, many(budget))
+    pay(Ledger(tmp_path / "moved.db"))
 
 
 @pytest.mark.parametrize("statement", [
@@ -253,26 +249,21 @@ def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -
     "DROP TABLE entries",
 ])  # fmt: skip
 def test_edited_ledgers_are_refused(ledger: Ledger, statement: str) -> None:
-    budget = Budget(epsilon=0.5)
-    ledger.charge("t", budget, many(budget))
-    connection = sqlite3.connect(ledger.path)
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
-    with pytest.raises(LedgerError, match=r"Nothing was measured\.$"):
-        ledger.charge("t", budget, many(budget))
+    pay(ledger, 0.5)
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+    refuses(r"Nothing was measured\.$", pay, ledger, 0.5)
 
 
 def test_damaged_ledgers_are_refused_or_unharmed(ledger: Ledger) -> None:
-    budget = Budget(epsilon=0.01)
     for _ in range(5):
-        ledger.charge("t", budget, many(budget))
+        pay(ledger, 0.01)
     whole, entries = ledger.path.read_bytes(), ledger.history()
     generator = np.random.default_rng(1)
     for length in (0, 1, 100, 512, len(whole) // 2, len(whole) - 1):
         ledger.path.write_bytes(whole[:length])
-        with pytest.raises(LedgerError):
-            ledger.charge("t", budget, many(budget))
+        refuses("ledger", pay, ledger, 0.01)
     for _ in range(150):
         damaged = bytearray(whole)
         damaged[int(generator.integers(len(whole)))] ^= 1 << int(generator.integers(8))
@@ -285,8 +276,7 @@ def test_damaged_ledgers_are_refused_or_unharmed(ledger: Ledger) -> None:
 
 
 def test_a_full_disk_measures_nothing(tmp_path: Path) -> None:
-    Ledger(tmp_path / "l.db").open_account("t", epsilon=2.0, delta=DELTA)
-    size = (tmp_path / "l.db").stat().st_size
+    size = opened(tmp_path / "l.db", 2.0).path.stat().st_size
 
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size - 4096, size - 4096))
@@ -308,25 +298,23 @@ def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
     if os.geteuid() == 0:
         pytest.skip("this user may write anywhere")
     ledger.path.chmod(0o400)
-    with pytest.raises(LedgerError, match="It must be a file that can be written"):
-        ledger.charge("t", Budget(epsilon=1.0), Spend.of([100.0], [6]))
+    refuses("It must be a file that can be written", pay, ledger)
 
 
 def test_eight_writers_at_once_never_overspend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKLAR_LEDGER_KEY", "ab" * 32)
-    ledger = Ledger(tmp_path / "l.db")
-    ledger.open_account("t", epsilon=2.0, delta=DELTA, anchor=tmp_path / "anchor.db")
-    code = (
-        "import sys, numpy as np; from sklar.budget.ledger import Ledger\n"
-        "from sklar.kernel.theorems import Budget, Spend\n"
-        "from sklar.errors import BudgetError\n"
-        "done = 0\n"
-        "for _ in range(10):\n"
-        "    budget = Budget(epsilon=0.5)\n"
-        "    try: Ledger(sys.argv[1]).charge('t', budget, budget.tables(budget.scales(np.ones(10)))); done += 1\n"
-        "    except BudgetError: pass\n"
-        "print(done)"
-    )
+    ledger = opened(tmp_path / "l.db", 2.0, anchor=tmp_path / "anchor.db")
+    code = """
+import sys, numpy as np
+from sklar.budget.ledger import Ledger
+from sklar.errors import BudgetError
+from sklar.kernel.theorems import Budget
+done, budget = 0, Budget(epsilon=0.5)
+for _ in range(10):
+    try: Ledger(sys.argv[1]).charge('t', budget, budget.tables(budget.scales(np.ones(10)))); done += 1
+    except BudgetError: pass
+print(done)
+"""
     command = [sys.executable, "-c", code, str(ledger.path)]
     writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]
     charged = sum(int(writer.communicate(timeout=300)[0]) for writer in writers)
@@ -360,13 +348,8 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_how_long_the_rest_lasts_at_the_present_pace() -> None:
     def charged(*days: int) -> Account:
-        body: dict[str, Any] = {
-            # As until 0.2.0: scales and numbers of tables.
-            "scales": [[40.0, 10]],
-            "neighbors": "replace-one",
-            "mechanism": "gaussian",
-            "accountant": "curve",
-        }
+        # As until 0.2.0: scales and numbers of tables.
+        body: Any = {"scales": [[40.0, 10]], "neighbors": "replace-one", "mechanism": "gaussian", "accountant": "curve"}
         body |= {"epsilon": 0.5, "delta": DELTA}
         entries = tuple(
             Entry(number=day + 1, time=f"2026-01-{day + 1:02d}T00:00:00+00:00", kind="charge", dataset="d", body=body)

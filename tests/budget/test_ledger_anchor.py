@@ -14,30 +14,24 @@ import pytest
 from click.testing import CliRunner
 
 import sklar
-from sklar.budget.ledger import Ledger, Paid
+from sklar.budget.ledger import Ledger
 from sklar.budget.ledger.anchor import Anchor, Mark
+from sklar.budget.ledger.chain import Pages
 from sklar.budget.receipt import charge_notes
 from sklar.cli import cli
-from sklar.errors import LedgerError, MissingExtraError
+from sklar.errors import MissingExtraError
 from sklar.kernel.theorems import Budget
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, opened, pay, refuses
 from tests.postgres import serving
 
 BUDGET = Budget(epsilon=0.9)
-
-
-def pay(book: Ledger, epsilon: float = 0.9) -> Paid:
-    budget = Budget(epsilon=epsilon)
-    return book.charge("t", budget, budget.tables(budget.scales([1.0] * 10)))
 
 
 @pytest.fixture
 def book(tmp_path: Path) -> Ledger:
     """A ledger in a folder of its own, anchored outside of it."""
     (tmp_path / "work").mkdir()
-    ledger = Ledger(tmp_path / "work" / "l.db")
-    ledger.open_account("t", epsilon=1.0, delta=DELTA, anchor=tmp_path / "anchor.db")
-    return ledger
+    return opened(tmp_path / "work" / "l.db", anchor=tmp_path / "anchor.db")
 
 
 def mark(book: Ledger) -> Mark | None:
@@ -59,14 +53,10 @@ def test_a_ledger_that_went_back_in_time_is_refused(book: Ledger, tmp_path: Path
     pay(book)
     subprocess.run(ROLLBACKS[way], shell=True, check=True, cwd=tmp_path)
     older = r"is older than its anchor .*: it has 2 entries, and the anchor has seen 3\. .* 1 are missing"
-    with pytest.raises(LedgerError, match=older + r".* Nothing was measured\.$") as refused:
-        pay(book)
-    assert charge_notes(refused.value) == []
-    with pytest.raises(LedgerError, match=older):
-        sklar.fit(TABLE, SCHEMA, BUDGET, ledger=book)
+    assert charge_notes(refuses(older + r".* Nothing was measured\.$", pay, book)) == []
+    refuses(older, sklar.fit, TABLE, SCHEMA, BUDGET, ledger=book)
     # Nor does it become the one in force by saying so.
-    with pytest.raises(LedgerError, match=older):
-        book.adopt()
+    refuses(older, book.adopt)
     assert not book.account("t").charges
     shown = CliRunner().invoke(cli, ["ledger", "show", str(book.path)])
     assert "WARNING" in shown.stderr
@@ -90,18 +80,15 @@ class Killed(BaseException):
     """As good as a kill: nothing that was not committed stays, and nothing is tidied up."""
 
 
+def killed(*_: Any) -> Any:
+    raise Killed
+
+
 def test_a_kill_before_the_commit_charges_nothing(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     before = mark(book)
-    from sklar.budget.ledger.chain import Pages
-
-    def appended(*_: Any) -> Any:
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(Pages, "append", appended)
-        with pytest.raises(Killed) as killed:
-            pay(book)
-    assert charge_notes(killed.value) == []
+        patched.setattr(Pages, "append", killed)
+        assert charge_notes(refuses(None, pay, book, error=Killed)) == []
     assert mark(book) == before
     assert pay(book).receipt.entry == 3
 
@@ -110,17 +97,11 @@ def test_a_kill_between_ledger_and_anchor_loses_the_charge_and_wedges_nothing(
     book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = mark(book)
-
-    def never(*_: Any) -> Any:
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(Anchor, "advance", never)
-        with pytest.raises(Killed) as killed:
-            pay(book, 0.5)
-    assert charge_notes(killed.value) == [
-        "The ledger was charged for this release of epsilon=0.5 before (entry 3), and that stays spent."
-    ]
+        patched.setattr(Anchor, "advance", killed)
+        assert charge_notes(refuses(None, pay, book, 0.5, error=Killed)) == [
+            "The ledger was charged for this release of epsilon=0.5 before (entry 3), and that stays spent."
+        ]
     # Charged in the ledger, and the anchor behind it: what was charged is more than what was spent, never less.
     assert mark(book) == before
     assert book.account("t").spent == pytest.approx(0.5, rel=1e-3)
@@ -132,18 +113,12 @@ def test_a_kill_between_ledger_and_anchor_loses_the_charge_and_wedges_nothing(
 
 def test_a_kill_after_the_anchor_was_told_wedges_nothing(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     advance = Anchor.advance
-
-    def told(*arguments: Any) -> Any:
-        advance(*arguments)
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(Anchor, "advance", told)
-        with pytest.raises(Killed):
-            pay(book, 0.5)
-    found = mark(book)
-    assert found is not None
-    assert found.entries == 3
+        patched.setattr(Anchor, "advance", lambda *given: killed(advance(*given)))
+        refuses(None, pay, book, 0.5, error=Killed)
+    last = mark(book)
+    assert last is not None
+    assert last.entries == 3
     assert pay(book, 0.1).receipt.entry == 4
 
 
@@ -151,11 +126,8 @@ def test_an_anchor_that_fails_after_the_charge_says_that_it_was_charged(
     book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Anchor, "advance", lambda self, *_: (_ for _ in ()).throw(self._unreachable("disk full")))
-    with pytest.raises(
-        LedgerError, match=r"the anchor .* cannot be used: disk full\..* Nothing was measured"
-    ) as failed:
-        pay(book, 0.5)
-    assert "epsilon=0.5 before (entry 3), and that stays spent" in charge_notes(failed.value)[0]
+    failed = refuses(r"the anchor .* cannot be used: disk full\..* Nothing was measured", pay, book, 0.5)
+    assert "epsilon=0.5 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 
 
 def test_a_mark_is_followed_once(tmp_path: Path) -> None:
@@ -171,8 +143,7 @@ def test_a_mark_is_followed_once(tmp_path: Path) -> None:
     assert anchor.last("cd") is None
     # Told again, as after a kill, it is as it was.
     assert anchor.advance("ab", first, second)
-    with pytest.raises(LedgerError, match="must be hexadecimal digits"):
-        anchor.last("x'; DROP TABLE sklar_anchor --")
+    refuses("must be hexadecimal digits", anchor.last, "x'; DROP TABLE sklar_anchor --")
 
 
 def test_a_copy_that_is_charged_beside_the_ledger_loses_the_race(
@@ -185,8 +156,7 @@ def test_a_copy_that_is_charged_beside_the_ledger_loses_the_race(
         copy.adopt()
     pay(book, 0.1)
     other = r"is not the one that its anchor .* has seen: they differ in entry 3 or before it\. A copy was charged"
-    with pytest.raises(LedgerError, match=other):
-        pay(copy, 0.1)
+    refuses(other, pay, copy, 0.1)
     assert not copy.account("t").charges
 
 
@@ -202,16 +172,14 @@ def test_a_copy_that_comes_between_commit_and_anchor_is_noticed_before_anything_
         return settle(self)
 
     monkeypatch.setattr(Ledger, "_settle", overtaken)
-    with pytest.raises(LedgerError, match=r"A copy was charged, or entries were rewritten.* Nothing was measured"):
-        pay(book, 0.1)
+    refuses(r"A copy was charged, or entries were rewritten.* Nothing was measured", pay, book, 0.1)
 
 
 def test_a_file_that_is_replaced_while_it_is_charged(
     book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without an anchor too, a charge that is not in the file any more pays for nothing."""
-    plain = Ledger(tmp_path / "plain.db")
-    plain.open_account("t", epsilon=1.0, delta=DELTA)
+    plain = opened(tmp_path / "plain.db")
     backup, settle = plain.path.read_bytes(), Ledger._settle
 
     def replaced(self: Ledger) -> Any:
@@ -219,20 +187,16 @@ def test_a_file_that_is_replaced_while_it_is_charged(
         return settle(self)
 
     monkeypatch.setattr(Ledger, "_settle", replaced)
-    with pytest.raises(LedgerError, match=r"was replaced by another file while it was charged\. Nothing was measured"):
-        pay(plain, 0.1)
+    refuses(r"was replaced by another file while it was charged\. Nothing was measured", pay, plain, 0.1)
 
 
 def test_a_lost_anchor_is_replaced_by_order_alone(book: Ledger, tmp_path: Path) -> None:
     pay(book, 0.1)
     (tmp_path / "anchor.db").unlink()
-    with pytest.raises(LedgerError, match=r"the anchor .* cannot be used: .* sklar ledger anchor FILE PLACE --lost"):
-        pay(book, 0.1)
+    refuses(r"the anchor .* cannot be used: .* sklar ledger anchor FILE PLACE --lost", pay, book, 0.1)
     Anchor(tmp_path / "anchor.db").create()
-    with pytest.raises(LedgerError, match=r"has no mark of ledger .* it was replaced or taken back"):
-        pay(book, 0.1)
-    with pytest.raises(LedgerError, match="it was replaced or taken back"):
-        book.move_anchor(tmp_path / "new.db")
+    refuses(r"has no mark of ledger .* it was replaced or taken back", pay, book, 0.1)
+    refuses("it was replaced or taken back", book.move_anchor, tmp_path / "new.db")
     book.move_anchor(tmp_path / "new.db", lost=True)
     assert book.history()[-1].line().endswith("(the anchor before it was lost)")
     assert pay(book, 0.1).receipt.entry == 5
@@ -248,45 +212,45 @@ def test_a_backup_from_before_a_change_of_anchors_is_refused(
         if killed:
             patched.setattr(Ledger, "_settle", lambda _: ())
         book.move_anchor(tmp_path / "new.db")
-    with pytest.raises(LedgerError, match=r"has the anchor .*new\.db already"):
-        book.move_anchor(tmp_path / "new.db")
+    refuses(r"has the anchor .*new\.db already", book.move_anchor, tmp_path / "new.db")
     pay(book)
     book.path.write_bytes(backup)
-    with pytest.raises(LedgerError, match=r"is older than its anchor .*anchor\.db"):
-        pay(book)
+    refuses(r"is older than its anchor .*anchor\.db", pay, book)
 
 
 def test_where_an_anchor_may_be(book: Ledger, tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="an anchor must be another place than its ledger"):
-        book.move_anchor(book.path)
-    with pytest.raises(LedgerError, match="an anchor must be a file, or an address that begins with postgresql://"):
-        book.move_anchor("s3://me:hidden@bucket/anchor")
-    with pytest.raises(LedgerError, match=r"must not hold a password.*~/\.pgpass"):
-        book.move_anchor("postgresql://me:hidden@host/db")
-    with pytest.raises(LedgerError, match=r"must not hold a password"):
-        book.move_anchor("postgresql://host/db?password=hidden")
-    with pytest.raises(LedgerError, match=r"cannot be made: .* Name a file in a folder that can be written"):
-        book.move_anchor(tmp_path / "none" / "a.db")
-    with pytest.raises(LedgerError, match="with another anchor or none"):
-        book.open_account("u", epsilon=1.0, delta=DELTA, anchor=tmp_path / "other.db")
+    refuses("an anchor must be another place than its ledger", book.move_anchor, book.path)
+    places = "an anchor must be a file, or an address that begins with postgresql://"
+    refuses(places, book.move_anchor, "s3://me:hidden@bucket/anchor")
+    refuses(r"must not hold a password.*~/\.pgpass", book.move_anchor, "postgresql://me:hidden@host/db")
+    refuses(r"must not hold a password", book.move_anchor, "postgresql://host/db?password=hidden")
+    absent, total = tmp_path / "none" / "a.db", {"epsilon": 1.0, "delta": DELTA}
+    refuses(r"cannot be made: .* Name a file in a folder that can be written", book.move_anchor, absent)
+    refuses("with another anchor or none", book.open_account, "u", **total, anchor=tmp_path / "other.db")
     book.open_account("u", epsilon=1.0, delta=DELTA, anchor=tmp_path / "anchor.db")
     assert (tmp_path / "anchor.db").stat().st_mode & 0o777 == 0o600
     assert book.path.stat().st_mode & 0o777 == 0o600
     # What could not be made leaves no ledger behind.
-    with pytest.raises(LedgerError, match="cannot be made"):
-        Ledger(tmp_path / "n.db").open_account("t", epsilon=1.0, delta=DELTA, anchor=tmp_path / "none" / "a.db")
+    refuses("cannot be made", opened, tmp_path / "n.db", anchor=absent)
     assert not (tmp_path / "n.db").exists()
 
 
 def test_an_anchor_on_postgresql_needs_its_extra(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
-    with pytest.raises(MissingExtraError, match=r"an anchor on PostgreSQL needs .*pip install 'sklar\[sql\]'"):
-        book.move_anchor("postgresql://host/db")
+    refuses(
+        r"an anchor on PostgreSQL needs .*pip install 'sklar\[sql\]'",
+        book.move_anchor,
+        "postgresql://host/db",
+        error=MissingExtraError,
+    )
 
 
 def test_a_server_that_is_gone_is_told_without_details(book: Ledger) -> None:
-    with pytest.raises(LedgerError, match=r"cannot be used: PostgreSQL says \w+; check it with psql"):
-        book.move_anchor("postgresql://nobody@/none?host=/nowhere")
+    refuses(
+        r"cannot be used: PostgreSQL says \w+; check it with psql",
+        book.move_anchor,
+        "postgresql://nobody@/none?host=/nowhere",
+    )
 
 
 def test_the_commands_warn_of_the_place(tmp_path: Path) -> None:
@@ -328,13 +292,11 @@ def test_a_postgresql_table_that_only_grows(socket: Path, tmp_path: Path) -> Non
     owner, role = (f"postgresql://{user}@/postgres?host={socket}" for user in ("tester", "custodian"))
     Anchor(owner).create()
     run("tester", "CREATE ROLE custodian LOGIN", "GRANT SELECT, INSERT ON sklar_anchor TO custodian")
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("t", epsilon=1.0, delta=DELTA, anchor=role)
+    book = opened(tmp_path / "l.db", anchor=role)
     backup = book.path.read_bytes()
     pay(book)
     book.path.write_bytes(backup)
-    with pytest.raises(LedgerError, match=r"is older than its anchor postgresql://custodian@"):
-        pay(book)
+    refuses(r"is older than its anchor postgresql://custodian@", pay, book)
     for statement in ("DELETE FROM sklar_anchor", "UPDATE sklar_anchor SET entries = 2", "TRUNCATE sklar_anchor"):
         with pytest.raises(dbapi.Error):
             run("custodian", statement)

@@ -23,7 +23,7 @@ from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.rows.engines import Measurer
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, opened, refuses
 
 TOML = (
     '[table]\nname = "t"\n[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n[attributes.b]\ntype = "boolean"\n'
@@ -37,15 +37,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("s.toml").write_text(TOML)
     Path("d.csv").write_text(CSV)
-    Ledger("l.db").open_account("t", epsilon=5.0, delta=DELTA)
+    opened(Path("l.db"), 5.0)
     return tmp_path
 
 
 @pytest.fixture
 def book(tmp_path: Path) -> Ledger:
-    ledger = Ledger(tmp_path / "l.db")
-    ledger.open_account("t", epsilon=5.0, delta=DELTA)
-    return ledger
+    return opened(tmp_path / "l.db", 5.0)
 
 
 def fitted(book: Ledger | None, epsilon: float = 0.5) -> Model:
@@ -94,8 +92,7 @@ def test_heads_tell_nothing_of_entries(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(chain.Pages, "_identity", lambda _: "1")
     found = []
     for name in ("a.db", "b.db"):
-        book = Ledger(tmp_path / name)
-        book.open_account("t", epsilon=1.0, delta=DELTA)
+        book = opened(tmp_path / name)
         found.append([(entry.dataset, entry.time, entry.head) for entry in book.history()][1:])
     assert [entry[:2] for entry in found[0]] == [entry[:2] for entry in found[1]]
     assert {entry[2] for entry in found[0]}.isdisjoint(entry[2] for entry in found[1])
@@ -141,8 +138,7 @@ def test_every_release_must_be_in_the_ledger(book: Ledger, tmp_path: Path) -> No
 def test_every_kind_of_release_is_covered_by_its_charge(
     tmp_path: Path, method: str, neighbors: Any, mechanism: Any
 ) -> None:
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("t", epsilon=5.0, delta=2 * DELTA, neighbors=neighbors)
+    book = opened(tmp_path / "l.db", 5.0, delta=2 * DELTA, neighbors=neighbors)
     budget = Budget(epsilon=1.0, neighbors=neighbors, mechanism=mechanism)
     measured = sklar.measure(TABLE, SCHEMA, budget, method=method, ledger=book)
     assert check_releases("l", book.history(), (), [("m", measured)]).passed
@@ -192,8 +188,7 @@ def test_fingerprints_and_their_secret_stay_in_the_ledger(folder: Path) -> None:
     (plain,) = hash_files("d.csv")
     # Keyed: the file's own hash is not in the ledger, and another ledger has another fingerprint.
     assert plain.hex() not in Path("l.db").read_bytes().decode("latin-1")
-    other = Ledger("other.db")
-    other.open_account("t", epsilon=1.0, delta=DELTA)
+    other = opened(Path("other.db"))
     other.bind("t", [plain])
     assert other.history()[-1].body["files"] != bound
     out = ["--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--out", "o.csv", "--json"]
@@ -208,10 +203,13 @@ def test_fingerprints_and_their_secret_stay_in_the_ledger(folder: Path) -> None:
 
 
 def test_what_cannot_be_bound(folder: Path) -> None:
-    with pytest.raises(DataError, match="a data set is bound to files: give a file or a folder"):
-        hash_files("postgresql://me:hidden@host/db")
-    with pytest.raises(DataError, match="does not exist"):
-        hash_files(folder / "none.csv")
+    bound = "a data set is bound to files: give a file or a folder"
+    refuses(bound, hash_files, "postgresql://me:hidden@host/db", error=DataError)
+    refuses("does not exist", hash_files, folder / "none.csv", error=DataError)
+
+
+def fails(*_: Any, **_settings: Any) -> Any:
+    raise RuntimeError("planted")
 
 
 STEPS = (
@@ -229,35 +227,24 @@ def test_whatever_fails_after_the_charge_says_what_was_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Every step of a release, with a search, whose charge comes first: all but finding out that it fits fail late."""
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("t", epsilon=5.0, delta=DELTA)
+    book = opened(tmp_path / "l.db", 5.0)
     schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
-
-    def fails(*_: Any, **_settings: Any) -> Any:
-        raise RuntimeError(step)
 
     monkeypatch.setattr(f"sklar.{step}", fails)
     (tmp_path / "d.csv").write_text(CSV)
-    with pytest.raises(RuntimeError, match=step) as failed:
-        sklar.fit(tmp_path / "d.csv", schema, epsilon=1.0, ledger=book)
-    assert charge_notes(failed.value) == [
+    failed = refuses("planted", sklar.fit, tmp_path / "d.csv", schema, epsilon=1.0, ledger=book, error=RuntimeError)
+    assert charge_notes(failed) == [
         "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
     ]
     assert len(book.account("t").charges) == 1
 
 
-def test_what_fails_before_the_charge_says_nothing_of_one(
-    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: Any, **_settings: Any) -> Any:
-        raise RuntimeError
-
+def test_what_fails_before_the_charge_says_nothing_of_one(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in ("rows.engines.open_table", "release.measure_stages", "release.plan_release"):
         with monkeypatch.context() as patched:
             patched.setattr(f"sklar.{step}", fails)
-            with pytest.raises(RuntimeError) as failed:
-                sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=book)
-            assert charge_notes(failed.value) == []
+            failed = refuses("planted", sklar.fit, TABLE, SCHEMA, epsilon=1.0, ledger=book, error=RuntimeError)
+            assert charge_notes(failed) == []
     assert not book.account("t").charges
 
 
@@ -327,10 +314,9 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
     Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     monkeypatch.setattr(Measurer, "search", cut)
     schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
-    with pytest.raises(DataError) as failed:
-        sklar.fit("d.csv.gz", schema, epsilon=1.0, ledger="l.db")
-    assert "no privacy was spent" not in str(failed.value)
-    assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed.value)[0]
+    failed = refuses("d.csv.gz", sklar.fit, "d.csv.gz", schema, epsilon=1.0, ledger="l.db", error=DataError)
+    assert "no privacy was spent" not in str(failed)
+    assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 
 
 def test_a_key_without_a_ledger_is_refused(folder: Path) -> None:

@@ -17,8 +17,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.ledger.chain import VARIABLE
 from sklar.cli import cli
 from sklar.errors import LedgerError
-from tests.budget.test_ledger import DELTA
-from tests.budget.test_ledger_anchor import pay
+from tests.budget.test_ledger import DELTA, opened, pay, refuses
 
 Row = list[Any]
 
@@ -50,9 +49,7 @@ def take_key_off(rows: list[Row]) -> None:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Ledger:
-    ledger = Ledger(tmp_path / "l.db", key=tmp_path / "key")
-    ledger.open_account("t", epsilon=1.0, delta=DELTA)
-    return ledger
+    return opened(tmp_path / "l.db", key=tmp_path / "key")
 
 
 @pytest.mark.parametrize(("change", "said"), [
@@ -72,26 +69,19 @@ def test_a_rewritten_and_rehashed_total_is_refused(book: Ledger, change: Any, sa
 
 
 def test_an_anchor_alone_notices_it_too(tmp_path: Path) -> None:
-    book = Ledger(tmp_path / "l.db")
-    book.open_account("t", epsilon=1.0, delta=DELTA, anchor=tmp_path / "a.db")
+    book = opened(tmp_path / "l.db", anchor=tmp_path / "a.db")
     forge(book.path, raise_total)
-    with pytest.raises(LedgerError, match=r"is not the one that its anchor .* has seen: .* entries were rewritten"):
-        pay(book)
+    refuses(r"is not the one that its anchor .* has seen: .* entries were rewritten", pay, book)
 
 
 def test_without_the_key_nothing_is_written(book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        LedgerError, match=r"is written with its key, which was not given\. Name its file \(--ledger-key"
-    ):
-        pay(Ledger(book.path))
+    refuses(r"is written with its key, which was not given\. Name its file \(--ledger-key", pay, Ledger(book.path))
     monkeypatch.setenv(VARIABLE, (tmp_path / "key").read_text())
     assert pay(Ledger(book.path), 0.1).receipt.entry == 3
     monkeypatch.setenv(VARIABLE, "ab" * 32)
-    with pytest.raises(LedgerError, match=r"has another key than the one given \([0-9a-f]{16}, not [0-9a-f]{16}\)"):
-        Ledger(book.path).accounts()
+    refuses(r"has another key than the one given \([0-9a-f]{16}, not [0-9a-f]{16}\)", Ledger(book.path).accounts)
     monkeypatch.setenv(VARIABLE, "secret")
-    with pytest.raises(LedgerError, match=f"{VARIABLE} must hold 64 hexadecimal digits"):
-        Ledger(book.path).accounts()
+    refuses(f"{VARIABLE} must hold 64 hexadecimal digits", Ledger(book.path).accounts)
     # A file wins over the environment.
     assert len(book.account("t").charges) == 1
 
@@ -102,19 +92,15 @@ def test_a_key_file_is_for_its_owner_alone(book: Ledger, tmp_path: Path) -> None
     assert len(key.read_text().strip()) == 64
     for mode in (0o640, 0o604, 0o660):
         key.chmod(mode)
-        with pytest.raises(LedgerError, match=rf"must be for its owner alone, got mode {mode:04o}\. Run: chmod 600"):
-            pay(book)
-    with pytest.raises(LedgerError, match=r"the key file .* cannot be read \(FileNotFoundError\)"):
-        pay(Ledger(book.path, key=tmp_path / "none"))
-    with pytest.raises(LedgerError, match=r"the key file .* cannot be written"):
-        Ledger(tmp_path / "new.db", key=tmp_path / "none" / "key").open_account("t", epsilon=1.0, delta=DELTA)
+        refuses(rf"must be for its owner alone, got mode {mode:04o}\. Run: chmod 600", pay, book)
+    refuses(r"the key file .* cannot be read \(FileNotFoundError\)", pay, Ledger(book.path, key=tmp_path / "none"))
+    refuses(r"the key file .* cannot be written", opened, tmp_path / "new.db", key=tmp_path / "none" / "key")
     assert not (tmp_path / "new.db").exists()
 
 
 def test_a_key_can_be_given_later(tmp_path: Path) -> None:
     path, key = tmp_path / "l.db", tmp_path / "key"
-    Ledger(path).open_account("t", epsilon=1.0, delta=DELTA, anchor=tmp_path / "a.db")
-    pay(Ledger(path), 0.1)
+    pay(opened(path, anchor=tmp_path / "a.db"), 0.1)
     run = CliRunner().invoke
     done = run(cli, ["ledger", "upgrade", str(path), "--key", str(key)])
     assert done.exit_code == 0, done.exception
@@ -123,15 +109,10 @@ def test_a_key_can_be_given_later(tmp_path: Path) -> None:
     assert pay(book, 0.1).receipt.entry == 5
     assert book.history()[3].line().endswith(f"anchor {tmp_path / 'a.db'} and the key {book.history()[3].body['key']}")
     forge(path, raise_total)
-    with pytest.raises(LedgerError, match="entry 2 was not written with its key"):
-        book.accounts()
-    other, plain = Ledger(tmp_path / "m.db", key=key), Ledger(tmp_path / "n.db")
-    for each in (other, plain):
-        each.open_account("t", epsilon=1.0, delta=DELTA)
-    with pytest.raises(LedgerError, match="is of the present version and has its key: there is nothing to upgrade"):
-        other.upgrade()
-    with pytest.raises(LedgerError, match="is of the present version: there is nothing to upgrade"):
-        plain.upgrade()
+    refuses("entry 2 was not written with its key", book.accounts)
+    other, plain = opened(tmp_path / "m.db", key=key), opened(tmp_path / "n.db")
+    refuses("is of the present version and has its key: there is nothing to upgrade", other.upgrade)
+    refuses("is of the present version: there is nothing to upgrade", plain.upgrade)
 
 
 def make_version_1(path: Path) -> None:
@@ -148,14 +129,8 @@ def make_version_1(path: Path) -> None:
     charged |= {"accountant": "curve", "schema_sha256": ""}
     head = ""
     for number, (kind, body) in enumerate((("open", opened), ("charge", charged)), start=1):
-        row = (
-            number,
-            "2026-01-01T00:00:00+00:00",
-            kind,
-            "t",
-            json.dumps(body, sort_keys=True),
-            str(path.stat().st_ino),
-        )
+        text, inode = json.dumps(body, sort_keys=True), str(path.stat().st_ino)
+        row = (number, "2026-01-01T00:00:00+00:00", kind, "t", text, inode)
         head = hashlib.sha256(json.dumps([head, *row]).encode()).hexdigest()
         connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, head))
     connection.commit()
@@ -167,10 +142,7 @@ def test_a_ledger_of_version_1_is_read_and_upgraded(tmp_path: Path) -> None:
     make_version_1(path)
     spent = Ledger(path).account("t").spent
     assert 0.1 < spent < 1
-    with pytest.raises(
-        LedgerError, match=r"is of version 1, .* present one: sklar ledger upgrade .* Nothing was measured"
-    ):
-        pay(Ledger(path), 0.1)
+    refuses(r"is of version 1, .* present one: sklar ledger upgrade .* Nothing was measured", pay, Ledger(path), 0.1)
     shown = CliRunner().invoke(cli, ["ledger", "show", str(path)])
     assert "is of version 1" in shown.stderr
     book = Ledger(path, key=tmp_path / "key")
@@ -185,16 +157,14 @@ def test_a_ledger_of_version_1_is_read_and_upgraded(tmp_path: Path) -> None:
 def test_a_ledger_of_version_1_that_comes_with_a_key_is_suspect(book: Ledger, tmp_path: Path) -> None:
     book.path.unlink()
     make_version_1(book.path)
-    with pytest.raises(LedgerError, match="unless it had a key before: then it was replaced"):
-        pay(book, 0.1)
+    refuses("unless it had a key before: then it was replaced", pay, book, 0.1)
 
 
 def test_a_copy_of_version_1_is_adopted(tmp_path: Path) -> None:
     make_version_1(tmp_path / "l.db")
     shutil.copy(tmp_path / "l.db", tmp_path / "copy.db")
     copy = Ledger(tmp_path / "copy.db")
-    with pytest.raises(LedgerError, match="is a copy"):
-        copy.upgrade()
+    refuses("is a copy", copy.upgrade)
     copy.adopt()
     assert [entry.kind for entry in copy.history()] == ["open", "charge", "setup", "adopt"]
     pay(copy, 0.1)
