@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sklar.cli import cli
 from sklar.errors import BudgetError, SklarError
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
+from sklar.public.person import Person
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Exact, ask_all, count, count_plainly
 from sklar.rows.read import open_source
@@ -196,3 +198,24 @@ def test_a_forecast_says_what_may_go_to_three_way_tables() -> None:
     assert not any("three-way" in line for line in found[0].lines())
     binary = forecast(schema, rows=50_000, epsilon=1.0, method="binary")
     assert binary.triples_share == binary.scores_share == 0.0
+
+
+def test_a_forecast_shows_the_error_against_rows_per_person() -> None:
+    eight = replace(SCHEMA, person=Person(column="id", count="rows", rows_per_person=8))
+    found = forecast(eight, rows=10_000, epsilon=1.0)
+    errors = {each.budget.rows_per_person: each.one_way_error for each in found.against_rows()}
+    assert list(errors) == [1, 2, 4, 8, 16, 32]
+    assert errors[8] == found.one_way_error
+    assert errors[16] == pytest.approx(2 * errors[8], rel=0.01)
+    text = "\n".join(table_lines([found]))
+    assert "Any one person, with all their rows, is protected. Counted are rows: at most 8 of each person" in text
+    assert "against rows_per_person" in text
+    assert "(the schema)" in text
+    document = found.to_dict()
+    assert (document["count"], document["rows_per_person"]) == ("rows", 8)
+    assert len(document["against_rows_per_person"]) == 6
+    # One row of each person costs what one row costs.
+    people = forecast(replace(SCHEMA, person=Person(column="id", count="people")), rows=10_000, epsilon=1.0)
+    assert people.one_way_error == forecast(SCHEMA, rows=10_000, epsilon=1.0).one_way_error
+    assert people.against_rows() == ()
+    assert forecast(SCHEMA, rows=10_000, epsilon=1.0).to_dict()["count"] is None

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 
 import sklar
-from sklar.budget.account import Account, Entry
+from sklar.budget.account import Account, Entry, own_cost
 from sklar.budget.ledger import Ledger, Paid
 from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.method import PAPER
@@ -366,3 +366,33 @@ def test_how_long_the_rest_lasts_at_the_present_pace() -> None:
     assert soon is not None
     assert later is not None
     assert now.date() <= soon < later
+
+
+def test_a_ledger_refuses_a_release_of_another_unit(ledger: Ledger) -> None:
+    ledger.open_account("people", epsilon=10.0, delta=1e-6, unit="person")
+    row = r"for any one row, got a release for any one person.*--unit person"
+    refuses(row, pay, ledger, rows_per_person=8, error=BudgetError)
+    person = r"for any one person, got a release for any one row.*Name the person"
+    refuses(person, pay, ledger, dataset="people", error=BudgetError)
+
+
+def test_releases_by_person_add_up_whatever_rows_each_counts(ledger: Ledger) -> None:
+    ledger.open_account("people", epsilon=10.0, delta=1e-6, unit="person")
+    for rows in (1, 8):
+        budget = Budget(epsilon=1.0, rows_per_person=rows)
+        ledger.charge("people", budget, budget.tables([200.0], [100]))
+    account = ledger.account("people")
+    assert (account.unit, ledger.account("t").unit) == ("person", "row")
+    costs = [charge.cost for charge in account.charges]
+    assert costs[0].rho == pytest.approx(100 / 200**2)
+    assert costs[1].rho == pytest.approx(64 * costs[0].rho)
+    alone = Budget(epsilon=10.0, delta=1e-6, rows_per_person=1)
+    # Together they cost what 65 times the tables of one row cost.
+    assert account.spent == pytest.approx(alone.spent(alone.tables([200.0], [6_500])), rel=1e-3)
+    assert account.to_dict()["unit"] == "person"
+    assert "for any one person" in account.lines()[0]
+    assert "for people with up to 8 rows" in account.charges[1].line()
+    assert "for any one person" in next(entry.line() for entry in ledger.history() if entry.dataset == "people")
+    # Pure releases cost their rows.
+    pure = Budget(epsilon=1.0, mechanism="laplace", composition="basic", rows_per_person=8)
+    assert own_cost(pure, pure.tables([100.0])) == pytest.approx((16 / 100, 0))

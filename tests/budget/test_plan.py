@@ -1,3 +1,5 @@
+"""Plans: shares of the cost, whole budgets, stages that never overspend, and linked tables."""
+
 from __future__ import annotations
 
 import math
@@ -10,15 +12,19 @@ from numpy.typing import NDArray
 
 from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import (
+    KINDS,
     MOST_LOOKED_AT,
     SCORES_SHARE,
     TRIPLES_SHARE,
     TRIPLES_UP_TO,
+    WITH_EVENTS,
     Stages,
     expected_one_way_tv,
     expected_pair_tv,
+    linked_tables,
     looks_for_triples,
     margin_sd,
+    plan_linked,
     plan_release,
     plan_scores,
     plan_second,
@@ -27,8 +33,9 @@ from sklar.budget.plan import (
 )
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Tables
-from sklar.kernel.theorems import Budget, Neighbors, Spend
+from sklar.kernel.queries import Shares, Tables
+from sklar.kernel.theorems import MAX_SCALE, Budget, Neighbors, Spend
+from tests.linked import small
 
 
 def cells_of(m: int) -> Cells:
@@ -341,3 +348,63 @@ def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
 def test_parities_with_more_noise_than_can_be_drawn_are_refused() -> None:
     with pytest.raises(BudgetError, match="above the largest that can be drawn exactly"):
         plan_release(cells_of(20), Budget(epsilon=1e-6), Method(), n_rows=100)
+
+
+def by_person(rows: int | None) -> Budget:
+    return Budget(epsilon=1.0, rows_per_person=rows)
+
+
+def test_a_plan_measures_the_number_of_rows_where_it_is_not_public() -> None:
+    method, cells = Method(), Cells([2, 2, 3])
+    people = plan_release(cells, by_person(1), method, n_rows=1000)
+    assert not people.first.scales(0).size
+    alone = plan_release(cells, by_person(None), method, n_rows=1000)
+    assert all(np.array_equal(people.first.scales(order), alone.first.scales(order)) for order in (1, 2, 3))
+    eight = plan_release(cells, by_person(8), method, n_rows=None)
+    assert eight.first.scales(0).size
+    assert 0.999 < by_person(8).spent(eight.spend) <= 1.0
+    assert eight.spend.reach.tolist() == [8.0] * eight.spend.reach.size
+
+
+PERSON = by_person(1)
+
+
+def parts(budget: Budget = PERSON, at_most: int = 3) -> dict[str, tuple[Shares, np.ndarray]]:
+    """Queries and scales in people, by kind."""
+    plan = plan_linked(small(at_most), budget).parts
+    return {query.what: (query, scales / query.each) for query, scales in plan if isinstance(query, Shares)}
+
+
+def test_the_whole_budget_is_spent_by_the_shares() -> None:
+    assert 0.999 < PERSON.spent(plan_linked(small(), PERSON).spend(PERSON)) <= 1.0
+    costs = {kind: float(np.sum(scales**-2.0)) for kind, (_, scales) in parts().items()}
+    assert set(costs) == set(KINDS) - {"people"}
+    whole = sum(KINDS[kind][0] for kind in costs)
+    for kind, cost in costs.items():
+        assert cost / sum(costs.values()) == pytest.approx(KINDS[kind][0] / whole, rel=1e-5)
+
+
+def test_costs_do_not_grow_with_the_number_of_events() -> None:
+    assert parts(at_most=4)["person"][1] == pytest.approx(parts(at_most=900)["person"][1])
+
+
+def test_tables_that_there_are() -> None:
+    tables = linked_tables(small())
+    assert len(tables["person-event"]) == 4
+    assert tables["two-events"][0].cells == 6
+    assert "two-events" not in linked_tables(small(1))
+    assert next(iter(parts(replace(PERSON, neighbors="add-remove")))) == "people"
+
+
+def test_little_budget_has_fewer_tokens() -> None:
+    made = parts(Budget(epsilon=0.0005, rows_per_person=1))
+    tokens = made["event"][0].each
+    assert 1 < tokens < 1_024
+    assert math.log2(tokens).is_integer()
+    assert all(scales.max() * tokens <= MAX_SCALE for _, scales in made.values())
+    assert all(query.each == (tokens if kind in WITH_EVENTS else 1) for kind, (query, _) in made.items())
+
+
+def test_laplace_noise_is_refused() -> None:
+    with pytest.raises(BudgetError, match="linked tables take gaussian noise, got mechanism 'laplace'"):
+        plan_linked(small(), replace(PERSON, mechanism="laplace"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.fitting.domains import found_numbers, found_values
 from sklar.kernel import vault as door
 from sklar.kernel.theorems import Budget, Neighbors, chance_of_one, least_threshold
+from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, count
 from sklar.trust.verify import verify
@@ -70,6 +73,10 @@ TABLE = pa.table(
 
 def no_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.zeros(int(np.sum(sizes)), dtype=np.int64)
+
+
+def private(kind: Any, low: float, high: float, **rest: Any) -> Attribute:
+    return Attribute(name="x", kind=kind, edges=(low, high), domain="private", **{"at_most": 20, **rest})
 
 
 def test_a_schema_says_which_domains_are_private_and_survives_its_own_toml() -> None:
@@ -114,9 +121,8 @@ def test_the_chance_of_a_single_row_is_bounded_and_the_bound_is_near(scale: floa
     assert chance_of_one(scale, threshold + 1) <= exact * (1 + 1e-6) or exact < 1e-300
 
 
-@pytest.mark.parametrize("scale", [1.0, 8.0, 92.45, 3.7e5])
-def test_the_threshold_is_the_smallest_that_keeps_its_chance(scale: float) -> None:
-    for chance in (1e-3, 9e-11, 1e-20):
+def test_the_threshold_is_the_smallest_that_keeps_its_chance() -> None:
+    for scale, chance in product((1.0, 8.0, 92.45, 3.7e5), (1e-3, 9e-11, 1e-20)):
         threshold = least_threshold(scale, chance)
         assert chance_of_one(scale, threshold) <= chance < chance_of_one(scale, threshold - 1)
 
@@ -139,9 +145,8 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     budget = Budget(epsilon=1.0, delta=delta, neighbors=neighbors)
     scale = float(budget.less(DELTA_SHARE * delta).scales(np.ones(1))[0])
     threshold = least_threshold(scale, DELTA_SHARE * delta)
-    finding = Finding(
-        attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
-    )
+    lost = chance_of_one(scale, threshold)
+    finding = Finding(attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=lost)
     epsilon = budget.spent(search_spend([finding], budget))
     assert epsilon <= 1.0
     shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
@@ -232,7 +237,7 @@ def test_replacing_a_row_moves_two_cells_of_each_table_by_one(
     values: list[int], where: int, instead: int, seed: int
 ) -> None:
     """Of every table, whichever cells earlier noisy tables made it divide; and of decade by step."""
-    attribute = Attribute(name="x", kind="integer", edges=(0, 3000), domain="private", at_most=3)
+    attribute = private("integer", 0, 3000, at_most=3)
     other = [*values]
     other[where % len(values)] = instead
     pairs = []
@@ -312,7 +317,7 @@ def test_edges_are_valid_whatever_the_noise(
         bounds = (float(bounds[0]), float(bounds[1]))
     if kind == "datetime":
         bounds = (bounds[0] % 10**9 * 10**6, (bounds[0] % 10**9 + 1 + bounds[1] % 10**6) * 10**6)
-    attribute = Attribute(name="x", kind=kind, edges=bounds, domain="private", at_most=bins)
+    attribute = private(kind, *bounds, at_most=bins)
     generator, ladder, tables = np.random.default_rng(seed), ladder_of(attribute), list[NDArray[np.int64]]()
     for _ in range(ladder.tables):
         size = next_cells(ladder, tables, scale)[-1].size - 1
@@ -399,16 +404,12 @@ def test_a_forged_search_fails(released: Path, tmp_path: Path, name: str) -> Non
 
 
 def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(tmp_path / "ledger.db")
+    ledger, budget = Ledger(tmp_path / "ledger.db"), Budget(epsilon=1.0)
     ledger.open_account("table", epsilon=1.2, delta=2.0**-30)
     sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
     account = ledger.account("table")
     (charge,) = account.charges
-    assert (
-        charge.lost_delta
-        == plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N).spend(Budget(epsilon=1.0)).lost_delta
-        > 0
-    )
+    assert charge.lost_delta == plan_search(SCHEMA, budget, n_rows=N).spend(budget).lost_delta > 0
     assert 0.99 < account.spent <= 1.0 + 1e-9
 
     def never(*_arguments: Any, **_settings: Any) -> None:
@@ -442,21 +443,18 @@ def test_a_stream_that_can_be_read_once_is_refused_before_it_is_read() -> None:
 def test_a_forecast_tells_what_a_category_needs() -> None:
     forecast = sklar.forecast(SCHEMA, rows=N, epsilon=1.0)
     search = plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N)
-    threshold = search.findings[0].threshold
+    threshold, text = search.findings[0].threshold, "\n".join(forecast.lines())
     assert dict(forecast.split)["finding domains"] == pytest.approx(search.share, rel=0.05)
     assert search.share == pytest.approx(SHARE / 2 + MOST)
     # 4,000 rows are too few: what is lost is said before anything is spent.
     assert search.factor > 2
-    lost = f"That is {search.factor:.1f} times the noise that numbers want: the rows are too few for more."
-    assert lost in "\n".join(forecast.lines())
+    assert f"That is {search.factor:.1f} times the noise that numbers want: the rows are too few for more." in text
     error = search.findings[1].scale / N
-    assert f"standard error of {error:.2%} of the rows, and a value that fewer than {4 * error:.1%} share" in "\n".join(
-        forecast.lines()
-    )
+    assert f"standard error of {error:.2%} of the rows, and a value that fewer than {4 * error:.1%} share" in text
     assert forecast.to_dict()["search_noise_factor"] == round(search.factor, 3)
     many = sklar.forecast(SCHEMA, rows=10**6, epsilon=1.0)
     assert "times the noise that numbers want" not in "\n".join(many.lines())
-    assert f"town {threshold:,}" in "\n".join(forecast.lines())
+    assert f"town {threshold:,}" in text
     assert forecast.to_dict()["private_domains"]["town"]["threshold"] == threshold
     assert sum(share for _, share in forecast.split) == pytest.approx(1.0)
 
@@ -509,3 +507,86 @@ def test_rules_and_private_domains_go_together_but_not_on_one_attribute() -> Non
     rule = '[[rules]]\nforbid = { town = "Ahausen", smoker = "true" }'
     with pytest.raises(SchemaError, match="the domain of 'town' is private, so no rule names its levels"):
         Schema.from_toml(f"{TOML}\n{rule}")
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(33, 10**12), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_tables_are_nested_and_cover_the_bounds_whatever_was_divided(low: int, width: int, seed: int) -> None:
+    ladder, generator = ladder_of(private("integer", low, low + width)), np.random.default_rng(seed)
+    tables: list[Any] = []
+    for _ in range(ladder.tables):
+        cells = next_cells(ladder, tables, 1.0)
+        assert all(set(before) <= set(after) for before, after in pairwise(cells))
+        assert (np.diff(cells[-1]) > 0).all()
+        assert (cells[-1][0], cells[-1][-1]) == (ladder.low, ladder.high)
+        # Bounds of a million millions take as many tables as a thousand, and no more memory.
+        assert cells[-1].size < 200_000
+        tables.append(np.rint(generator.normal(0, 2.5, cells[-1].size - 1)).astype(np.int64))
+
+
+def test_the_first_table_grows_with_the_logarithm_of_the_bound() -> None:
+    wide, wider = (ladder_of(private("integer", 0, 10**power)) for power in (6, 9))
+    assert wider.first().size - wide.first().size == 45
+    assert wide.tables == wider.tables == 4
+    assert wide.first()[:13].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14]
+    both = ladder_of(private("integer", -1000, 1000)).first()
+    assert (both == -both[::-1]).all()
+
+
+def test_a_cell_with_rows_is_divided_and_a_cell_without_is_counted_again() -> None:
+    ladder = ladder_of(private("integer", 0, 10**6))
+    first = np.zeros(ladder.first().size - 1, dtype=np.int64)
+    heavy = int(np.searchsorted(ladder.first(), 50_000))
+    first[heavy] = 1000
+    second = next_cells(ladder, [first], 10.0)[-1]
+    assert np.diff(second[(second >= 50_000) & (second <= 60_000)]).tolist() == [500] * 20
+    assert set(ladder.first()) <= set(second)
+    assert second.size == ladder.first().size + 19
+
+
+def test_dates_and_times_are_divided_by_the_calendar() -> None:
+    low, high = days(dt.date(1990, 1, 1)), days(dt.date(2030, 1, 1))
+    dates = ladder_of(private("date", low, high))
+    assert dates.first().size == 41
+    counts = np.zeros(40, dtype=np.int64)
+    counts[10] = 1000
+    months = next_cells(dates, [counts], 1.0)[-1]
+    inside = [dt.date(1970, 1, 1) + dt.timedelta(days=int(day)) for day in months]
+    assert [day for day in inside if day.year == 2000] == [dt.date(2000, month, 1) for month in range(1, 13)]
+    assert ladder_of(private("time", 0, 86_400 * 10**6)).first().size == 25
+    assert ladder_of(private("datetime", 0, 10**9 * 10**6)).steps == (1, 60, 900, 3600, 86_400)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "roundest"),
+    [(38, 43, 40), (1234, 1289, 1250), (-7, 12, 0), (19_400, 21_000, 20_000), (7, 7, 7), (-1289, -1234, -1250)],
+)
+def test_the_roundest_number_is_what_a_person_would_write(low: int, high: int, roundest: int) -> None:
+    assert ladder_of(private("integer", -(10**6), 10**6)).roundest(low, high) == roundest
+
+
+def test_reals_have_a_grain_and_steps_are_kept() -> None:
+    real = ladder_of(private("real", 0.0, 1000.0))
+    assert real.axis(real.units(np.array([0.29, 19.99, 1000.0, np.inf]))).tolist()[:2] == [0.29, 19.99]
+    stepped = ladder_of(private("real", 0.0, 1000.0, step=0.25))
+    assert stepped.units(np.array([0.25, 0.5, 0.74])).tolist() == [1, 2, 3]
+    assert not stepped.steps
+    assert ladder_of(private("integer", 0, 10**6, step=100)).axis(np.array([3])).tolist() == [300]
+
+
+def test_decade_by_step_has_one_cell_for_each_number() -> None:
+    ladder = ladder_of(private("integer", 0, 10**6))
+    cells = ladder.rounding_cells(np.array([0, 7, 15, 20, 1500, 999_999]))
+    digits, steps = np.divmod(cells, len(ladder.steps))
+    assert digits.tolist() == [0, 1, 2, 2, 4, 6]
+    assert [ladder.steps[step] for step in steps.tolist()[1:]] == [1, 5, 10, 500, 1]
+    assert cells.max() < ladder.rounding_size
+
+
+def test_thresholds_are_for_all_rows_of_a_person() -> None:
+    schema = Schema(name="t", attributes=(TOWN,))
+    budgets = [Budget(epsilon=1.0, rows_per_person=rows) for rows in (1, 8)]
+    one, eight = (plan_search(schema, budget, n_rows=None).findings[0] for budget in budgets)
+    assert eight.scale == pytest.approx(8 * one.scale, rel=0.01)
+    assert (eight.threshold or 0) > 7 * (one.threshold or math.inf)
+    assert eight.lost_delta <= 0.1 * budgets[1].delta
