@@ -19,8 +19,8 @@ from sklar.budget.risk import ANY, GAUSSIAN, Risk, risk_of
 from sklar.errors import ModelError
 from sklar.kernel.queries import Block, Shares
 from sklar.kernel.theorems import Budget, Mechanism, curve_epsilon
-from sklar.public.person import Person, budget_for
 from sklar.public.schema import Schema
+from sklar.public.settings import Person, budget_for
 from tests.linked import small
 
 SCHEMA = Schema.from_toml('[attributes]\na = {type = "boolean"}\nb = {type = "categorical", values = ["x", "y", "z"]}')

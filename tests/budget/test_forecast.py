@@ -21,8 +21,8 @@ from sklar.cli import cli
 from sklar.errors import BudgetError, SklarError
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
-from sklar.public.person import Person
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import Person
 from sklar.rows.count import Exact, ask_all, count, count_plainly
 from sklar.rows.read import open_source
 
