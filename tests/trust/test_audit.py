@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,36 +29,10 @@ from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.trust import audit as audited
-from sklar.trust.audit import QUICK, Audit, Comparison, Effort, leaks, noises
+from sklar.trust.audit import QUICK, Audit, Comparison, Effort, inventions, leaks, noises, sensitivity
 from sklar.trust.audit.__main__ import ATTACKS, carry_out
-from sklar.trust.audit.inventions import (
-    PEOPLE,
-    PURE,
-    Release,
-    Released,
-    exactly,
-    frame_of,
-    invent,
-    neighbors,
-    release_once,
-    release_twice,
-    right_counts,
-    whole_numbers,
-)
-from sklar.trust.audit.noises import (
-    check_draws,
-    check_fresh,
-    check_noise_of_cells,
-    check_stretches,
-    claimed_mu,
-    judge_guesses,
-    judge_ratio,
-    judge_tightness,
-    play,
-)
-from sklar.trust.audit.sensitivity import check_changes, check_counts, check_neighbors
+from sklar.trust.audit.inventions import PURE, Release, Released, exactly, release_once, release_twice, whole_numbers
 
-PAIR = whole_numbers(4, 5)
 LOOSE = Budget(epsilon=18.0)
 GAUSSIAN = Budget(epsilon=1.0)
 
@@ -93,7 +68,7 @@ def check_cells_with(change: Any, budget: Budget, folder: Path) -> Comparison:
             own.append(release_once(data, schema, budget))
         return own[number]
 
-    return check_noise_of_cells(folder, flawed(change, drawn), budget, CELLS, "")
+    return noises.check_noise_of_cells(folder, flawed(change, drawn), budget, CELLS, "")
 
 
 def literal(data: Any, schema: Schema, budget: Budget) -> Any:
@@ -201,7 +176,7 @@ def test_wrong_sensitivity_is_flagged(budget: Budget) -> None:
     def halved(data: object, schema: Schema, budget: Budget) -> Released:
         return release_once(data, schema, replace(budget, epsilon=2 * budget.epsilon))
 
-    worst = check_changes(halved, whole_numbers(3, 3), budget, "")
+    worst = sensitivity.check_changes(halved, whole_numbers(3, 3), budget, "")
     assert not worst.passed
     assert worst.measured > 1.3
 
@@ -210,10 +185,10 @@ def test_too_little_noise_is_flagged(tmp_path: Path) -> None:
     # 2,900 squares of mean 0.49, where 0.86 fails: a hundred deviations.
     assert not check_cells_with(lambda _, noise: np.rint(0.7 * noise).astype(np.int64), GAUSSIAN, tmp_path).passed
     # 180 guesses, each wrong with a chance of 3e-5; three must be for the flaw to be missed: below 1e-7.
-    scores, mu = play(
+    scores, mu = noises.play(
         flawed(lambda _, noise: np.rint(0.25 * noise).astype(np.int64)), whole_numbers(*[2] * 8), LOOSE, 90
     )
-    whole = judge_guesses("", LOOSE, scores, mu)
+    whole = noises.judge_guesses("", LOOSE, scores, mu)
     assert not whole.passed
     assert whole.measured > whole.claimed
 
@@ -248,7 +223,7 @@ def test_noise_that_comes_back_in_the_next_release_is_flagged(tmp_path: Path) ->
 
 def test_noise_of_large_tables_is_attacked() -> None:
     cut = flawed(lambda _, noise: np.clip(noise, -30, 30), release_twice)
-    law, stretches = check_stretches(Path(), QUICK, cut)
+    law, stretches = noises.check_stretches(Path(), QUICK, cut)
     assert not law.passed
     assert stretches.passed
 
@@ -256,7 +231,7 @@ def test_noise_of_large_tables_is_attacked() -> None:
         noise[65_536:75_536] = noise[:10_000]
         return noise
 
-    law, stretches = check_stretches(Path(), QUICK, flawed(twice_the_key, release_twice))
+    law, stretches = noises.check_stretches(Path(), QUICK, flawed(twice_the_key, release_twice))
     assert not stretches.passed
     assert stretches.found == "A stretch of noise comes back."
 
@@ -275,11 +250,13 @@ def changed_rows(change: Any) -> Release:
 
 def test_rows_that_change_each_other_are_flagged(tmp_path: Path) -> None:
     filled = changed_rows(lambda frame: frame.with_columns(pl.all().forward_fill()))
-    assert not next(check_counts(tmp_path, replace(FEW, wide_rows=1_000, neighbors={1_500: 4}), filled)).passed
+    assert not next(
+        sensitivity.check_counts(tmp_path, replace(FEW, wide_rows=1_000, neighbors={1_500: 4}), filled)
+    ).passed
     doubled = changed_rows(lambda frame: pl.concat([frame, frame[65_535:65_536]]))
     # What is doubled is a row of large tables.
     large = replace(QUICK, neighbors={70_000: 24})
-    found = next(check_neighbors(tmp_path, large, doubled))
+    found = next(sensitivity.check_neighbors(tmp_path, large, doubled))
     assert not found.passed
     assert "moves a table by 4 of 2 allowed" in found.found
 
@@ -291,7 +268,7 @@ def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path) -> None:
             raise DataError("a cell is too long.")
         return frame
 
-    found = next(check_neighbors(tmp_path, replace(QUICK, neighbors={40: 60}), changed_rows(refuse)))
+    found = next(sensitivity.check_neighbors(tmp_path, replace(QUICK, neighbors={40: 60}), changed_rows(refuse)))
     assert not found.passed
     assert found.found == "One change raised an error (DataError), which tells that it was made."
 
@@ -309,78 +286,6 @@ def test_facts_that_tell_neighbors_apart_are_flagged(tmp_path: Path) -> None:
     assert removed.found == "These tell the two apart: certificate.public_rows."
 
 
-def test_a_choice_without_noise_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """60 guesses that are all right, where 54% are allowed."""
-    real = vars(noises)["measure"]
-    bare = Budget(epsilon=1e9)
-    monkeypatch.setattr(noises, "measure", lambda data, schema, _, method: real(data, schema, bare, method=method))
-    (found,) = noises.check_choice(tmp_path, replace(QUICK, searches=30))
-    assert not found.passed
-
-
-def test_a_model_that_knows_more_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = vars(leaks)["fit"]
-
-    def bare(data: Any, schema: Any, *, epsilon: float, method: str) -> Any:
-        honest = real(data, schema, epsilon=epsilon, method=method)
-        return replace(honest, copula=real(data, schema, epsilon=1e6, method=method).copula)
-
-    monkeypatch.setattr(leaks, "fit", bare)
-    assert not next(leaks.check_refit(tmp_path, QUICK)).passed
-    ahead = vars(leaks)["look_ahead"]
-    monkeypatch.setattr(leaks, "look_ahead", lambda *facts: replace(ahead(*facts), distances=np.ones(3)))
-    assert not next(leaks.check_plan(tmp_path, QUICK)).passed
-
-
-def test_a_ledger_that_is_charged_too_little_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = vars(leaks)["measure"]
-
-    def more(data: Any, schema: Any, budget: Budget, **others: Any) -> Any:
-        real(data, schema, budget, **others)
-        return real(data, schema, replace(budget, epsilon=0.5))
-
-    monkeypatch.setattr(leaks, "measure", more)
-    total, charges = leaks.check_ledger(tmp_path, QUICK)
-    assert not total.passed
-    assert not charges.passed
-
-
-def test_a_threshold_that_is_paid_for_too_little_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = vars(noises)["measure"]
-    assert next(noises.check_threshold(tmp_path, QUICK)).passed
-
-    def cheaper(*arguments: Any, **others: Any) -> Any:
-        measured = real(*arguments, **others)
-        (finding,) = measured.certificate.domains
-        lower = replace(finding, threshold=(finding.threshold or 0) - 1)
-        return replace(measured, certificate=replace(measured.certificate, domains=(lower,)))
-
-    monkeypatch.setattr(noises, "measure", cheaper)
-    assert not next(noises.check_threshold(tmp_path, QUICK)).passed
-
-
-def test_a_search_without_noise_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Certain: the same answers in all searches, and a town that is listed below the threshold."""
-    real, first, few = vars(noises)["measure"], list[Any](), replace(FEW, searches=8)
-
-    def same(*arguments: Any, **others: Any) -> Any:
-        measured = real(*arguments, **others)
-        first.append(measured.blocks)
-        return replace(measured, blocks=first[min(len(first) - 1, 1)])
-
-    monkeypatch.setattr(noises, "measure", same)
-    assert not next(noises.check_searches(tmp_path, few)).passed
-
-    def low(*arguments: Any, **others: Any) -> Any:
-        measured = real(*arguments, **others)
-        towns, *others = measured.blocks
-        listed = replace(towns, keys=(*towns.keys, "rare"), values=np.append(towns.values, 1))
-        return replace(measured, blocks=(listed, *others))
-
-    monkeypatch.setattr(noises, "measure", low)
-    assert next(noises.check_searches(tmp_path, few)).found == "Found: a town below the threshold."
-
-
 def test_a_plan_by_the_exact_number_of_rows_is_flagged(tmp_path: Path) -> None:
     def by_rows(data: Any, schema: Schema, budget: Budget) -> Released:
         rows = pl.scan_parquet(data).select(pl.len()).collect().item()
@@ -391,45 +296,100 @@ def test_a_plan_by_the_exact_number_of_rows_is_flagged(tmp_path: Path) -> None:
     assert found.found == "They differ, and so tell how many rows there are."
 
 
-def test_a_checkpoint_that_stays_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = vars(leaks)["measure"]
-
-    def leaving(*arguments: Any, checkpoint: Path, **others: Any) -> Any:
-        measured = real(*arguments, checkpoint=checkpoint, **others)
-        checkpoint.mkdir()
-        return measured
-
-    monkeypatch.setattr(leaks, "measure", leaving)
-    counted, left = leaks.check_checkpoint(tmp_path, QUICK)
-    assert counted.passed
-    assert not left.passed
+ANSWERS: list[Any] = []
 
 
-def test_a_sampler_that_can_be_replaced_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert next(leaks.check_seal(Path(), QUICK)).passed
-    monkeypatch.setattr(leaks, "noise", SimpleNamespace(discrete_gaussian=None))
-    assert not next(leaks.check_seal(Path(), QUICK)).passed
+def bare_choice(real: Any, data: Any, schema: Schema, _: Budget, **others: Any) -> Any:
+    return real(data, schema, Budget(epsilon=1e9), **others)
+
+
+def knowing_more(real: Any, data: Any, schema: Schema, *, epsilon: float, method: str) -> Any:
+    honest = real(data, schema, epsilon=epsilon, method=method)
+    return replace(honest, copula=real(data, schema, epsilon=1e6, method=method).copula)
+
+
+def uncharged(real: Any, data: Any, schema: Schema, budget: Budget, **others: Any) -> Any:
+    real(data, schema, budget, **others)
+    return real(data, schema, replace(budget, epsilon=0.5))
+
+
+def cheaper_threshold(real: Any, *arguments: Any, **others: Any) -> Any:
+    measured = real(*arguments, **others)
+    (finding,) = measured.certificate.domains
+    lower = replace(finding, threshold=(finding.threshold or 0) - 1)
+    return replace(measured, certificate=replace(measured.certificate, domains=(lower,)))
+
+
+def same_answers(real: Any, *arguments: Any, **others: Any) -> Any:
+    """Of the second search on, which is the first that is looked at."""
+    measured = real(*arguments, **others)
+    ANSWERS.append(measured.blocks)
+    return replace(measured, blocks=ANSWERS[min(len(ANSWERS) - 1, 1)])
+
+
+def rare_town(real: Any, *arguments: Any, **others: Any) -> Any:
+    measured = real(*arguments, **others)
+    towns, *rest = measured.blocks
+    listed = replace(towns, keys=(*towns.keys, "rare"), values=np.append(towns.values, 1))
+    return replace(measured, blocks=(listed, *rest))
+
+
+def leaving(real: Any, *arguments: Any, checkpoint: Path, **others: Any) -> Any:
+    measured = real(*arguments, checkpoint=checkpoint, **others)
+    checkpoint.mkdir()
+    return measured
+
+
+def other_outlook(real: Any, *facts: Any) -> Any:
+    return replace(real(*facts), distances=np.ones(3))
+
+
+# What is replaced by what, the attack, and what comes out of it. A choice: 60 guesses that are all right, where 54% are
+# allowed. All others are certain.
+REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
+    "a choice without noise": (noises, "measure", bare_choice, noises.check_choice, [False]),
+    "a model that knows more": (leaks, "fit", knowing_more, leaks.check_refit, [False]),
+    "a plan that knows more": (leaks, "look_ahead", other_outlook, leaks.check_plan, [False]),
+    "a ledger charged too little": (leaks, "measure", uncharged, leaks.check_ledger, [False, False]),
+    "a threshold paid too little for": (noises, "measure", cheaper_threshold, noises.check_threshold, [False]),
+    "a search without noise": (noises, "measure", same_answers, noises.check_searches, [False]),
+    "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
+    "a checkpoint that stays": (leaks, "measure", leaving, leaks.check_checkpoint, [True, False]),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_flaw_on_the_way_is_flagged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, part, flaw, attack, passed = REPLACED[name]
+    monkeypatch.setattr(module, part, partial(flaw, vars(module)[part]))
+    findings = list(attack(tmp_path, replace(QUICK, searches=30 if "choice" in name else 8)))
+    assert [finding.passed for finding in findings] == passed
+    if name == "a town below the threshold":
+        assert findings[0].found == "Found: a town below the threshold."
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_a_sampler_of_another_scale_is_flagged(monkeypatch: pytest.MonkeyPatch, mechanism: Any) -> None:
-    def weak(scales: Any, sizes: Any) -> Any:
-        return real((scales * 0.7).astype(np.float32).astype(np.float64), sizes)
-
     real = getattr(noises, f"discrete_{mechanism}")
-    monkeypatch.setattr(noises, f"discrete_{mechanism}", weak)
-    found = check_draws(mechanism, 80.0, 200_000)
+    lower = np.array([np.float32(0.7 * 80.0)], dtype=np.float64)
+    monkeypatch.setattr(noises, f"discrete_{mechanism}", lambda _, sizes: real(lower, sizes))
+    found = noises.check_draws(mechanism, 80.0, 200_000)
     assert not found.passed
     assert 0.45 < found.measured < 0.53
 
 
+def test_a_sampler_that_can_be_replaced_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "noise", SimpleNamespace(discrete_gaussian=None))
+    assert not next(leaks.check_seal(Path(), QUICK)).passed
+
+
 @pytest.mark.parametrize(("sizes", "times"), [((4, 5), 14), ((6, 6), 20)])
 def test_the_literal_algorithm_2_is_flagged(sizes: tuple[int, int], times: int) -> None:
-    worst = check_changes(literal, whole_numbers(*sizes), PURE, "")
+    worst = sensitivity.check_changes(literal, whole_numbers(*sizes), PURE, "")
     assert not worst.passed
     assert worst.measured == pytest.approx(times)
     if sizes == (4, 5):
-        bound = judge_ratio(PURE, play(literal, PAIR, PURE, 600)[0], shifts=14)
+        bound = noises.judge_ratio(PURE, noises.play(literal, whole_numbers(4, 5), PURE, 600)[0], shifts=14)
         assert not bound.passed
         assert bound.measured > 1.5
 
@@ -437,20 +397,24 @@ def test_the_literal_algorithm_2_is_flagged(sizes: tuple[int, int], times: int) 
 def test_repeated_noise_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noises, "discrete_gaussian", lambda _scales, sizes: np.arange(sizes[0]))
     monkeypatch.setattr(noises, "_FRESH", "import os; print(os.urandom(9))")
-    assert not next(check_fresh(Path(), QUICK)).passed
+    assert not next(noises.check_fresh(Path(), QUICK)).passed
     monkeypatch.setattr(noises, "_FRESH", "raise SystemExit(3)")
     with pytest.raises(NoiseError, match=r"a fresh process must be able to draw noise, got an error\. Reinstall Sklar"):
-        next(check_fresh(Path(), QUICK))
+        next(noises.check_fresh(Path(), QUICK))
+
+
+def drawn_scores(seed: int) -> Any:
+    """Scores of two neighbors by their law."""
+    generator = np.random.default_rng(seed)
+    return lambda mu, runs: tuple(generator.normal(sign * mu**2 / 2, mu, runs) for sign in (1, -1))
 
 
 def test_the_power_of_guesses_is_what_is_stated() -> None:
     """On scores drawn by their law, a fixed seed: sound noise passes, the stated share of it fails 9 times in 10."""
-    generator = np.random.default_rng(5)
-    claimed = claimed_mu(LOOSE)
+    scores, claimed = drawn_scores(5), noises.claimed_mu(LOOSE)
 
-    def judge(mu: float, runs: int = 2_000) -> Any:
-        here, there = (generator.normal(sign * mu**2 / 2, mu, runs) for sign in (1, -1))
-        return judge_guesses("", LOOSE, (here, there), claimed)
+    def judge(mu: float, runs: int = 2_000) -> Comparison:
+        return noises.judge_guesses("", LOOSE, scores(mu, runs), claimed)
 
     sound = [judge(claimed) for _ in range(150)]
     assert all(finding.passed for finding in sound)
@@ -466,12 +430,10 @@ def test_the_power_of_guesses_is_what_is_stated() -> None:
 
 def test_the_tightness_is_a_bound_that_holds_as_often_as_stated() -> None:
     """On scores drawn by their law, a fixed seed: 95 times in 100 it stays below the truth, and not far."""
-    generator = np.random.default_rng(7)
-    claimed = claimed_mu(LOOSE)
+    scores, claimed = drawn_scores(7), noises.claimed_mu(LOOSE)
 
     def judge(mu: float, runs: int) -> Comparison:
-        here, there = (generator.normal(sign * mu**2 / 2, mu, runs) for sign in (1, -1))
-        return judge_tightness("", LOOSE, (here, there))
+        return noises.judge_tightness("", LOOSE, scores(mu, runs))
 
     found = [judge(claimed, 500) for _ in range(400)]
     below = np.mean([each.measured <= claimed for each in found])
@@ -489,7 +451,7 @@ def test_the_power_of_ratios_is_what_is_stated() -> None:
     def judge(epsilon: float) -> Any:
         up = 1 / (1 + np.exp(-epsilon / 2))
         here, there = ((generator.binomial(2, chance, 2_000) - 1).astype(np.float64) for chance in (up, 1 - up))
-        return judge_ratio(PURE, (here, there), 2)
+        return noises.judge_ratio(PURE, (here, there), 2)
 
     sound = [judge(1.0) for _ in range(200)]
     assert all(finding.passed for finding in sound)
@@ -502,20 +464,20 @@ def test_the_power_of_ratios_is_what_is_stated() -> None:
 
 
 def test_invented_tables_are_as_they_say() -> None:
-    table = invent(8_000)
-    counts = right_counts(table.codes, PEOPLE)
-    assert counts[: PEOPLE.n_levels].min() > 0
+    table = inventions.invent(8_000)
+    counts = inventions.right_counts(table.codes, inventions.PEOPLE)
+    assert counts[: inventions.PEOPLE.n_levels].min() > 0
     ordered = table.ordered()
-    assert np.array_equal(right_counts(ordered.codes, PEOPLE), counts)
+    assert np.array_equal(inventions.right_counts(ordered.codes, inventions.PEOPLE), counts)
     assert ordered.codes[0].tolist() == sorted(table.codes[0].tolist())
-    whole = invent(70_000).frame
-    found = dict(neighbors(whole, 16, cycle("x")))
+    whole = inventions.invent(70_000).frame
+    found = dict(inventions.neighbors(whole, 16, cycle("x")))
     assert {0, 69_999, 65_535, 65_536} <= found.keys()
     for place, other in found.items():
         assert other.height == whole.height
         assert other[:place].equals(whole[:place])
         assert other[place + 1 :].equals(whole[place + 1 :])
-    assert frame_of(PAIR, np.array([[1], [2]])).row(0) == (1, 2)
+    assert inventions.frame_of(whole_numbers(4, 5), np.array([[1], [2]])).row(0) == (1, 2)
 
 
 def test_the_report() -> None:

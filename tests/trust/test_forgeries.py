@@ -16,24 +16,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.files.archive import load, member
+from sklar.files.archive import member
 from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import chance_of_one
-from sklar.public.description import written
-from sklar.public.schema import Schema
 from sklar.trust.verify import Verification, verify
-from tests.trust.conftest import BITS, KINDS, ROWS, SCHEMA, bits, table
+from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table
 from tests.trust.forge import (
     Arrays,
     Change,
     Document,
     drop_blocks,
     forged,
-    opened,
-    packed,
     rescale,
     restate,
-    rewritten,
     scales_of,
     state_what_it_costs,
     tables_of,
@@ -42,13 +37,6 @@ from tests.trust.forge import (
 
 def failed(found: Verification) -> set[str]:
     return {check.name for check in found.checks if not check.passed}
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "imported"])
-def test_genuine_files_pass(genuine: dict[str, Path], kind: str) -> None:
-    """By chance less than once in a million, each."""
-    found = verify(genuine[kind])
-    assert found.passed, found.lines()
 
 
 @pytest.mark.parametrize("kind", ["auto", "binary", "dummies", "rules", "imported"])
@@ -322,10 +310,12 @@ def test_a_forgery_fails(genuine: dict[str, Path], name: str, tmp_path: Path) ->
     assert "Do not rely on its privacy claim." in found.lines()[-1]
 
 
-def test_a_file_that_is_only_written_again_passes(genuine: dict[str, Path], tmp_path: Path) -> None:
-    """So that the forgeries above fail by their change and not by how they are written."""
+def test_a_file_that_is_only_written_again_is_the_same(genuine: dict[str, Path], tmp_path: Path) -> None:
+    """So that forgeries fail by their change and not by how they are written."""
     for kind in ("auto", "domains"):
-        assert verify(forged(genuine[kind], lambda _d, _a: None, tmp_path / "f.sklar")).passed
+        data = genuine[kind].read_bytes()
+        assert forged(genuine[kind], lambda _d, _a: None, tmp_path / "f.sklar").read_bytes() == data
+        assert remade(lambda _name, content, _stands: content)(data) == data
 
 
 def exact_copula(_document: Document, arrays: Arrays) -> None:
@@ -485,12 +475,6 @@ def test_nothing_can_be_hidden_in_the_file(genuine: dict[str, Path], name: str, 
     assert not found.passed
 
 
-def test_the_forgers_tools_write_what_sklar_writes(genuine: dict[str, Path]) -> None:
-    """`remade` and the like change nothing by themselves."""
-    data = genuine["auto"].read_bytes()
-    assert remade(lambda _name, content, _stands: content)(data) == data
-
-
 def test_the_search_cannot_be_called_earlier_without_saying_so(genuine: dict[str, Path], tmp_path: Path) -> None:
     """A release may use domains that another found; then verify says that their cost is not in this epsilon."""
 
@@ -555,12 +539,3 @@ def test_tables_that_were_imported_keep_saying_so(genuine: dict[str, Path], tmp_
         document["certificate"]["epsilon"] = 0.1
 
     assert failed(verify(forged(genuine["imported"], change, tmp_path / "f.sklar"))) == {"theorem", "independent"}
-
-
-def test_the_fixtures_hold_what_the_forgeries_need(genuine: dict[str, Path]) -> None:
-    document, arrays = opened(genuine["auto"])
-    assert written(document) == written(json.loads(written(document)))
-    assert len(tables_of(document, 2)) == 2
-    assert packed(arrays["block1"]).startswith(b"\x93NUMPY\x01\x00")
-    assert isinstance(load(genuine["domains"]).schema, Schema)
-    assert rewritten(document, arrays, genuine["auto"].with_name("again.sklar")).is_file()
