@@ -59,8 +59,6 @@ class Desk:
 class Folder:
     """The folder of one run of the studio."""
 
-    __slots__ = ("root",)
-
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # More than any form here needs: a list of some thousand categories.
 MOST_BYTES = 1 << 20
 _MOST_FIELDS = 20_000
+_TOO_LARGE = f"A form must have at most {MOST_BYTES:,} bytes. Put long lists into the schema file instead."
 _ENTER, _STATIC = "/enter", "/static/"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
@@ -154,12 +155,12 @@ class Guard:
             return _refuse(415, "The studio takes forms of its own pages alone.")
         stated = request.headers.get("content-length", "0")
         if not stated.isdigit() or int(stated) > MOST_BYTES:
-            return _too_large()
+            return _refuse(413, _TOO_LARGE)
         body = bytearray()
         async for block in request.stream():
             body += block
             if len(body) > MOST_BYTES:
-                return _too_large()
+                return _refuse(413, _TOO_LARGE)
         try:
             pairs = parse_qsl(
                 body.decode(), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=_MOST_FIELDS
@@ -180,10 +181,6 @@ def _is_own(headers: Headers, hosts: frozenset[str]) -> bool:
     if origin is None or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     return origin == f"http://{headers['host']}" and headers["host"] in hosts
-
-
-def _too_large() -> Response:
-    return _refuse(413, f"A form must have at most {MOST_BYTES:,} bytes. Put long lists into the schema file instead.")
 
 
 def _refuse(status: int, why: str) -> Response:

@@ -40,17 +40,15 @@ class Looks:
 
     def at(self, desk: Desk, reading: Reading, *, wait_s: float) -> TableLook:
         """The look at a table, begun now if need be; waited for so long."""
-        path = self._folder.inside(desk.data)
         try:
-            facts = path.stat()
+            facts = self._folder.inside(desk.data).stat()
         except OSError:
             raise DataError(f"the file '{desk.data}' does not exist any more. Put it back, or open another.") from None
         key = (desk.data, desk.query, reading, facts.st_mtime_ns, facts.st_size)
         with self._lock:
             kept = self._kept.get(desk.name)
             if kept is None or kept[0] != key:
-                kept = (key, TableLook())
-                self._kept[desk.name] = kept
+                kept = self._kept[desk.name] = (key, TableLook())
                 threading.Thread(target=self._look, args=(desk, reading, kept[1]), daemon=True).start()
         kept[1].over.wait(wait_s)
         return kept[1]

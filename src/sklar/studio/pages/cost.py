@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -35,7 +34,8 @@ class Foreseen:
     by_column: NDArray[np.int64]
 
 
-_kept: OrderedDict[tuple[str, float, int], Foreseen] = OrderedDict()
+# The last used stands last.
+_kept: dict[tuple[str, float, int], Foreseen] = {}
 _lock = Lock()
 
 
@@ -49,15 +49,14 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
     """The forecast of a release, computed once for each schema, epsilon and number of rows."""
     key = (schema.digest, epsilon, rows)
     with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    found = _foreseen(forecast(schema, Budget(epsilon=epsilon, delta=DELTA), rows=rows))
+        foreseen = _kept.pop(key, None)
+    if foreseen is None:
+        foreseen = _foreseen(forecast(schema, Budget(epsilon=epsilon, delta=DELTA), rows=rows))
     with _lock:
-        _kept[key] = found
+        _kept[key] = foreseen
         while len(_kept) > 1 and sum(each.forecast.pair_sd.size for each in _kept.values()) > _MOST_PAIRS:
-            _kept.popitem(last=False)
-    return found
+            del _kept[next(iter(_kept))]
+    return foreseen
 
 
 def _foreseen(found: Forecast) -> Foreseen:

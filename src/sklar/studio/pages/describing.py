@@ -1,54 +1,59 @@
-"""Step 2, describe: one card per column, the open decisions first; and what is said of the table as a whole."""
+"""Step 2, describe: one card per column, the open decisions first; and what is said of the table as a whole.
+
+A card has what was decided, or the question about it, with what the rows show and a picture of bins.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
+from sklar.answer.report.render import clean
+from sklar.custodian import review
 from sklar.custodian.draft import Draft
-from sklar.custodian.review import (
-    PROVENANCE,
-    ReviewChoice,
-    accept_all,
-    answer,
-    answer_rule,
-    complete,
-    name_person,
-    open_rules,
-    questions,
-    rule_entries,
-    rule_words,
-    save,
-)
+from sklar.custodian.draft.columns import ColumnSummary
+from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
+from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
 from sklar.studio.looks import TableLook
-from sklar.studio.pages.cards import MOST_LEVELS_SHOWN, NOT_KNOWN, card_of, mark_of, questions_about
 from sklar.studio.pages.cost import column_cost, parsed
 from sklar.studio.pages.visit import Visit, go
 
-PER_PAGE = 20
+_PER_PAGE = 20
 _WAIT_S = 1.5
+_MOST_LEVELS_SHOWN = 40
+_NOT_KNOWN = "What it costs is known when the rows have been read: their number decides."
+_BARS = 60
+# Kinds whose edges a person can drag: numbers, and days.
+_DRAGGED = ("integer", "real", "year", "date")
+# The question about a column and the picture of its bins; none about one that is decided.
+About: TypeAlias = tuple[Question | None, dict[str, Any] | None]
 
 
 def describe(visit: Visit) -> Response:
     """The cards of one page of columns."""
-    desk, text = visit.desk, visit.text
+    text = visit.text
     if text is None:
         return go(visit.address("open"))
     try:
         schema = parsed(text)
     except SchemaError as error:
-        return visit.tell(visit.address("open"), f"{desk.schema}: {error}", form={})
+        return visit.tell(visit.address("open"), f"{visit.desk.schema}: {error}", form={})
     look, reading = _look(visit, schema)
     draft = None if look is None else look.draft
+    desk = visit.desk
     search, only, column = visit.query("q"), visit.query("only"), visit.query("column")
     listed = [
         attribute
@@ -57,14 +62,12 @@ def describe(visit: Visit) -> Response:
     ]
     # The open decisions first; a card that was asked for before all.
     listed.sort(key=lambda attribute: (attribute.name != column, attribute.reviewed))
-    pages = max(math.ceil(len(listed) / PER_PAGE), 1)
+    pages = max(math.ceil(len(listed) / _PER_PAGE), 1)
     page = min(max(int(visit.query("page", "1")) if visit.query("page", "1").isdigit() else 1, 1), pages)
-    chosen = listed[(page - 1) * PER_PAGE : page * PER_PAGE]
+    chosen = listed[(page - 1) * _PER_PAGE : page * _PER_PAGE]
     entries = schema.to_dict()["attributes"]
-    marks = {each.name: mark_of(entries[each.name]) for each in chosen if not each.reviewed or each.name == column}
-    about = questions_about(text, look, marks)
-    typed = {} if visit.note is None else visit.note.form
-    rows = desk.rows if draft is None else draft.rows
+    marks = {each.name: _mark(entries[each.name]) for each in chosen if not each.reviewed or each.name == column}
+    about = _questions(text, look, marks)
     names = () if draft is None else tuple(each.name for each in draft.columns if each.name)
     return visit.page(
         "describe.html.j2",
@@ -72,13 +75,10 @@ def describe(visit: Visit) -> Response:
         "describe",
         private=True,
         commands=tuple(f"sklar schema {verb} {visit.schema_path} {visit.table}" for verb in ("review", "check")),
-        rows=rows,
+        rows=desk.rows,
         epsilon=desk.epsilon,
         reading=reading,
-        cards=[
-            card_of(schema, entries[each.name], each, about.get(each.name, (None, None)), desk.epsilon, rows, typed)
-            for each in chosen
-        ],
+        cards=[_card(visit, schema, each, entries[each.name], about.get(each.name, (None, None))) for each in chosen],
         n_columns=schema.n_attributes,
         n_found=len(listed),
         waiting=len(schema.not_reviewed),
@@ -91,14 +91,96 @@ def describe(visit: Visit) -> Response:
         left_out=() if draft is None else draft.left_out.items(),
         rules=[rule_text(rule, schema.attributes) for rule in schema.rules],
         ties=[
-            {"rule": rule, "says": [rule_words(entry) for entry in (rule_entries(rule, text, draft) if draft else ())]}
+            {
+                "rule": rule,
+                "says": [review.rule_words(entry) for entry in (rule_entries(rule, text, draft) if draft else ())],
+            }
             for rule in open_rules(text)
         ],
         person=schema.person,
         # Those that are no attribute first.
         ids=sorted(names, key=lambda name: name in schema.names),
-        provenance=PROVENANCE,
+        provenance=review.PROVENANCE,
     )
+
+
+def _questions(text: str, look: TableLook | None, marks: Mapping[str, str]) -> dict[str, About]:
+    """The questions about columns, given with the marks of their entries, each with a picture of its bins."""
+    rules = open_rules(text)
+    shown, draft = ({}, None) if look is None else (look.shown, look.draft)
+    fresh = {name for name, mark in marks.items() if (name, mark, rules) not in shown}
+    for question in review.questions(text, draft, about=fresh) if fresh else ():
+        summary = None if draft is None else draft.column(question.name)
+        picture = _picture(parsed(text).attribute(question.name), summary)
+        shown[question.name, marks[question.name], rules] = (question, picture)
+    return {name: shown[name, mark, rules] for name, mark in marks.items()}
+
+
+def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str, Any], about: About) -> dict[str, Any]:
+    """The card of one column: what was decided, or the question about it with what the rows show; and its cost."""
+    keys = [f"{key} = {toml_value(value)}" for key, value in entry.items() if key not in ("reviewed", "provenance")]
+    typed = {} if visit.note is None or visit.note.form.get("column") != attribute.name else visit.note.form
+    question, picture = about
+    return {
+        "name": attribute.name,
+        "place": schema.names.index(attribute.name),
+        "kind": attribute.kind,
+        "known_from": attribute.known_from,
+        "waiting": not attribute.reviewed,
+        "stated": ", ".join(keys),
+        # Templates would take the ends of lines for control characters.
+        "toml": Markup("\n").join(clean(line) for line in typed.get("toml", "\n".join(keys)).splitlines()),
+        "mark": _mark(entry),
+        "cost": _cost(visit, schema, attribute.name),
+        "question": question,
+        "picture": picture,
+        "bins": json.dumps(picture),
+        "typed": typed,
+        "levels": attribute.levels[:_MOST_LEVELS_SHOWN] if not attribute.private else (),
+        "special": ", ".join(toml_value(value) for value in attribute.special),
+    }
+
+
+def _cost(visit: Visit, schema: Schema, name: str, *, beside: bool = False) -> tuple[str, ...]:
+    rows = visit.desk.rows
+    return (_NOT_KNOWN,) if rows is None else column_cost(schema, name, visit.desk.epsilon, rows, beside=beside)
+
+
+def _mark(entry: Mapping[str, Any]) -> str:
+    """A mark of an entry as a page has shown it: a form about another one is refused."""
+    return hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _picture(attribute: Attribute, summary: ColumnSummary | None) -> dict[str, Any] | None:
+    """Bins as a picture for the script: 60 bars of exact counts (PRIVATE) over the middle 98% of the values."""
+    if attribute.kind not in _DRAGGED or not attribute.edges:
+        return None
+    low, high = float(attribute.edges[0]), float(attribute.edges[-1])
+    points, times = _points(attribute.kind, summary)
+    bars: list[int] = []
+    if points.size:
+        least, most = np.quantile(points, (0.01, 0.99), weights=times, method="inverted_cdf")
+        room = max(most - least, 1.0)
+        # Wide bounds would squeeze what there is to see into one bar.
+        if high - low > 4 * room:
+            low, high = float(least - 0.1 * room), float(most + 0.1 * room)
+        else:
+            low, high = float(min(low, least)), float(max(high, most))
+        bars = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)[0].tolist()
+    edges = [attribute.axis.text(edge) for edge in attribute.edges]
+    return {"kind": attribute.kind, "low": low, "high": high, "bars": bars, "edges": edges, "bounds": attribute.private}
+
+
+def _points(kind: str, summary: ColumnSummary | None) -> tuple[Any, Any]:
+    """The values of a column on the axis of its kind, and how often each occurs."""
+    axes = () if summary is None else summary.axes
+    axis = kind if kind in axes else next((each for each in axes if each.split()[0] == kind), None)
+    axis = "integer" if axis is None and kind == "year" and "integer" in axes else axis
+    if axis is None or summary is None:
+        return np.empty(0), np.empty(0)
+    read = [(summary.point(text, axis), times) for text, times in summary.counts.items()]
+    points = np.array([(point, times) for point, times in read if point is not None], dtype=np.float64).reshape(-1, 2)
+    return points[:, 0], points[:, 1].astype(np.int64)
 
 
 def _look(visit: Visit, schema: Schema) -> tuple[TableLook | None, str]:
@@ -109,7 +191,7 @@ def _look(visit: Visit, schema: Schema) -> tuple[TableLook | None, str]:
         return None, visit.plain(str(error))
     if look.draft is not None:
         if visit.desk.rows != look.draft.rows:
-            visit.folder.save(visit.desk, rows=look.draft.rows)
+            visit.desk = visit.folder.save(visit.desk, rows=look.draft.rows)
         return look, ""
     if look.over.is_set():
         return None, visit.plain(look.problem)
@@ -122,7 +204,7 @@ def _draft(visit: Visit) -> Draft | None:
 
 
 def _save(visit: Visit, text: str) -> None:
-    save(visit.folder.inside(visit.desk.schema), text)
+    review.save(visit.folder.inside(visit.desk.schema), text)
 
 
 def decide(visit: Visit) -> Response:
@@ -131,9 +213,9 @@ def decide(visit: Visit) -> Response:
     name, listed = form.get("column", ""), {"q": form.get("q", ""), "only": form.get("only", "")}
     visit.back = visit.address("describe", **listed, column=name) + "#card"
     attribute = visit.schema.attribute(name)
-    if form.get("mark") != mark_of(visit.schema.to_dict()["attributes"][name]):
+    if form.get("mark") != _mark(visit.schema.to_dict()["attributes"][name]):
         raise SchemaError(f"'{name}' was changed meanwhile, in another window or in the file. Look at it again.")
-    changed = answer(text, name, _entry(text, attribute, _draft(visit), form))
+    changed = review.answer(text, name, _entry(text, attribute, _draft(visit), form))
     _save(visit, changed)
     left = parsed(changed).not_reviewed
     said = f"'{name}' is left out." if name not in parsed(changed).names else f"'{name}' is decided."
@@ -150,7 +232,7 @@ def _entry(text: str, attribute: Attribute, draft: Draft | None, form: Mapping[s
             raise SchemaError(f"attribute '{attribute.name}' is not valid TOML: {error}.") from None
         stated = form.get("provenance", "public")
         return {key: value for key, value in entry.items() if key != "reviewed"} | {"provenance": stated}
-    question = next(iter(questions(text, draft, about={attribute.name})))
+    question = next(iter(review.questions(text, draft, about={attribute.name})))
     choice = next((each for each in question.choices if each.key == form.get("choice")), None)
     if choice is None:
         raise SchemaError(f"choose one of the answers about '{attribute.name}' first.")
@@ -159,10 +241,10 @@ def _entry(text: str, attribute: Attribute, draft: Draft | None, form: Mapping[s
 
 def _completed(choice: ReviewChoice, attribute: Attribute, form: Mapping[str, str]) -> dict[str, Any]:
     """The entry of a choice with what was typed beside it."""
-    entry = complete(choice, form.get(f"typed-{choice.key}", ""), attribute)
+    entry = review.complete(choice, form.get(f"typed-{choice.key}", ""), attribute)
     if choice.asks == "edges" and form.get("points", "").strip():
         # Points stand on the same axis as edges, and are written as they are.
-        entry["points"] = complete(choice, form["points"], attribute)["edges"]
+        entry["points"] = review.complete(choice, form["points"], attribute)["edges"]
     special = form.get(f"special-{choice.key}")
     if special is not None:
         entry.pop("special", None)
@@ -178,7 +260,7 @@ def _completed(choice: ReviewChoice, attribute: Attribute, form: Mapping[str, st
 
 def cost(visit: Visit) -> Response:
     """What a column would cost with the answer that is being typed: asked for by the script, again and again."""
-    desk, name = visit.desk, visit.form.get("column", "")
+    name = visit.form.get("column", "")
     try:
         schema, draft = visit.schema, _draft(visit)
         entry = _entry(visit.text or "", schema.attribute(name), draft, visit.form)
@@ -191,20 +273,16 @@ def cost(visit: Visit) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        rows = desk.rows if draft is None else draft.rows
-        told = (NOT_KNOWN,) if rows is None else column_cost(tried, name, desk.epsilon, rows, beside=True)
+        return JSONResponse({"told": _cost(visit, tried, name, beside=True)})
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
-    levels = list(alone.levels[:MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.binned else []
-    return JSONResponse({"told": list(told), "levels": levels})
 
 
 def accept(visit: Visit) -> Response:
     """Accept what is proposed for all columns that are left."""
     visit.back = visit.address("describe")
-    _save(visit, accept_all(visit.text or ""))
-    said = "Every column is reviewed: what was proposed is accepted. The schema is public now."
-    return visit.tell(visit.back, said)
+    _save(visit, review.accept_all(visit.text or ""))
+    return visit.tell(visit.back, "Every column is reviewed: what was proposed is accepted. The schema is public now.")
 
 
 def decide_rule(visit: Visit) -> Response:
@@ -217,7 +295,7 @@ def decide_rule(visit: Visit) -> Response:
         raise SchemaError("this rule was decided meanwhile. Look at the list again.")
     draft = _draft(visit)
     entries = [] if form.get("public") != "yes" or draft is None else rule_entries(rule, text, draft)
-    _save(visit, answer_rule(text, rule, entries))
+    _save(visit, review.answer_rule(text, rule, entries))
     made = "The rule is public knowledge now: every released record honors it."
     return visit.tell(visit.back, made if entries else "No rule was made of it.")
 
@@ -231,6 +309,6 @@ def set_person(visit: Visit) -> Response:
     person = None
     if column:
         person = Person(column=column, count="people" if people else "rows", rows_per_person=1 if people else int(rows))
-    _save(visit, name_person(visit.text or "", person))
+    _save(visit, review.name_person(visit.text or "", person))
     said = f"Rows with the same {column} are one person's." if column else "Each row is a person of its own."
     return visit.tell(visit.back, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -35,11 +36,9 @@ def home(visit: Visit) -> Response:
 def _progress(folder: Folder, desk: Desk) -> dict[str, Any]:
     """A table that was opened before, with how far it is."""
     columns = waiting = 0
-    try:
+    with suppress(SklarError):
         schema = parsed(folder.schema_text(desk) or "")
         columns, waiting = schema.n_attributes, len(schema.not_reviewed)
-    except SklarError:
-        pass
     return {"desk": desk, "columns": columns, "waiting": waiting, "releases": len(folder.releases(desk))}
 
 

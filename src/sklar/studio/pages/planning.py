@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from markupsafe import Markup
@@ -87,11 +88,10 @@ def account_of(visit: Visit) -> tuple[Account | None, str]:
 
 
 def _epsilon(text: str | None, default: float) -> float:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return default
-    return value if math.isfinite(value) and 0.001 <= value <= 1000 else default
+    with suppress(ValueError):
+        if 0.001 <= (value := float(text or "")) <= 1000:
+            return value
+    return default
 
 
 def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> dict[str, Any]:
@@ -195,13 +195,11 @@ def choose(visit: Visit) -> Response:
 
 
 def _number(form: Mapping[str, str], name: str) -> float:
-    try:
-        value = float(form.get(name, ""))
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise BudgetError(f"{name} must be a positive number, got {form.get(name, '')!r}.")
-    return value
+    text = form.get(name, "")
+    with suppress(ValueError):
+        if 0 < (value := float(text)) < math.inf:
+            return value
+    raise BudgetError(f"{name} must be a positive number, got {text!r}.")
 
 
 def curve(visit: Visit) -> Response:

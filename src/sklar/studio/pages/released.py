@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -24,9 +23,7 @@ _WHAT = {
     ".csv": "synthetic rows",
     ".sklar": "the model: noisy tables, certificate, and what draws rows",
     ".report.html": "the report for readers",
-    ".toml": "the schema",
 }
-_STATED = ("publisher", "contact", "license", "url")
 
 
 def look(visit: Visit) -> Response:
@@ -87,27 +84,17 @@ def _report_text(visit: Visit) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """A file that may be given to anybody."""
-
-    name: str
-    what: str
-    bytes: int
-
-
 def publishing(visit: Visit) -> Response:
     """What there is to publish."""
     number, out = visit.release, ""
     commands: tuple[str, ...] = ()
-    products: list[Product] = []
-    published: list[Product] = []
+    products: list[list[dict[str, Any]]] = [[], []]
     if number is not None:
         # So that it can be downloaded.
         _report_text(visit)
         model, out = f"{visit.stem}.sklar", f"{visit.stem}-published"
         commands = (f"sklar verify {model}", f"sklar publish {model} --out {out}", f"sklar verify {out}")
-        products, published = _products(visit, number)
+        products = _products(visit, number)
     works = [each for each in visit.works.all(visit.desk.name) if each.kind == "publish" and each.release == number]
     return visit.page(
         "publish.html.j2",
@@ -116,8 +103,8 @@ def publishing(visit: Visit) -> Response:
         commands=commands,
         release=number,
         releases=visit.releases,
-        products=products,
-        published=published,
+        products=products[0],
+        published=products[1],
         out=out,
         running=visit.works.running(),
         last=works[-1] if works else None,
@@ -125,23 +112,21 @@ def publishing(visit: Visit) -> Response:
     )
 
 
-def _products(visit: Visit, number: int) -> tuple[list[Product], list[Product]]:
+def _products(visit: Visit, number: int) -> list[list[dict[str, Any]]]:
     """The files of a release that may be given to anybody: single ones, and those of its published folder."""
     folder, desk = visit.folder, visit.desk
-    names = {suffix: desk.schema if suffix == ".toml" else f"{desk.name}-{number}{suffix}" for suffix in _WHAT}
     root = folder.inside(f"{desk.name}-{number}-published")
-    paths = [each for each in sorted(root.rglob("*") if root.is_dir() else ()) if each.is_file()]
-    single = [
-        Product(name=name, what=_WHAT[suffix], bytes=folder.inside(name).stat().st_size)
-        for suffix, name in names.items()
-        if folder.inside(name).is_file()
+    single = {f"{desk.name}-{number}{suffix}": what for suffix, what in _WHAT.items()} | {desk.schema: "the schema"}
+    paths = (path for path in sorted(root.rglob("*")) if path.resolve().is_relative_to(root))
+    published = {folder.relative(path): "" for path in paths}
+    return [
+        [
+            {"name": name, "what": what, "bytes": folder.inside(name).stat().st_size}
+            for name, what in part.items()
+            if folder.inside(name).is_file()
+        ]
+        for part in (single, published)
     ]
-    published = [
-        Product(name=folder.relative(path), what="", bytes=path.stat().st_size)
-        for path in paths
-        if path.resolve().is_relative_to(root)
-    ]
-    return single, published
 
 
 def verdict(visit: Visit) -> Response:
@@ -157,7 +142,9 @@ def publish(visit: Visit) -> Response:
     """Write the folder, in a process of its own."""
     visit.back = visit.address("publish")
     number, form = visit.asked_release, visit.form
-    stated = {name: form[name].strip() for name in _STATED if form.get(name, "").strip()}
+    stated = {
+        name: form[name].strip() for name in ("publisher", "contact", "license", "url") if form.get(name, "").strip()
+    }
     visit.works.begin("publish", visit.desk.name, {"release": number, "said": stated})
     return go(visit.address("publish", release=number))
 
@@ -165,7 +152,7 @@ def publish(visit: Visit) -> Response:
 def download(visit: Visit) -> Response:
     """A file that may be given to anybody: of those that the page lists, and of no other."""
     name = visit.request.path_params["file"]
-    if any(each.name == name for number in visit.releases for part in _products(visit, number) for each in part):
+    if any(each["name"] == name for number in visit.releases for part in _products(visit, number) for each in part):
         path = visit.folder.inside(name)
         # A browser must never show it as a page of the studio.
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")

@@ -20,7 +20,7 @@ def release(visit: Visit) -> Response:
     if visit.text is None or desk.rows is None:
         return go(visit.address("open"))
     schema, (account, _), running, last = visit.schema, account_of(visit), visit.works.running(), _last(visit)
-    number = _next(visit) - (last is not None and last.state == "done")
+    number = max(visit.releases, default=0) + (last is None or last.state != "done")
     stem = f"{desk.name}-{number}"
     command = (
         f"sklar release {visit.table} --schema {visit.schema_path} --epsilon {desk.epsilon:g} --check "
@@ -51,21 +51,11 @@ def _last(visit: Visit) -> State | None:
     return next((each for each in reversed(visit.works.all(visit.desk.name)) if each.kind == "release"), None)
 
 
-def _next(visit: Visit) -> int:
-    """The number of the next release."""
-    return max(visit.releases, default=0) + 1
-
-
 def _work(visit: Visit, state: State) -> dict[str, Any]:
     """Work on the screen: stages with bars, and what the books say."""
-    return {
-        "state": state,
-        "bars": [
-            _bar(stage, working=place == len(state.stages) - 1 and not state.over)
-            for place, stage in enumerate(state.stages)
-        ],
-        "charged": _is_charged(visit, state),
-    }
+    last = None if state.over or not state.stages else state.stages[-1]
+    bars = [_bar(stage, working=stage is last) for stage in state.stages]
+    return {"state": state, "bars": bars, "charged": _is_charged(visit, state)}
 
 
 def _is_charged(visit: Visit, state: State) -> bool:
@@ -111,7 +101,7 @@ def start(visit: Visit) -> Response:
         "epsilon": desk.epsilon,
         "delta": DELTA,
         "dataset": schema.name,
-        "release": _next(visit),
+        "release": max(visit.releases, default=0) + 1,
         "charges_before": len(account.charges),
         "compare": visit.form.get("compare") == "yes",
     }
@@ -129,9 +119,8 @@ def draw(visit: Visit) -> Response:
 def cancel(visit: Visit) -> Response:
     """Stop a release. Once it is charged, ask first: the charge stays."""
     running = visit.works.running()
-    if running is None or running.desk != visit.desk.name:
-        return go(visit.address("release"))
-    if _is_charged(visit, running) and visit.form.get("sure") != "yes":
-        return go(visit.address("release", cancel="ask"))
-    visit.works.cancel(running.number)
+    if running is not None and running.desk == visit.desk.name:
+        if _is_charged(visit, running) and visit.form.get("sure") != "yes":
+            return go(visit.address("release", cancel="ask"))
+        visit.works.cancel(running.number)
     return go(visit.address("release"))

@@ -6,6 +6,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -165,37 +166,33 @@ class Visit:
         frame |= {
             "folder": self.folder.root.name or "/",
             "desk": None if desk is None else desk.name,
-            "steps": [self._step(name, desk, here=name == step) for name in STEPS],
+            "steps": self._steps(step, desk),
             "form_token": self.studio.session.form_token,
         }
         return show(template, status=status, **{"frame": frame, "desk": desk} | values)
 
-    def _step(self, name: str, desk: Desk | None, *, here: bool) -> dict[str, Any]:
-        """One step in the bar at the top of a page."""
-        address = {"open": "/", "books": "/books"}.get(name, "") if desk is None else f"/t/{desk.name}/{name}"
-        return {
-            "label": name.capitalize(),
-            "address": address,
-            "done": desk is not None and self._is_done(name, desk),
-            "here": here,
-            "count": self._waiting or "" if name == "describe" and desk is not None else "",
-        }
-
-    @cached_property
-    def _waiting(self) -> int | None:
-        """How many columns of the table are not reviewed; None where there is no schema that can be read."""
-        try:
-            return len(self.schema.not_reviewed)
-        except SklarError:
-            return None
-
-    def _is_done(self, step: str, desk: Desk) -> bool:
-        if step in ("release", "look"):
-            return bool(self.releases)
-        if step == "publish":
-            return any((self.folder.root / f"{desk.name}-{number}-published").is_dir() for number in self.releases)
-        described = self._waiting == 0
-        return {"open": True, "describe": described, "plan": described and bool(desk.target)}.get(step, False)
+    def _steps(self, here: str, desk: Desk | None) -> list[dict[str, Any]]:
+        """The steps in the bar at the top of a page."""
+        addresses, waiting, done = {"open": "/", "books": "/books"}, None, dict[str, bool]()
+        if desk is not None:
+            addresses = {name: f"/t/{desk.name}/{name}" for name in STEPS}
+            # Without a schema that can be read, nothing is described.
+            with suppress(SklarError):
+                waiting = len(self.schema.not_reviewed)
+            folders = (self.folder.root / f"{desk.name}-{number}-published" for number in self.releases)
+            done = {"open": True, "describe": waiting == 0, "plan": waiting == 0 and bool(desk.target)}
+            done |= dict.fromkeys(("release", "look"), bool(self.releases))
+            done["publish"] = any(folder.is_dir() for folder in folders)
+        return [
+            {
+                "label": name.capitalize(),
+                "address": addresses.get(name, ""),
+                "done": done.get(name, False),
+                "here": name == here,
+                "count": waiting or "" if name == "describe" else "",
+            }
+            for name in STEPS
+        ]
 
 
 def show(template: str, *, status: int = 200, **values: Any) -> Response:
