@@ -34,11 +34,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 
 def attribute(j: int) -> tuple[float, float, int, bool]:
-    """The public structure of attribute j: its mean, its mixing probability, its factor, and whether it is reversed.
-
-    >>> attribute(0)
-    (0.0234375, 0.5, 0, True)
-    """
+    """The public structure of attribute j: its mean, its mixing probability, its factor, and whether it is reversed."""
     # The golden-ratio sequence spreads the means over (0.02, 0.98) evenly, and within every factor too.
     mean = round(256 * (0.02 + 0.96 * (j * _GOLDEN % 1.0)))
     return min(max(mean, 6), 250) / 256, (4 + j // FACTORS % 4) / 8, j % FACTORS, j // FACTORS % 3 == 0

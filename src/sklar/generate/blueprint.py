@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from sklar.errors import DataError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,19 @@ class Blueprint:
     attributes: Mapping[str, Mapping[str, Any]]
     columns: pl.Schema
     draw: Callable[[np.random.Generator, int], pl.DataFrame]
+
+
+def blocks(
+    rows: int, seed: int, *, stream: int, block_rows: int, name: str = "rows"
+) -> Iterator[tuple[np.random.Generator, int]]:
+    """The random stream of every block, and the number of its first row; `name` is what error messages call rows."""
+    if type(rows) is not int or rows < 1:
+        needs = f"{name} must be a whole number of at least 1, got {name}={rows!r}."
+        raise DataError(f"{needs} Leave it out for the default.")
+    if type(seed) is not int or seed < 0:
+        raise DataError(f"seed must be a whole number of at least 0, got seed={seed!r}. Leave it out for seed 0.")
+    firsts = enumerate(range(0, rows, block_rows))
+    return ((np.random.default_rng([seed, stream, block]), first) for block, first in firsts)
 
 
 def choose(

@@ -108,7 +108,9 @@ def _draw(kinds: pl.Schema, rng: np.random.Generator, first: int) -> pl.DataFram
     female = rng.random(rows) < 0.49 + 0.005 * np.maximum(age - 60, 0)
     sex = np.where(female, 0, 1)
 
-    marital = _marital(rng, stage, sex)
+    men = np.array(_MARRIED, dtype=float)
+    women = men * [1, 1, 1, 1, 1.1, 2.2]  # they outlive their husbands
+    marital = choose(rng, np.concatenate([women, men]), sex * len(men) + stage)
     couple = (marital == 1) | (marital == 2)
     children = np.minimum(rng.poisson(_CHILDREN[stage] * np.where(marital == 0, 1 / 3, 1.0)), 8)
     at_home = rng.binomial(children, np.array([0.9, 0.97, 0.85, 0.25, 0.05, 0.05])[stage])
@@ -152,12 +154,6 @@ def _draw(kinds: pl.Schema, rng: np.random.Generator, first: int) -> pl.DataFram
     return pl.DataFrame(
         [pl.Series(column).cast(kind).alias(name) for (name, kind), column in zip(kinds.items(), columns, strict=True)]
     )
-
-
-def _marital(rng: np.random.Generator, stage: Integers, sex: Integers) -> Integers:
-    men = np.array(_MARRIED, dtype=float)
-    women = men * [1, 1, 1, 1, 1.1, 2.2]  # they outlive their husbands
-    return choose(rng, np.concatenate([women, men]), sex * len(men) + stage)
 
 
 def _hours(rng: np.random.Generator, employed: npt.NDArray[np.bool_], sex: Integers, occupation: Integers) -> Integers:

@@ -6,7 +6,6 @@ mixture of them into levels: the structure below is all there is, it is public, 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -62,16 +61,14 @@ class _Column:
         """The level of every rounded latent."""
         level = np.searchsorted(np.cumsum(self.margin)[:-1], _grid(), side="right")
         if self.levels:
-            texts = sorted(self.levels)
-            level = np.array([texts.index(text) for text in self.levels])[level]
+            # The place of each text among the sorted ones.
+            level = np.unique(self.levels, return_inverse=True)[1][level]
         return level.astype(np.int8)
 
     @cached_property
     def numbers(self) -> npt.NDArray[np.int32]:
         """The edges as numbers: dates in days since 1970."""
-        epoch = dt.date(1970, 1, 1)
-        days = ((dt.date.fromisoformat(edge) - epoch).days if isinstance(edge, str) else edge for edge in self.edges)
-        return np.array(list(days), np.int32)
+        return np.array(self.edges, "datetime64[D]" if self.kind == "date" else np.int32).astype(np.int32)
 
     def values(self, code: npt.NDArray[np.int8], rng: np.random.Generator) -> pl.Series:
         """The values of rows with these levels."""
@@ -96,12 +93,8 @@ def _nominal(name: str, levels: Sequence[str], margin: Shares, same: str | None 
     return _Column(name, "categorical", margin, loads, levels=levels, same=same)
 
 
-def _integer(name: str, edges: Sequence[int], margin: Shares, **loads: float) -> _Column:
-    return _Column(name, "integer", margin, loads, edges=edges)
-
-
-def _date(name: str, edges: Sequence[str], margin: Shares, **loads: float) -> _Column:
-    return _Column(name, "date", margin, loads, edges=edges)
+def _binned(name: str, edges: Sequence[int] | Sequence[str], margin: Shares, **loads: float) -> _Column:
+    return _Column(name, "date" if isinstance(edges[0], str) else "integer", margin, loads, edges=edges)
 
 
 def _boolean(name: str, share: float, **loads: float) -> _Column:
@@ -145,10 +138,10 @@ def _columns() -> list[_Column]:
         _nominal("state", states, _flat(88).reshape(8, 11).sum(axis=1), same="region"),
         _nominal("office", _codes("OF", 100), _zipf(100, 0.8), place=0.98),
         _nominal("remoteness", ("city", "inner", "outer", "far", "very far"), _zipf(5, 1.4), place=0.6, need=0.2),
-        _integer("age", range(15, 101, 5), _bell(17, 0.45, 0.3), age=0.97),
+        _binned("age", range(15, 101, 5), _bell(17, 0.45, 0.3), age=0.97),
         _nominal("sex", ("female", "male", "not stated"), np.array([0.55, 0.44, 0.01]), work=0.4, need=0.2),
         _boolean("partnered", 0.42, age=0.5, means=0.3),
-        _integer("children", range(11), _mostly(0.5, _zipf(9, 1.3)), age=-0.5, need=0.4),
+        _binned("children", range(11), _mostly(0.5, _zipf(9, 1.3)), age=-0.5, need=0.4),
         _boolean("homeowner", 0.35, age=0.5, means=0.6),
         _boolean("student", 0.1, age=-0.8),
         _boolean("disability", 0.14, need=0.8),
@@ -161,12 +154,12 @@ def _columns() -> list[_Column]:
         _nominal("industry", _codes("I", 19), _flat(19), work=0.92, place=0.25),
         _nominal("payment_type", _codes("P", 20), _zipf(20, 1.1), age=0.7, need=0.5, work=-0.2),
         _nominal("payment_rate", ("full", "part", "zero", "suspended"), np.array([0.6, 0.3, 0.07, 0.03]), means=0.8),
-        _integer("payment_amount", range(0, 2001, 50), _bell(40, 0.45, 0.25), means=-0.7, need=0.5),
-        _integer("income", range(0, 5001, 100), _mostly(0.45, _zipf(49, 0.7)), means=0.75, work=0.45),
-        _integer("assets", range(0, 400_001, 10_000), _zipf(40), means=0.75, age=0.5),
-        _date("start_date", years, _zipf(30, 0.7)[::-1], age=-0.7, need=-0.2),
-        _date("review_date", months, _flat(24), need=0.4, means=-0.3),
-        _integer("weeks_paid", range(0, 53, 2), _mostly(0.04, _zipf(25, 0.5)[::-1]), need=0.4, means=-0.5),
+        _binned("payment_amount", range(0, 2001, 50), _bell(40, 0.45, 0.25), means=-0.7, need=0.5),
+        _binned("income", range(0, 5001, 100), _mostly(0.45, _zipf(49, 0.7)), means=0.75, work=0.45),
+        _binned("assets", range(0, 400_001, 10_000), _zipf(40), means=0.75, age=0.5),
+        _binned("start_date", years, _zipf(30, 0.7)[::-1], age=-0.7, need=-0.2),
+        _binned("review_date", months, _flat(24), need=0.4, means=-0.3),
+        _binned("weeks_paid", range(0, 53, 2), _mostly(0.04, _zipf(25, 0.5)[::-1]), need=0.4, means=-0.5),
         _nominal(
             "channel", ("online", "phone", "office", "post", "agent", "visit"), _zipf(6, 1.2), age=0.6, origin=0.3
         ),

@@ -62,19 +62,13 @@ def _place(index: int) -> str:
     return _STEMS[index % 25] + _ENDS[index // 25]
 
 
-@cache
 def directory() -> tuple[_Hospital, ...]:
-    """All hospitals, the same for every seed.
-
-    >>> directory()[0]._replace(phone="")[:6]
-    ('010001', 'ALDERBURY COMMUNITY HOSPITAL', '100 BRIDGE ROAD', 'ALDERBURY', 'AV', '01001')
-    """
+    """All hospitals, the same for every seed."""
     return tuple(map(_hospital, range(HOSPITALS)))
 
 
 def _hospital(index: int) -> _Hospital:
     # Every city has a hospital, every third city a second one, and most second ones a ZIP code of their own.
-    second = index >= _CITIES
     city = _city(index)
     state = next(k for k, end in enumerate(_STATE_ENDS) if city < end)
     named, housed = _NAMESAKES.get(index, index), _SAME_CAMPUS.get(index, index)
@@ -84,7 +78,7 @@ def _hospital(index: int) -> _Hospital:
         address=f"{100 + 7 * housed} {_STREETS[housed % len(_STREETS)]}",
         city=_place(city),
         state=_STATES[state],
-        zip_code=f"{1001 + 2 * city + (second and index < _ZIP_CODES) + 20_000 * state:05d}",
+        zip_code=f"{1001 + 2 * city + (_CITIES <= index < _ZIP_CODES) + 20_000 * state:05d}",
         # Two counties for every three cities, named like places that are no city.
         county=None if city in _NO_COUNTY else _place(_CITIES + city * 2 // 3),
         phone=f"{201 + 100 * state}555{1000 + 41 * index:04d}",
@@ -106,9 +100,8 @@ def _draw(lists: dict[str, pl.Series], rng: np.random.Generator, _first: int) ->
 @cache
 def table() -> Blueprint:
     """Hospital and its public schema: the whole directory is public, so every value of it is listed."""
-    lists: dict[str, list[str | None]] = {
-        fact: list(column) for fact, column in zip(_FACTS, zip(*directory(), strict=True), strict=True)
-    }
+    columns = zip(*directory(), strict=True)
+    lists: dict[str, list[str | None]] = dict(zip(_FACTS, map(list, columns), strict=True))
     lists[_MEASURE] = [f"H_{topic}_{answer}" for topic in _TOPICS for answer in _ANSWERS]
     return Blueprint(
         stream=2,

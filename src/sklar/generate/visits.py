@@ -7,14 +7,14 @@ for how long, and at which cost. One patient in twenty never comes; the others c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from sklar.errors import DataError
-from sklar.generate.blueprint import choose
+from sklar.generate.blueprint import blocks, choose
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
 
@@ -24,18 +24,26 @@ PATIENTS = 20_000
 _STREAM = 6
 _BLOCK = 8_192
 
-_SEXES = ("F", "M")
-_REGIONS = ("center", "coast", "east", "hills", "islands", "north", "south", "west")
-_INSURANCE = ("basic", "plus", "private", "none")
-_CHRONIC = ("none", "diabetes", "heart", "lung", "kidney", "joint")
-_SMOKER = ("never", "former", "current")
-_DEPARTMENTS = ("general", "heart", "lung", "joints", "kidneys", "eyes", "skin", "emergency")
-_DIAGNOSES = tuple(f"{letter}{number}" for letter in "ABCDEF" for number in (1, 2))
-_URGENCY = ("planned", "soon", "urgent")
-_OUTCOMES = ("home", "home care", "transferred", "back soon")
+_LEVELS = {
+    "sex": ("F", "M"),
+    "region": ("center", "coast", "east", "hills", "islands", "north", "south", "west"),
+    "insurance": ("basic", "plus", "private", "none"),
+    "chronic": ("none", "diabetes", "heart", "lung", "kidney", "joint"),
+    "smoker": ("never", "former", "current"),
+    "department": ("general", "heart", "lung", "joints", "kidneys", "eyes", "skin", "emergency"),
+    "diagnosis": tuple(f"{letter}{number}" for letter in "ABCDEF" for number in (1, 2)),
+    "urgency": ("planned", "soon", "urgent"),
+    "outcome": ("home", "home care", "transferred", "back soon"),
+}
+_EDGES = {
+    "age": [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 101],
+    "days": [0, 1, 2, 3, 5, 8, 15, 61],
+    "cost": [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 100_000],
+}
+_PATIENT = ("age", "sex", "region", "insurance", "chronic", "smoker")
+_VISIT = ("department", "diagnosis", "urgency", "days", "cost", "outcome")
 
 # Hidden ailments, and what they do. Rows are ailments throughout.
-_AILMENTS = 6
 _AILMENT = [0.28, 0.17, 0.15, 0.13, 0.11, 0.16]
 _OF_CHRONIC = [
     [0.86, 0.03, 0.03, 0.03, 0.02, 0.03], [0.20, 0.62, 0.08, 0.02, 0.06, 0.02],
@@ -70,33 +78,18 @@ _OF_OUTCOME = [
     [0.93, 0.05, 0.019, 0.001], [0.84, 0.11, 0.044, 0.006], [0.72, 0.16, 0.09, 0.03], [0.56, 0.25, 0.12, 0.07]
 ]  # fmt: skip
 
-_PATIENTS: dict[str, dict[str, Any]] = {
-    "age": {"type": "integer", "edges": [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 101]},
-    "sex": {"type": "categorical", "values": list(_SEXES)},
-    "region": {"type": "categorical", "values": list(_REGIONS)},
-    "insurance": {"type": "categorical", "values": list(_INSURANCE)},
-    "chronic": {"type": "categorical", "values": list(_CHRONIC)},
-    "smoker": {"type": "categorical", "values": list(_SMOKER)},
-}
-_VISITS: dict[str, dict[str, Any]] = {
-    "department": {"type": "categorical", "values": list(_DEPARTMENTS)},
-    "diagnosis": {"type": "categorical", "values": list(_DIAGNOSES)},
-    "urgency": {"type": "categorical", "values": list(_URGENCY)},
-    "days": {"type": "integer", "edges": [0, 1, 2, 3, 5, 8, 15, 61]},
-    "cost": {"type": "integer", "edges": [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 100_000]},
-    "outcome": {"type": "categorical", "values": list(_OUTCOMES)},
-}
-
 
 def linked() -> Linked:
     """The public schema of both tables."""
-    return Linked(
-        people=Schema.from_dict({"table": {"name": "patients"}, "attributes": _PATIENTS}),
-        events=Schema.from_dict({"table": {"name": "visits"}, "attributes": _VISITS}),
-        people_key=KEY,
-        events_key=KEY,
-        at_most=MOST,
-    )
+    people, events = _schema("patients", _PATIENT), _schema("visits", _VISIT)
+    return Linked(people=people, events=events, people_key=KEY, events_key=KEY, at_most=MOST)
+
+
+def _schema(table: str, names: Sequence[str]) -> Schema:
+    entries: dict[str, dict[str, object]] = {}
+    entries |= {name: {"type": "categorical", "values": list(levels)} for name, levels in _LEVELS.items()}
+    entries |= {name: {"type": "integer", "edges": list(edges)} for name, edges in _EDGES.items()}
+    return Schema.from_dict({"table": {"name": table}, "attributes": {name: entries[name] for name in names}})
 
 
 def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
@@ -107,27 +100,16 @@ def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[tupl
     >>> [(patients.height, patients.columns[0]) for patients, _ in generate_visits(10_000)]
     [(8192, 'patient_id'), (1808, 'patient_id')]
     """
-    if type(patients) is not int or patients < 1:
-        raise DataError(f"patients must be a whole number of at least 1, got {patients!r}. Leave it out.")
-    if type(seed) is not int or seed < 0:
-        raise DataError(f"seed must be a whole number of at least 0, got seed={seed!r}. Leave it out for seed 0.")
-    return _blocks(patients, seed)
+    drawn = blocks(patients, seed, stream=_STREAM, block_rows=_BLOCK, name="patients")
+    return (_draw(rng, first, patients) for rng, first in drawn)
 
 
-def _blocks(patients: int, seed: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    for block, first in enumerate(range(0, patients, _BLOCK)):
-        rng = np.random.default_rng(np.random.SeedSequence([seed, _STREAM, block]))
-        people, visits = _draw(rng, first)
-        people = people.head(patients - first)
-        yield people, visits.filter(pl.col(KEY) <= first + people.height)
-
-
-def _draw(rng: np.random.Generator, first: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     ailment = choose(rng, _AILMENT, rows=_BLOCK)
     frailty = rng.normal(0.0, 1.0, _BLOCK) + 0.35 * (ailment > 0)
     age = np.clip(44 + 13 * frailty + 6 * (ailment > 0) + rng.normal(0, 12, _BLOCK), 0, 100).astype(np.int64)
     sex = (rng.random(_BLOCK) < 0.42 + 0.10 * (ailment == 2) + 0.06 * (ailment == 3)).astype(np.intp)
-    region = choose(rng, np.array([20, 14, 15, 9, 4, 13, 14, 11]) * (1 + 0.6 * np.eye(_AILMENTS, 8)), ailment)
+    region = choose(rng, np.array([20, 14, 15, 9, 4, 13, 14, 11]) * (1 + 0.6 * np.eye(len(_AILMENT), 8)), ailment)
     insurance = choose(rng, [[0.58, 0.24, 0.10, 0.08], [0.42, 0.34, 0.20, 0.04]], (age > 50).astype(np.intp))
     chronic = choose(rng, _OF_CHRONIC, ailment)
     smoker = choose(rng, _OF_SMOKER, ailment)
@@ -135,17 +117,7 @@ def _draw(rng: np.random.Generator, first: int) -> tuple[pl.DataFrame, pl.DataFr
     number = np.clip(1 + rng.poisson(rng.gamma(2.5, 1 / 2.5, _BLOCK) * rate), 1, MOST)
     number = np.where(rng.random(_BLOCK) < 0.05, 0, number)
     key = first + 1 + np.arange(_BLOCK)
-    people = pl.DataFrame(
-        {
-            KEY: key,
-            "age": age,
-            "sex": np.array(_SEXES)[sex],
-            "region": np.array(_REGIONS)[region],
-            "insurance": np.array(_INSURANCE)[insurance],
-            "chronic": np.array(_CHRONIC)[chronic],
-            "smoker": np.array(_SMOKER)[smoker],
-        }
-    )
+    people = _frame(key, _PATIENT, (age, sex, region, insurance, chronic, smoker)).head(patients - first)
     owner = np.repeat(np.arange(_BLOCK), number)
     rows = owner.size
     # One visit in eight is about something else.
@@ -159,15 +131,14 @@ def _draw(rng: np.random.Generator, first: int) -> tuple[pl.DataFrame, pl.DataFr
     price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
     cost = np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows))
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
-    visits = pl.DataFrame(
-        {
-            KEY: key[owner],
-            "department": np.array(_DEPARTMENTS)[department],
-            "diagnosis": np.array(_DIAGNOSES)[diagnosis],
-            "urgency": np.array(_URGENCY)[urgency],
-            "days": days.astype(np.int64),
-            "cost": np.minimum(cost, 99_999).astype(np.int64),
-            "outcome": np.array(_OUTCOMES)[choose(rng, _OF_OUTCOME, worse)],
-        }
+    outcome = choose(rng, _OF_OUTCOME, worse)
+    told = (department, diagnosis, urgency, days.astype(np.int64), np.minimum(cost, 99_999).astype(np.int64), outcome)
+    return people, _frame(key[owner], _VISIT, told).filter(pl.col(KEY) <= patients)
+
+
+def _frame(key: npt.NDArray[Any], names: Sequence[str], columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:
+    """Rows with their patient: numbers as they are, texts by the place of their level."""
+    named = zip(names, columns, strict=True)
+    return pl.DataFrame(
+        {KEY: key} | {name: np.array(_LEVELS[name])[each] if name in _LEVELS else each for name, each in named}
     )
-    return people, visits
