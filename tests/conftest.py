@@ -1,4 +1,4 @@
-"""Strategies that several test files share: schemas of every kind with odd names and values, and codes for them."""
+"""What several test files share: schemas of every kind with odd names and values, codes for them, exact counts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from hypothesis import reject, settings
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Codes, Tables
 from sklar.public.axis import AXES, DAY, SECOND, days, format_grain, microseconds
 from sklar.public.outputs import exact
 from sklar.public.schema import Schema
+from sklar.rows.count import Exact
 
 # `make test` draws the same examples every time, so that a landing never fails by chance; `make slow` draws new ones.
 settings.register_profile("same", derandomize=True)
@@ -83,6 +86,12 @@ ENDS = {
     "year": (1, 3_000),
     "yearmonth": (12, 9_999 * 12),
 }
+
+
+def count_plainly(codes: Codes, cells: Cells) -> Exact:
+    """All one-way and two-way tables of codes by the kernel's plain routine."""
+    tables = tuple(Tables(cells=cells, order=order).count(codes) for order in (1, 2))
+    return Exact(n_rows=len(codes[0]), tables=tables)
 
 
 def on_axis(kind: str, unit: Fraction) -> st.SearchStrategy[Any]:

@@ -18,8 +18,8 @@ from sklar.cli import cli
 from sklar.generate.visits import KEY, generate_visits
 from sklar.generate.visits import linked as linked_schema
 from sklar.kernel.cells import Cells
-from sklar.rows.count import count_plainly
 from sklar.rows.encode import encode
+from tests.conftest import count_plainly
 
 
 def test_every_stage_is_told_with_its_memory(tmp_path: Path) -> None:

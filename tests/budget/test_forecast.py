@@ -23,8 +23,9 @@ from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
-from sklar.rows.count import Exact, ask_all, count, count_plainly
+from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.read import open_source
+from tests.conftest import count_plainly
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

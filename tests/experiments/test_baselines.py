@@ -16,7 +16,7 @@ from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks
 from sklar.kernel.theorems import Budget, advanced_epsilon
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.count import count_plainly
+from tests.conftest import count_plainly
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -35,7 +35,7 @@ from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Inquiry
 from sklar.custodian.evaluate import evaluate
 from sklar.machine.progress import Progress, watch
-from sklar.rows.count import count_plainly
+from tests.conftest import count_plainly
 from tests.custodian.evaluate.tables import SCHEMA, records
 
 needs_data = pytest.mark.skipif(not data.DEFAULT_FOLDER.is_dir(), reason="needs ../shared/data")

@@ -240,17 +240,16 @@ FLAWS = (
     _flaw(
         "a null takes the value of the row before",
         "rows/encode.py",
-        "    kind = column.dtype\n    if kind == pl.Null:\n",
+        "    kind, numbers = column.dtype, typed_numbers(column, attribute)\n",
         "    column = column if column.dtype == pl.Object else column.forward_fill()\n"
-        "    kind = column.dtype\n    if kind == pl.Null:\n",
+        "    kind, numbers = column.dtype, typed_numbers(column, attribute)\n",
         _ROW_TESTS,
     ),
     _flaw(
         "an unknown value becomes the batch's most frequent one",
         "rows/encode.py",
-        "    # A null's number is past all others; clipping is faster than checking.\n"
-        '    return lookup.take(places, mode="clip")\n',
-        '    codes = lookup.take(places, mode="clip")\n'
+        "    return np.append(lookup, lookup.dtype.type(of_value(None))).take(places)\n",
+        "    codes = np.append(lookup, lookup.dtype.type(of_value(None))).take(places)\n"
         "    unknown = codes == unknown_code(attribute)\n"
         "    codes[unknown] = np.bincount(codes[codes >= 0], minlength=1).argmax()\n"
         "    return codes\n",
@@ -259,12 +258,11 @@ FLAWS = (
     _flaw(
         "a long text raises an error that quotes it",
         "rows/encode.py",
-        "        text = text_of(value)\n        code = known.get(text)\n",
-        "        text = text_of(value)\n"
+        "        truth = attribute.truth_of(text)\n",
         "        if len(text) > 1_000:\n"
         "            from sklar.errors import DataError\n\n"
         "            raise DataError(f\"the text '{text[:20]}...' is too long.\")\n"
-        "        code = known.get(text)\n",
+        "        truth = attribute.truth_of(text)\n",
         _ROW_TESTS,
     ),
     _flaw(
@@ -277,8 +275,8 @@ FLAWS = (
     _flaw(
         "a batch counted twice by compiled code",
         "rows/count.py",
-        "            together(_call, compiled.jobs())\n",
-        "            together(_call, compiled.jobs())\n            together(_call, compiled.jobs())\n",
+        "        together(call, self.jobs())\n",
+        "        together(call, self.jobs())\n        together(call, self.jobs())\n",
         "tests/rows/test_count.py",
     ),
     _flaw(
@@ -312,7 +310,7 @@ FLAWS = (
     # The search for private domains.
     _flaw(
         "a tripled top grid cell",
-        "rows/discover.py",
+        "rows/count.py",
         "        return np.diff(upto[np.searchsorted(values, edges)])\n",
         "        counts = np.diff(upto[np.searchsorted(values, edges)])\n"
         "        counts[-1] *= 3\n"

@@ -340,9 +340,10 @@ def boolean_case(data: bytes, folder: Path) -> bool:
     def act() -> None:
         for batch in open_source(path).batches(("b", "n", "a")):
             flags = tuple(Attribute(name=name, kind="boolean") for name in batch.columns)
-            for number, packed in packed_columns(batch, ask_all(Schema(name="t", attributes=flags))).items():
-                bits = np.unpackbits(packed.bits, bitorder="little", count=packed.offset + batch.height)
-                assert bits[packed.offset :].astype(bool).tolist() == batch.to_series(number).to_list()
+            for number, column in packed_columns(batch, ask_all(Schema(name="t", attributes=flags))).items():
+                held = np.frombuffer(column.buffer(1), dtype=np.uint8)
+                bits = np.unpackbits(held, bitorder="little", count=column.offset + batch.height)
+                assert bits[column.offset :].astype(bool).tolist() == batch.to_series(number).to_list()
 
     return accepted(act)
 

@@ -17,8 +17,6 @@ MOST_LINES = 1_000
 # The second ring: files of rows/ on which the claim rests too, what each must do, and the test that holds it.
 RING = {
     "encode": ("a row's codes depend on that row and the schema alone", "guarantees/test_row_by_row.py"),
-    "values": ("a value is read by itself", "rows/test_odd_values.py"),
-    "discover": ("values of private domains are counted once", "guarantees/test_row_by_row.py"),
     "count": ("exact answers equal the plain routine's", "rows/test_count.py"),
     "planes": ("the same on bits, compiled", "rows/test_count.py"),
     "sums": ("partial answers add up", "rows/test_sums.py"),
@@ -29,7 +27,7 @@ RING = {
     "executors": ("the same on a cluster", "rows/test_spark.py"),
 }
 # The goal is 1,500.
-MOST_RING = 2_100
+MOST_RING = 1_800
 OUTSIDE = {"cryptography", "numpy", "typing", "sklar.errors"}
 
 

@@ -31,12 +31,12 @@ from sklar.rows import bounded as module
 from sklar.rows.bounded import (
     BUCKETS,
     Buckets,
-    Marker,
     Secrets,
     by_bucket,
     choose,
     choose_here,
     ids_of,
+    marks_of,
     placed,
     records_of,
     reduced,
@@ -208,17 +208,17 @@ def test_one_id_in_several_types_is_one_person() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=20))
 def test_marks_are_equal_where_ids_are(values: list[bytes]) -> None:
-    marks = Marker()(pl.Series(values, dtype=pl.Binary))
+    marks = marks_of(pl.Series(values, dtype=pl.Binary), Secrets().ids)
     for (one, first), (other, second) in itertools.combinations(zip(values, marks.tolist(), strict=True), 2):
         assert (one == other) == (first == second)
 
 
 def test_marks_are_keyed_anew_in_every_run() -> None:
     ids = pl.Series([b"a", b"b"])
-    assert not np.array_equal(Marker()(ids), Marker()(ids))
+    assert not np.array_equal(marks_of(ids, Secrets().ids), marks_of(ids, Secrets().ids))
     # As far as blocks go: what an id begins with, and zeros after it, are another id's mark.
     long = pl.Series([b"", b"\0", b"a" * 8, b"a" * 9, b"a" * 24, b"a" * 25, b"a" * 24 + b"\0"])
-    assert len({tuple(mark) for mark in Marker()(long).tolist()}) == len(long)
+    assert len({tuple(mark) for mark in marks_of(long, Secrets().ids).tolist()}) == len(long)
 
 
 @pytest.fixture

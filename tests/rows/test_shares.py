@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sklar.budget.plan import WITH_EVENTS, Plan, linked_queries, linked_tables, plan_linked
 from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
-from sklar.rows.shares import Joined, LinkedRows, count_tokens, key_texts, triangle
+from sklar.rows.encode import id_texts
+from sklar.rows.shares import Joined, LinkedRows, count_tokens, triangle
 from tests.linked import small, tables
 
 LINKED = small()
@@ -69,9 +70,9 @@ def test_keys_of_any_type_are_compared_as_texts() -> None:
 def test_no_key_raises() -> None:
     odd = [[1], b"\xff", object(), float("nan"), 10**30, "", "x" * 9, None]
     column = pl.Series(odd, dtype=pl.Object)
-    assert key_texts(column).null_count() >= 3
+    assert id_texts(column).null_count() >= 3
     for values in ([[1, 2], [3]], [{"a": 1}], [b"\xff", b"a"], [float("inf"), float("nan")], [True, None]):
-        assert len(key_texts(pl.Series(values))) == len(values)
+        assert len(id_texts(pl.Series(values))) == len(values)
 
 
 def test_of_too_many_events_a_random_part_is_chosen_afresh() -> None:

@@ -30,13 +30,12 @@ from sklar.public.events import Linked
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
-from sklar.rows.bounded import Marker, ids_of
-from sklar.rows.encode import coder, encode_column, missing_number
+from sklar.rows.bounded import Secrets, ids_of, marks_of
+from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missing_number, readable_text
 from sklar.rows.read import open_source
 from sklar.rows.shares import LinkedRows
 from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
-from sklar.rows.values import distinct, is_nothing, opaque, readable_text
 
 NOTICE = "PRIVATE, for the custodian only: exact counts of values, never part of a release."
 OPAQUE = "(not a value)"
@@ -319,7 +318,7 @@ def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.in
     """The texts that `coder` would see, None for a null, and which of them each row has. A text may occur twice."""
     if column.dtype == pl.Null:
         return [None], np.zeros(len(column), dtype=np.int64)
-    if opaque(column.dtype):
+    if column.dtype.is_nested():
         return [OPAQUE, None], column.is_null().to_numpy().astype(np.int64)
     values, places = distinct(column)
     texts = [readable_text(value) for value in values]
@@ -402,13 +401,13 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
         raise SchemaError("the schema names no person. Add person = 'COLUMN' to [table] (docs/people.md).")
     source = open_source(data, schema)
     require_person(source, schema)
-    mark, rows, without, most = Marker(), 0, 0, _PENDING
+    secrets, rows, without, most = Secrets(), 0, 0, _PENDING
     parts = [pl.DataFrame(schema={"mark": pl.UInt64, "rows": pl.Int64})]
     progress.stage("people", unit="rows")
     for batch in watch(source.scan((person.column,)), progress):
         ids = ids_of(batch.to_series(0))
         # Half a mark is enough to count by: no promise depends on it.
-        marks: NDArray[np.uint64] = mark(ids.drop_nulls())[:, 0]
+        marks = marks_of(ids.drop_nulls(), secrets.ids)[:, 0]
         one_each = pl.DataFrame({"mark": marks}).with_columns(rows=pl.lit(1, pl.Int64))
         parts.append(one_each.group_by("mark").sum())
         rows, without = rows + batch.height, without + ids.null_count()

@@ -6,10 +6,10 @@ smallest keys are chosen. Marks and keys are made by ciphers under `Secrets`, wh
 system for a release and nobody keeps. So every pass, and every task that is repeated, chooses the same rows: else
 tables of one release could hold different rows of a person, and more than are paid for.
 
-A mark is 128 bits of CBC-MAC with AES-256 over the id's length and bytes: different ids share one with a chance below
-10^-19 for a billion of them. A key is a cipher's image of where the row stands (the number of its part, and its own in
-it), or, of tables that may come in another order each time, of its content and its number among equal rows of the part.
-Keys of different rows are as good as independent and uniform.
+A mark is 128 bits of CBC-MAC with AES-256 over two blocks: the id's bytes and its length, or a keyed hash of a longer
+id. Different ids share one with a chance below 10^-19 for a billion of them. A key is a cipher's image of where the row
+stands (the number of its part, and its own in it), or, of tables that may come in another order each time, of its
+content and its number among equal rows of the part. Keys of different rows are as good as independent and uniform.
 
 The id of a row is the text of its value, as in a CSV file: 7, 7.0 and "7" are one person, "A1" and "a1 " are two.
 Values that have no text (lists, records) are together one person. Nulls and empty texts are no ids.
@@ -25,14 +25,14 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from os import urandom
 from tempfile import TemporaryFile
-from typing import IO
-from uuid import UUID
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
 from sklar.public.settings import Person
-from sklar.rows.values import is_nothing, opaque, readable_text
+from sklar.rows.encode import id_texts
 
 # From batches without their ids to what is counted of each row.
 Prepare = Callable[[pl.DataFrame], pl.DataFrame]
@@ -51,11 +51,8 @@ Placed = tuple[pl.DataFrame, NDArray[np.uint64]]
 BUCKETS = 64
 # Records that wait at most before they are chosen among, in bytes.
 HELD_BYTES = 1 << 26
-_CHUNK_BYTES = 1 << 24
-_BLOCK = 16
-# The length of an id stands before its bytes: then no id's blocks begin another's.
-_LENGTH = 8
-_NO_TEXT = "(not a value)"
+# Ids up to this length are in their marks as they are.
+_LONGEST = 31
 _MARKS, _KEY = ("_mark_0", "_mark_1"), "_key"
 
 
@@ -83,12 +80,11 @@ def placed(batches: Iterable[pl.DataFrame], number: int, *, by_content: bool = F
 
 def records_of(batches: Iterable[Placed], person: Person, prepare: Prepare, secrets: Secrets) -> Iterator[pl.DataFrame]:
     """The records of these rows, batch by batch. The batches' last columns are the ids."""
-    mark = Marker(secrets.ids)
 
     def made(given: Placed) -> pl.DataFrame:
         batch, place = given
         ids = ids_of(batch.to_series(batch.width - 1))
-        none, marks = ids.is_null().to_numpy(), mark(ids)
+        none, marks = ids.is_null().to_numpy(), marks_of(ids, secrets.ids).copy()
         # A mark of its own for every row without an id: each is a person.
         marks[none] = _enciphered(secrets.nobody, place)[none]
         records = prepare(batch.select(pl.nth(range(batch.width - 1)))).with_columns(
@@ -123,10 +119,10 @@ def _numbers_among_equals(hashes: NDArray[np.uint64], seen: dict[int, int]) -> N
     return numbers + before[places]
 
 
-def _enciphered(secret: bytes, places: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Two words for each pair of numbers, shape (rows, 2): a cipher's image of both."""
+def _enciphered(secret: bytes, blocks: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.uint64]:
+    """Two words for each block of 16 bytes, shape (rows, 2): a cipher's image of it."""
     cipher = Cipher(AES256(secret), ECB()).encryptor()  # noqa: S305
-    return np.frombuffer(cipher.update(places.tobytes()), dtype="<u8").reshape(-1, 2)
+    return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8").reshape(-1, 2)
 
 
 def by_bucket(records: pl.DataFrame, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -162,25 +158,19 @@ def _smallest(frames: list[pl.DataFrame], most: int) -> pl.DataFrame:
 def choose_here(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataFrame]:
     """What is counted of the rows that are chosen, of all records. Beyond `HELD_BYTES`, records go through files."""
     held: list[pl.DataFrame] = []
+    files: Buckets | None = None
     with ExitStack() as stack:
-        files: Buckets | None = None
         for frame in records:
             held.append(frame)
             if sum(each.estimated_size() for each in held) > 2 * HELD_BYTES:
                 files = files or stack.enter_context(Buckets())
                 files.add(held)
                 held = []
-        if files is None:
-            chosen = choose(held, most)
-            if chosen is not None:
-                yield chosen
-            return
-        files.add(held)
-        held = []
-        for bucket in range(BUCKETS):
-            chosen = choose(files.read(bucket), most)
-            if chosen is not None:
-                yield chosen
+        if files is not None:
+            files.add(held)
+            held = []
+        buckets = [held] if files is None else map(files.read, range(BUCKETS))
+        yield from (chosen for own in buckets if (chosen := choose(own, most)) is not None)
 
 
 def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np.bool_]:
@@ -200,123 +190,61 @@ def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np
     return kept
 
 
-class Marker:
-    """Marks of ids under a key, shape (ids, 2): equal for equal ids, else different."""
-
-    def __init__(self, key: bytes | None = None) -> None:
-        self._cipher = Cipher(AES256(key or urandom(32)), ECB())  # noqa: S305
-
-    def __call__(self, ids: pl.Series) -> NDArray[np.uint64]:
-        """The marks of these bytes; a null is marked as the empty text is."""
-        encryptor = self._cipher.encryptor()
-        values = ids.fill_null(b"").to_list()
-        sizes = np.fromiter(map(len, values), dtype=np.int64, count=len(values))
-        # One byte more, so that there is always one to take.
-        starts, flat = np.cumsum(sizes) - sizes, np.frombuffer(b"".join([*values, b"\0"]), dtype=np.uint8)
-        blocks = -(-(sizes + _LENGTH) // _BLOCK)
-        marks = np.empty((len(values), 2), dtype=np.uint64)
-        for most in np.unique(blocks).tolist():
-            rows = np.flatnonzero(blocks == most)
-            within = np.arange(most * _BLOCK - _LENGTH)
-            for some in np.array_split(rows, 1 + rows.size * within.size // _CHUNK_BYTES):
-                padded = np.zeros((some.size, most * _BLOCK), dtype=np.uint8)
-                padded[:, :_LENGTH] = sizes[some].astype("<u8").view(np.uint8).reshape(-1, _LENGTH)
-                held = flat.take(starts[some, None] + within, mode="clip")
-                padded[:, _LENGTH:] = np.where(within < sizes[some, None], held, 0)
-                state = np.zeros((some.size, _BLOCK), dtype=np.uint8)
-                for first in range(0, most * _BLOCK, _BLOCK):
-                    mixed = state ^ padded[:, first : first + _BLOCK]
-                    state = np.frombuffer(encryptor.update(mixed.tobytes()), dtype=np.uint8).reshape(-1, _BLOCK)
-                marks[some] = state.view("<u8")
-        return marks
+def marks_of(ids: pl.Series, key: bytes) -> NDArray[np.uint64]:
+    """Marks of ids under a key, shape (ids, 2): equal for equal ids, else different; of a null that of no bytes."""
+    values = ids.fill_null(b"").to_list()
+    blocks = np.empty((len(values), 32), dtype=np.uint8)
+    # The length makes ids different that end in different numbers of zeros. A hash has one that no short id has.
+    blocks[:, _LONGEST] = [min(len(value), _LONGEST + 1) for value in values]
+    short = [v if len(v) <= _LONGEST else blake2b(v, key=key, digest_size=_LONGEST).digest() for v in values]
+    blocks[:, :_LONGEST] = np.array(short, dtype=f"S{_LONGEST}").view(np.uint8).reshape(-1, _LONGEST)
+    first = _enciphered(key, blocks[:, :16])
+    return _enciphered(key, first ^ np.ascontiguousarray(blocks[:, 16:]).view("<u8"))
 
 
 def ids_of(column: pl.Series) -> pl.Series:
     """The ids of a column as bytes, null where there is none. Never raises, whatever the column holds."""
-    kind = column.dtype
-    if kind == pl.Null:
-        return pl.Series(column.name, [None] * len(column), dtype=pl.Binary)
-    if opaque(kind):
-        texts = pl.select(pl.when(column.is_not_null()).then(pl.lit(_NO_TEXT))).to_series()
-    elif kind == pl.Object:
-        texts = pl.Series([_text(value) for value in column], dtype=pl.String)
-    elif kind.is_float() or kind.is_decimal():
-        texts = (column.fill_nan(None) if kind.is_float() else column).cast(pl.String).str.replace(r"\.0+$", "")
-    elif kind == pl.Binary:
-        texts = column
-    else:
-        # Moments as numbers: Python's calendar ends before theirs.
-        texts = (column.to_physical() if kind.is_temporal() else column).cast(pl.String)
-    ids = texts.cast(pl.Binary)
+    ids = column if column.dtype == pl.Binary else id_texts(column).cast(pl.Binary)
     return ids.to_frame("id").select(pl.when(pl.col("id").bin.size() > 0).then(pl.col("id"))).to_series()
 
 
-def _text(value: object) -> str | None:
-    if is_nothing(value):
-        return None
-    if isinstance(value, UUID):
-        return str(value)
-    text = readable_text(value)
-    return _NO_TEXT if text is None else text
-
-
-class Buckets:
+class Buckets(ExitStack):
     """Temporary files of records, by their marks: without names, encrypted, gone with the process."""
 
     def __init__(self) -> None:
-        self._key, self._held = urandom(32), ExitStack()
-        self._files: list[IO[bytes]] = []
-        self._encryptors = [self._cipher(bucket).encryptor() for bucket in range(BUCKETS)]
-
-    def __enter__(self) -> Buckets:
-        with _room():
-            self._files = [self._held.enter_context(_file()) for _ in range(BUCKETS)]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._held.close()
-
-    def _cipher(self, bucket: int) -> Cipher[CTR]:
+        super().__init__()
+        key = urandom(32)
         # Files share a key and never a counter: each has 2^64 blocks of its own.
-        return Cipher(AES256(self._key), CTR(bucket.to_bytes(8) + bytes(8)))
+        self._ciphers = [Cipher(AES256(key), CTR(bucket.to_bytes(8) + bytes(8))) for bucket in range(BUCKETS)]
+        self._encryptors = [cipher.encryptor() for cipher in self._ciphers]
+        with _room():
+            self._files = [self.enter_context(_file()) for _ in range(BUCKETS)]
 
     def add(self, records: list[pl.DataFrame]) -> None:
         """Put records where their marks say."""
-        if not records:
-            return
-        for bucket, frame in by_bucket(pl.concat(records), BUCKETS):
-            data = packed(frame)
-            with _room():
+        with _room():
+            for bucket, frame in by_bucket(pl.concat(records), BUCKETS) if records else ():
+                data = packed(frame)
                 self._files[bucket].write(self._encryptors[bucket].update(len(data).to_bytes(8) + data))
 
     def read(self, bucket: int) -> Iterator[pl.DataFrame]:
         """The records of one bucket, in pieces."""
-        file, decryptor = self._files[bucket], self._cipher(bucket).decryptor()
+        file, decryptor = self._files[bucket], self._ciphers[bucket].decryptor()
         with _room():
             file.seek(0)
-        while size := _read(file, 8, decryptor):
-            yield unpacked(_read(file, int.from_bytes(size), decryptor))
+            while size := decryptor.update(file.read(8)):
+                yield pl.read_ipc(decryptor.update(file.read(int.from_bytes(size))))
 
 
 def packed(frame: pl.DataFrame) -> bytes:
-    """A frame as bytes, to be sent or kept."""
+    """A frame as bytes, to be sent or kept: for `pl.read_ipc`."""
     file = io.BytesIO()
     frame.write_ipc(file, compression="lz4")
     return file.getvalue()
 
 
-def unpacked(data: bytes) -> pl.DataFrame:
-    """The frame again."""
-    return pl.read_ipc(data)
-
-
 def _file() -> IO[bytes]:
     return TemporaryFile(prefix="sklar-")
-
-
-def _read(file: IO[bytes], size: int, decryptor: CipherContext) -> bytes:
-    with _room():
-        return decryptor.update(file.read(size))
 
 
 @contextmanager

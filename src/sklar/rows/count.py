@@ -6,33 +6,41 @@ columns are prepared side by side, then its tables are counted side by side, eac
 batches and four bytes a cell, whatever the number of threads and rows; beyond a part of the machine's memory the cells
 lie in a file without a name (`machine.spill`). Counts are the plain routine's to the last unit, whatever the way, and
 those of parts of the rows add up (`tests/rows/test_engines.py`). They are private.
+
+Of attributes whose domain is not public, the values that occur are counted, texts or numbers. They leave only with
+noise, through the vault: categories by a threshold, numbers summed over the cells of public tables. Memory grows with
+the number of different values of such an attribute, not with the width of its bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import collections
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import call
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.budget.search import Ladder, Units
 from sklar.kernel.cells import Cells, Whole
-from sklar.kernel.queries import NO_CELL, Codes, Tables, one_or_none
+from sklar.kernel.queries import NO_CELL, Tables, one_or_none
 from sklar.machine.compiled import load
 from sklar.machine.extras import lazily
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
-from sklar.machine.threads import ahead, crew, side_by_side
+from sklar.machine.threads import Together, ahead, crew, side_by_side
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import Histogram, value_column
-from sklar.rows.encode import encode_column
+from sklar.rows.encode import encode_column, value_column
 
 na = lazily("nanoarrow")
 
+# Different numbers of batches are added up once there are as many as were known, and at least so many.
+_PENDING = 1 << 16
 # Of tables times rows, with rows for the overhead of a table: below this the plain routine is at least as fast as
 # loading compiled code, and never compiles.
 _PLAIN_WORK, _TABLE_OVERHEAD = 3e7, 2_000
@@ -51,7 +59,58 @@ _TILE_LEVELS, _TILE_PARTNERS = 64, 192
 _TABLES_AT_ONCE = 16
 _GROUPS_OF_COLUMNS = 32
 
-Job = Callable[[], None]
+
+@dataclass(slots=True, eq=False)
+class Histogram:
+    """Exact counts of one attribute: private. `texts` of categories; of numbers, which grains occur and how often."""
+
+    texts: collections.Counter[str] = field(default_factory=collections.Counter)
+    _pending: list[tuple[Units, Units]] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return "Histogram(private)"
+
+    def __add__(self, other: Histogram) -> Histogram:
+        both = Histogram(texts=self.texts + other.texts)
+        both.add_times(*self.values())
+        both.add_times(*other.values())
+        return both
+
+    def add_column(self, column: pl.Series) -> None:
+        """Count the texts, or grains, of a column that `value_column` made."""
+        held = column.drop_nulls()
+        if held.dtype == pl.String:
+            self.texts.update(dict(held.alias("text").value_counts(name="times").iter_rows()))
+        else:
+            self.add_times(*np.unique(held.to_numpy(), return_counts=True))
+
+    def add_times(self, values: Units, times: Units) -> None:
+        """Count each of these grains so often."""
+        self._pending.append((values, times))
+        if sum(each.size for each, _ in self._pending) > max(_PENDING, 2 * self._pending[0][0].size):
+            self.values()
+
+    def values(self) -> tuple[Units, Units]:
+        """The grains that occur, ascending, and how often."""
+        none = np.empty(0, dtype=np.int64)
+        values, places = np.unique(np.concatenate([none, *(each for each, _ in self._pending)]), return_inverse=True)
+        times = np.zeros(values.size, dtype=np.int64)
+        np.add.at(times, places, np.concatenate([none, *(each for _, each in self._pending)]))
+        self._pending = [(values, times)]
+        return values, times
+
+    def table(self, edges: Units) -> NDArray[np.int64]:
+        """Counts of the cells between these edges, which no row is outside of: one cell for each row."""
+        values, times = self.values()
+        upto = np.concatenate([[0], np.cumsum(times)])
+        return np.diff(upto[np.searchsorted(values, edges)])
+
+    def rounding(self, ladder: Ladder) -> NDArray[np.int64]:
+        """Counts of decade by step: one cell for each row."""
+        values, times = self.values()
+        counts = np.zeros(ladder.rounding_size, dtype=np.int64)
+        np.add.at(counts, ladder.rounding_cells(values), times)
+        return counts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,6 +192,8 @@ class Exact:
         rows = self.n_rows + other.n_rows
 
         def added(mine: Whole, more: Whole) -> Whole:
+            if not self.n_rows:
+                return more
             fits = mine.dtype == more.dtype and (more.dtype == np.int64 or rows <= _MOST_ROWS) and more.flags.writeable
             return np.add(mine, more, out=more if fits else None, dtype=None if fits else np.int64)
 
@@ -149,53 +210,29 @@ def no_answers(ask: Ask) -> Exact:
 
 def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SILENT) -> Exact:
     """Exact answers about the rows of all batches."""
-    sizes = [table.sizes for table in ask.tables]
-    n_tables, is_plain = sum(map(len, sizes)), sum(int(each.sum()) for each in sizes) <= _PLAIN_CELLS
-    total = no_answers(ask) if is_plain else Exact(n_rows=0, values=tuple(Histogram() for _ in ask.values))
-    compiled: Counter | None = None
+    total, counter = no_answers(ask), None
+    n_tables = sum(table.sizes.size for table in ask.tables)
+    n_cells = sum(counts.size for counts in total.tables)
     with ExitStack() as stack:
         for batch in ahead(batches):
             for number, histogram in enumerate(total.values):
                 histogram.add_column(ask.value_column(batch, number))
             rows = total.n_rows + batch.height
-            if compiled is None and is_plain and n_tables * (rows + _TABLE_OVERHEAD) <= _PLAIN_WORK:
-                total = Exact(n_rows=rows, tables=_added_plainly(total.tables, batch, ask), values=total.values)
-                progress.advance(batch.height)
-                continue
-            if compiled is None:
-                compiled, together = Counter(ask), stack.enter_context(crew())
-            elif compiled.n_rows + batch.height > _MOST_ROWS:
-                total = _with(total, compiled)
-                compiled = Counter(ask)
-            compiled.begin(batch.height)
-            together(partial(compiled.put_columns, batch, packed_columns(batch, ask)), compiled.groups)
-            together(_call, compiled.jobs())
+            if counter is None and n_cells <= _PLAIN_CELLS and n_tables * (rows + _TABLE_OVERHEAD) <= _PLAIN_WORK:
+                nowhere = np.full(batch.height, NO_CELL, dtype=np.int32)
+                own = {index: ask.codes(batch, index) for index in ask.used}
+                codes = [own.get(index, nowhere) for index in range(len(ask.attributes))]
+                plain = zip(total.tables, ask.tables, strict=True)
+                tables = tuple(counts + table.count(codes) for counts, table in plain)
+                total = replace(total, n_rows=rows, tables=tables)
+            else:
+                if counter is None:
+                    counter, together = Counter(ask), stack.enter_context(crew())
+                elif counter.n_rows + batch.height > _MOST_ROWS:
+                    total, counter = total + counter.answers(), Counter(ask)
+                counter.add(batch, together)
             progress.advance(batch.height)
-    return total if compiled is None else _with(total, compiled)
-
-
-def count_plainly(codes: Codes, cells: Cells) -> Exact:
-    """All one-way and two-way tables of codes by the kernel's plain routine, for whoever holds codes already."""
-    tables = tuple(Tables(cells=cells, order=order).count(codes) for order in (1, 2))
-    return Exact(n_rows=len(codes[0]), tables=tables)
-
-
-def _added_plainly(totals: tuple[Whole, ...], batch: pl.DataFrame, ask: Ask) -> tuple[Whole, ...]:
-    nowhere = np.full(batch.height, NO_CELL, dtype=np.int32)
-    own = {index: ask.codes(batch, index) for index in ask.used}
-    codes = [own.get(index, nowhere) for index in range(len(ask.attributes))]
-    return tuple(total + table.count(codes) for total, table in zip(totals, ask.tables, strict=True))
-
-
-def _with(total: Exact, compiled: Counter) -> Exact:
-    part = Exact(n_rows=compiled.n_rows, tables=compiled.tables(), values=tuple(Histogram() for _ in total.values))
-    if not total.n_rows:
-        return Exact(n_rows=part.n_rows, tables=part.tables, values=total.values)
-    return total + part
-
-
-def _call(job: Job) -> None:
-    job()
+    return total if counter is None else total + counter.answers()
 
 
 class Counter:
@@ -203,109 +240,120 @@ class Counter:
 
     def __init__(self, ask: Ask) -> None:
         # Here, before threads begin: only one of them could compile.
-        self._kernels, self._ask, self.n_rows = load("sklar.rows.planes"), ask, 0
-        self.groups = np.array_split(np.array(ask.used, dtype=np.int64), min(len(ask.used), _GROUPS_OF_COLUMNS) or 1)
+        kernels = load("sklar.rows.planes")
+        self._ask, self.n_rows, self._rows = ask, 0, 0
+        self._groups = np.array_split(np.array(ask.used, dtype=np.int64), min(len(ask.used), _GROUPS_OF_COLUMNS) or 1)
         self._cells = cells = ask.tables[0].cells if ask.tables else Cells([])
         self._one_way, self._nowhere = (np.zeros(size, dtype=np.int64) for size in (cells.n_levels, cells.n_attributes))
-        self._counts: list[NDArray[np.int32] | None] = []
+        self._counts: dict[int, NDArray[np.int32]] = {}
         self._sets: list[_Sets] = []
-        self._bits: _OnBits | None = None
-        for table in ask.tables:
-            counts = None if table.order < 2 else room_for(table.n_cells, np.int32, private=True)
-            self._counts.append(counts)
-            if counts is None:
+        self._pairs: _Pairs | None = None
+        for number, table in enumerate(ask.tables):
+            if table.order < 2:
                 continue
+            members, sizes = table.members, table.sizes
+            offsets = np.cumsum(sizes) - sizes
+            counts = self._counts[number] = room_for(int(sizes.sum()), np.int32, private=True)
             if table.order == 2 and table.sets is None and table.coarse is None:
-                self._bits = _OnBits(self._kernels, cells, counts)
-                pairs = self._bits.histograms
-                number = pairs[:, 0] * (2 * cells.n_attributes - pairs[:, 0] - 3) // 2 + pairs[:, 1] - 1
-                self._sets.append(_Sets(self._kernels, table, pairs, cells.pair_offsets[number], counts))
-                continue
-            on_bits = (table.sizes <= _THREES_ON_BITS) & (table.order == 3)
-            for small in (False, True):
-                own = on_bits == small
-                self._sets.append(
-                    _Sets(self._kernels, table, table.members[own], table.offsets[:-1][own], counts, on_bits=small)
-                )
+                self._pairs = _Pairs(kernels, cells, counts)
+                on_bits = self._pairs.include(members)
+            else:
+                on_bits = (sizes <= _THREES_ON_BITS) & (table.order == 3)
+                threes = members[on_bits], offsets[on_bits]
+                self._sets.append(_Sets(kernels.add_threes, table, *threes, counts, on_bits=True))
+            self._sets.append(_Sets(kernels.add_codes, table, members[~on_bits], offsets[~on_bits], counts))
+        # Attributes of which codes are needed: a table has them as codes, or they have no partners on bits.
         self._coded = {index for sets in self._sets for index in sets.used}
+        self._coded |= set(np.flatnonzero(self._pairs.reach == 0).tolist()) if self._pairs else set(ask.used)
+
+    def add(self, batch: pl.DataFrame, together: Together) -> None:
+        """Count a batch."""
+        self.begin(batch.height)
+        together(partial(self._put_columns, batch, packed_columns(batch, self._ask)), self._groups)
+        together(call, self.jobs())
 
     def begin(self, rows: int) -> None:
         """A batch of this many rows comes; the one before it is counted."""
         self.n_rows, self._rows = self.n_rows + rows, rows
         for sets in self._sets:
             sets.begin(rows)
-        if self._bits:
-            self._bits.begin(rows)
+        if self._pairs:
+            self._pairs.begin(rows)
 
-    def put_columns(self, batch: pl.DataFrame, packed: Mapping[int, Packed], group: NDArray[np.int64]) -> None:
-        """Take the batch's values of these attributes; as bits where they are given."""
-        for index in group.tolist():
-            own = packed.get(index)
-            if own is None or index in self._coded or not (self._bits and self._bits.has[index]):
+    def _put_columns(self, batch: pl.DataFrame, packed: dict[int, Any], group: NDArray[np.int64]) -> None:
+        on_bits = [index in packed and index not in self._coded for index in group.tolist()]
+        for index, bits in zip(group.tolist(), on_bits, strict=True):
+            if bits and self._pairs:
+                self._pairs.place(index, packed[index])
+            else:
                 self.put_codes(index, self._ask.codes(batch, index))
-                continue
-            false = int(self._cells.offsets[index])
-            ones = self._bits.place(index, own)
-            self._one_way[false] += self._rows - ones
-            self._one_way[false + 1] += ones
+        if self._pairs:
+            true = self._cells.offsets[group[on_bits]] + 1
+            ones = self._pairs.ones(true)
+            self._one_way[true] += ones
+            self._one_way[true - 1] += self._rows - ones
 
     def put_codes(self, index: int, codes: NDArray[np.integer[Any]]) -> None:
         """Take the batch's codes of one attribute, shape (rows,)."""
-        # Compiled code writes where a code points to.
-        own = np.ascontiguousarray(one_or_none(codes, int(self._cells.sizes[index])))
-        if self._bits and self._bits.has[index]:
-            found = self._bits.put(index, own)
+        size = int(self._cells.sizes[index])
+        # Compiled code writes where a code points to. Held plus one: 0 is a row without a level.
+        own = (one_or_none(codes, size) + 1).astype(np.uint8 if size < 255 else np.int32)
+        if self._pairs and self._pairs.reach[index]:
+            times = self._pairs.put(index, own)
         else:
-            found = np.bincount(own + 1, minlength=int(self._cells.sizes[index]) + 1)
-        self._one_way[self._cells.levels(index)] += found[1:]
-        self._nowhere[index] += found[0]
+            times = np.bincount(own, minlength=size + 1)
+        self._one_way[self._cells.levels(index)] += times[1:]
+        self._nowhere[index] += times[0]
         for sets in self._sets:
             sets.put(index, own)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Callable[[], None]]:
         """What is left to do of the batch: pieces that write to different cells."""
-        return [job for sets in self._sets for job in sets.jobs()] + (self._bits.jobs() if self._bits else [])
+        return [job for sets in self._sets for job in sets.jobs()] + (self._pairs.jobs() if self._pairs else [])
 
-    def tables(self) -> tuple[Whole, ...]:
+    def answers(self) -> Exact:
         """The counts of all batches, once: no batch may follow."""
-        if self._bits:
-            self._bits.complete(self._nowhere, self._one_way)
-        return tuple(
-            # Only of all pairs there are so many cells that their width matters.
-            self._small(table) if counts is None else counts if table.order == 2 else counts.astype(np.int64)
-            for table, counts in zip(self._ask.tables, self._counts, strict=True)
-        )
-
-    def _small(self, table: Tables) -> NDArray[np.int64]:
-        """The number of rows, or histograms: sums over levels of one-way counts."""
-        if table.order == 0:
-            return np.array([self.n_rows])
-        own, coarse = self._cells.levels, _coarse(table)
-        flat = [
-            np.bincount(coarse[own(attribute)], weights=self._one_way[own(attribute)], minlength=size)
-            for (attribute,), (size,) in zip(table.members.tolist(), table.shapes.tolist(), strict=True)
-        ]
-        # Sums of whole numbers far below 2^53 are exact.
-        return np.concatenate([np.empty(0), *flat]).astype(np.int64)
+        if self._pairs:
+            self._pairs.complete(self._nowhere, self._one_way)
+        tables: list[Whole] = []
+        for number, table in enumerate(self._ask.tables):
+            if table.order == 0:
+                tables.append(np.array([self.n_rows]))
+            elif table.order == 1:
+                counts, begins = np.zeros(table.n_cells, dtype=np.int64), np.full(self._cells.n_attributes, -1)
+                begins[table.members[:, 0]] = table.offsets[:-1]
+                begins = begins[self._cells.attribute_of_level]
+                np.add.at(counts, (begins + _coarse(table))[begins >= 0], self._one_way[begins >= 0])
+                tables.append(counts)
+            else:
+                # Only of all pairs there are so many cells that their width matters.
+                tables.append(self._counts[number].astype(np.int32 if table.order == 2 else np.int64, copy=False))
+        return Exact(n_rows=self.n_rows, tables=tuple(tables), values=tuple(Histogram() for _ in self._ask.values))
 
 
 def _coarse(table: Tables) -> NDArray[np.int64]:
     """The coarse level of every level, shape (d,); itself where levels are taken as they are."""
-    if table.coarse is not None:
-        return table.coarse
     cells = table.cells
-    return np.asarray(np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level])
+    within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
+    return np.asarray(within if table.coarse is None else table.coarse)
+
+
+def _spread(codes: NDArray[Any], levels: NDArray[Any], bits: NDArray[np.uint64]) -> None:
+    """Write which rows have each of these codes as bits, shape (levels, words)."""
+    bits[:, -1:] = 0
+    packed = np.packbits(codes == levels[:, None].astype(codes.dtype), axis=1, bitorder="little")
+    bits.view(np.uint8)[:, : packed.shape[1]] = packed
 
 
 class _Sets:
-    """Some tables of two or three attributes, over levels or coarser ones: histograms of codes, or small ones on bits.
+    """Some tables of two or three attributes, over levels or coarser ones: histograms of codes, or on bits.
 
-    Codes are held plus one, 0 for a row without a level: so are planes of bits, the first of which stays empty.
+    A batch is held as codes plus one, a row for each attribute, or as bits, a row of words for each level.
     """
 
     def __init__(
         self,
-        kernels: Any,
+        kernel: Callable[..., None],
         table: Tables,
         members: NDArray[np.int64],
         offsets: NDArray[np.int64],
@@ -313,54 +361,39 @@ class _Sets:
         *,
         on_bits: bool = False,
     ) -> None:
-        self._kernels, self._counts, self._on_bits = kernels, counts, on_bits
-        self.used = dict(zip(np.unique(members).tolist(), range(members.size), strict=False))
+        self._kernel, self._offsets, self._counts, self._on_bits = kernel, offsets, counts, on_bits
+        attributes, places = np.unique(members, return_inverse=True)
         levels, coarse = table.levels, _coarse(table)
-        self._lookups = {index: np.append(coarse[table.cells.levels(index)], -1) for index in self.used}
-        self._sizes = levels[list(self.used)]
-        self._planes = np.concatenate([[0], np.cumsum(self._sizes + 1)])
-        places = np.searchsorted(list(self.used), members)
-        self._members = self._planes[places] + 1 if on_bits else places
-        self._last, self._full = places[:, -1], np.zeros(self._sizes.size, dtype=bool)
-        self._shapes, self._offsets = levels[members], np.ascontiguousarray(offsets)
-        kind: Any = np.uint8 if self._sizes.max(initial=0) < 255 else np.int32
-        height = self._planes[-1] if on_bits else self._sizes.size
-        self._held = np.empty((int(height), 0), dtype=np.uint64 if on_bits else kind)
+        kind: Any = np.uint8 if levels[attributes].max(initial=0) < 255 else np.int32
+        ends = np.cumsum(levels[attributes]) if on_bits else np.arange(1, attributes.size + 1)
+        begins = np.concatenate([[0], ends])
+        self.used = {index: slice(*begins[at : at + 2]) for at, index in enumerate(attributes.tolist())}
+        self._lookups = {i: np.append(0, coarse[table.cells.levels(i)] + 1).astype(kind) for i in self.used}
+        self._members, self._shapes = begins[places.reshape(members.shape)], levels[members]
+        self._held = np.empty((int(begins[-1]), 0), dtype=np.uint64 if on_bits else kind)
 
     def begin(self, rows: int) -> None:
-        self._rows, self._words = rows, -(-rows // 64)
-        width = self._words if self._on_bits else rows
-        if width > self._held.shape[1]:
-            self._held = np.empty((self._held.shape[0], width), dtype=self._held.dtype)
+        self._width = -(-rows // 64) if self._on_bits else rows
+        if self._width > self._held.shape[1]:
+            self._held = np.empty((self._held.shape[0], self._width), dtype=self._held.dtype)
 
-    def put(self, index: int, codes: NDArray[np.int32]) -> None:
-        at = self.used.get(index)
-        if at is None:
+    def put(self, index: int, codes: NDArray[Any]) -> None:
+        if index not in self.used:
             return
-        own = (self._lookups[index] + 1).astype(np.int32 if self._on_bits else self._held.dtype)[codes]
+        held, own = self._held[self.used[index], : self._width], self._lookups[index][codes]
         if self._on_bits:
-            planes = self._held[self._planes[at] : self._planes[at + 1]]
-            found = np.empty(planes.shape[0] + 1, dtype=np.int64)
-            self._kernels.spread(own, planes, found)
-            self._full[at] = found[1] == 0
+            _spread(own, np.arange(1, len(held) + 1), held)
         else:
-            self._held[at, : self._rows] = own
+            held[0] = own
 
-    def jobs(self) -> list[Job]:
-        def some(first: int) -> None:
-            part = slice(first, first + _TABLES_AT_ONCE)
-            members, shapes, offsets = self._members[part], self._shapes[part], self._offsets[part]
-            if self._on_bits:
-                full = self._full[self._last[part]]
-                self._kernels.add_threes(self._held, self._words, members, shapes, full, offsets, self._counts)
-            else:
-                self._kernels.add_codes(self._held, self._rows, members, shapes, offsets, self._counts)
-
-        return [partial(some, first) for first in range(0, len(self._members), _TABLES_AT_ONCE)]
+    def jobs(self) -> list[Callable[[], None]]:
+        parts = [slice(at, at + _TABLES_AT_ONCE) for at in range(0, len(self._members), _TABLES_AT_ONCE)]
+        kernel, counts = partial(self._kernel, self._held, self._width), self._counts
+        return [partial(kernel, self._members[p], self._shapes[p], self._offsets[p], counts) for p in parts]
 
 
-class _OnBits:
-    """Two-way tables of all attributes on bits, but for `histograms`: public, by the attributes' sizes alone.
+class _Pairs:
+    """Two-way tables of all attributes, those on bits: public, by the attributes' sizes alone.
 
     Two attributes are counted on bits when both have bits and (size - 1)(size' - 1) <= `_CELLS_ON_BITS`; an attribute
     has bits when enough partners pay for making them. `reach` is the size of its largest such partner, 0 for none.
@@ -371,22 +404,21 @@ class _OnBits:
 
     def __init__(self, kernels: Any, cells: Cells, counts: NDArray[np.int32]) -> None:
         self._kernels, self._cells, self._counts = kernels, cells, counts
-        m, sizes, offsets = cells.n_attributes, cells.sizes, cells.offsets
+        sizes = cells.sizes
         reach = np.minimum(_CELLS_ON_BITS // np.maximum(sizes - 1, 1) + 1, sizes.max())
         partners = np.searchsorted(np.sort(sizes), reach, side="right") - (sizes <= reach)
         reach[(partners == 0) | (partners * _LEVELS_PER_HISTOGRAM < sizes - 1)] = 0
-        # As a list, to be asked of one column after the other.
-        self._reach, self.has = reach, (reach > 0).tolist()
-        others = [np.flatnonzero((sizes[i + 1 :] > reach[i]) | (sizes[i] > reach[i + 1 :])) for i in range(m)]
-        first = np.repeat(np.arange(m), [each.size for each in others])
-        self.histograms = np.stack([first, np.concatenate(others) + first + 1], axis=1)
+        self.reach = reach
         # Small attributes first: then the partners of each one stand side by side.
         ranked = np.argsort(sizes, kind="stable")
         ranked = ranked[reach[ranked] > 0]
-        rank = np.repeat(np.arange(ranked.size), sizes[ranked])
-        self._attributes = ranked[rank]
-        self._levels = offsets[self._attributes] + np.arange(rank.size) - np.searchsorted(rank, rank)
+        self._rank = np.repeat(np.arange(ranked.size), sizes[ranked])
+        self._levels = np.concatenate([np.empty(0, dtype=np.int64), *(np.r_[cells.levels(i)] for i in ranked)])
         self._bits = np.empty((cells.n_levels, 0), dtype=np.uint64)
+
+    def include(self, members: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these pairs of attributes are counted on bits."""
+        return np.asarray((self._cells.sizes[members] <= self.reach[members[:, ::-1]]).all(axis=1))
 
     def begin(self, rows: int) -> None:
         self._rows, self._words = rows, -(-rows // 64)
@@ -395,71 +427,69 @@ class _OnBits:
             self._bits = np.empty((self._cells.n_levels, self._words), dtype=np.uint64)
         self._present = np.ones(self._cells.n_levels, dtype=bool)
 
-    def put(self, index: int, codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Take codes; returns how many rows have each, from -1 on."""
+    def put(self, index: int, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Take codes plus one; returns how many rows have each."""
         own = self._cells.levels(index)
-        found = np.empty(own.stop - own.start + 1, dtype=np.int64)
-        self._kernels.spread(codes, self._bits[own], found)
-        # The counts are the same either way.
-        self._present[own.start] = found[0] > 0
-        return found
+        planes = np.r_[own]
+        _spread(codes, np.append(0, planes[1:] - own.start + 1), self._bits[own, : self._words])
+        times = self.ones(planes)
+        self._present[own.start] = times[0] > 0
+        return np.insert(times, 1, self._rows - times.sum())
 
-    def place(self, index: int, packed: Packed) -> int:
-        """Take a column that is bits already; returns how many are ones."""
+    def place(self, index: int, column: Any) -> None:
+        """Take a column that is bits already."""
         own = self._cells.levels(index)
-        ones = self._kernels.place(packed.bits, packed.offset, self._bits[own.start + 1, : self._words], self._rows)
-        # The level of missing values, which this batch has none of.
+        first, shift = divmod(column.offset, 8)
+        packed = np.frombuffer(column.buffer(1), dtype=np.uint8)[first : first + -(-(shift + self._rows) // 8)]
+        if shift or self._rows % 8:
+            values = np.unpackbits(packed, count=shift + self._rows, bitorder="little")
+            packed = np.packbits(values[shift:], bitorder="little")
+        ones = self._bits[own.start + 1, : self._words]
+        ones[-1:] = 0
+        ones.view(np.uint8)[: packed.size] = packed
+        # The level of missing values, where there is one: this batch has none.
         self._bits[own.start + 2 : own.stop, : self._words] = 0
         self._present[own.start] = False
-        return int(ones)
 
-    def jobs(self) -> list[Job]:
+    def ones(self, levels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows have each of these levels."""
+        return np.asarray(np.bitwise_count(self._bits[levels, : self._words]).sum(axis=1, dtype=np.int64))
+
+    def jobs(self) -> list[Callable[[], None]]:
         here = self._present[self._levels]
-        order, attributes = self._levels[here], self._attributes[here]
-        last = np.flatnonzero(np.append(attributes[1:] != attributes[:-1], True)[: order.size]) + 1
-        # The first partner of each level, and where its partners end.
-        low = np.repeat(last, np.diff(last, prepend=0))
-        high = np.searchsorted(self._cells.sizes[attributes], self._reach[attributes], side="right")
-        high = np.maximum(high, low)
+        order, rank = self._levels[here], self._rank[here]
+        attributes = self._cells.attribute_of_level[order]
+        # Where the partners of each level begin and end.
+        low = np.searchsorted(rank, rank, side="right")
+        high = np.maximum(np.searchsorted(self._cells.sizes[attributes], self.reach[attributes], side="right"), low)
         tiles = [
             np.array([first, min(first + _TILE_LEVELS, order.size), begin, begin + _TILE_PARTNERS])
             for first in range(0, order.size, _TILE_LEVELS)
             for begin in range(int(low[first]), int(high[first]), _TILE_PARTNERS)
         ]
         where = self._cells.attribute_of_level, self._cells.offsets, self._cells.strips
-        add = partial(self._kernels.add_bits, self._bits, self._words, order, low, high, *where)
-        return [partial(add, tile, self._counts) for tile in tiles]
+        kernel = partial(self._kernels.add_pairs, self._bits, self._words, order, low, high, *where)
+        return [partial(kernel, tile, self._counts) for tile in tiles]
 
     def complete(self, nowhere: NDArray[np.int64], one_way: NDArray[np.int64]) -> None:
         """Put in the counts of first levels, once."""
-        given = self._cells.offsets, self._cells.strips, self._reach, nowhere, one_way, self._counts
+        given = self._cells.offsets, self._cells.strips, self.reach, nowhere, one_way, self._counts
         # Attributes without partners on bits have nothing to complete.
-        side_by_side(lambda i: self._kernels.complete(i, *given), np.flatnonzero(self._reach).tolist())
+        side_by_side(lambda i: self._kernels.complete(i, *given), np.flatnonzero(self.reach).tolist())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Packed:
-    """A column of true and false: bit (offset + r) % 8 of byte (offset + r) // 8 is row r. Other bits mean nothing."""
-
-    bits: NDArray[np.uint8]
-    offset: int
-
-
-def packed_columns(batch: pl.DataFrame, ask: Ask) -> dict[int, Packed]:
+def packed_columns(batch: pl.DataFrame, ask: Ask) -> dict[int, Any]:
     """The columns without nulls of a batch that hold boolean attributes as booleans, by the attribute's number.
 
-    Polars lets no one see its bits but through Arrow's C interface, where they lie as the counting kernels want them.
-    All columns pass in one export, because asking for one at a time takes longer than counting it.
+    Polars lets no one see its bits but through Arrow's C interface, where they lie as `place` wants them: bit
+    (offset + r) % 8 of byte (offset + r) // 8 is row r. All columns pass in one export, because asking for one at a
+    time takes longer than counting it.
     """
     names = {ask.attributes[index].name: index for index in ask.used if ask.attributes[index].boolean}
-    numbers = [at for at, (name, kind) in enumerate(batch.schema.items()) if kind == pl.Boolean and name in names]
-    if not numbers or not batch.height:
+    places = [at for at, (name, kind) in enumerate(batch.schema.items()) if kind == pl.Boolean and name in names]
+    if not places or not batch.height:
         return {}
-    whole = batch.select(pl.nth(numbers)).rechunk() if len(numbers) < batch.width else batch.rechunk()
+    whole = (batch if len(places) == batch.width else batch.select(pl.nth(places))).rechunk()
     view = na.c_array_stream(whole).get_next().view()
     columns = {names[name]: view.child(at) for at, name in enumerate(whole.columns)}
-    return {
-        index: Packed(bits=np.frombuffer(column.buffer(1), dtype=np.uint8), offset=column.offset)
-        for index, column in columns.items()
-        if not column.null_count
-    }
+    return {index: column for index, column in columns.items() if not column.null_count}

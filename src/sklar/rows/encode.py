@@ -1,4 +1,4 @@
-"""Batches of rows to integer codes, by the schema alone.
+"""Batches of rows to integer codes, by the schema alone; and values of a column one by one, whatever its type.
 
 Every value gets a code of its attribute or -1, "in no cell"; which one depends on that value and the schema only, and
 no value raises. Special values are looked for first, then points, then bins. Nulls, empty texts and the missing text go
@@ -13,30 +13,28 @@ import datetime as dt
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from sklar.budget.search import MAX_TEXT, ladder_of
 from sklar.kernel.queries import NO_CELL
-from sklar.public.axis import days, parse_number, plain_pattern
+from sklar.public.axis import DAY, clock_text, days, parse_number, plain_pattern, span_text
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.values import (
-    READABLE,
-    clocked,
-    distinct_numbered,
-    filled,
-    is_nothing,
-    microseconds,
-    opaque,
-    readable_text,
-    text_of,
-)
+
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 _LARGEST = 2**63 - 1
-_DAY = 86_400_000_000
 _DATED = ("date", "datetime", "year", "yearmonth")
+_READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
+# The text of values that have none: lists, records.
+NO_TEXT = "(not a value)"
 # What Python and polars read alike: numbers that 64 bits hold exactly, years that Python has, seconds that exist.
 _PLAINLY = {
     "integer": r"^-?[0-9]{1,15}$",
@@ -48,7 +46,7 @@ _PLAINLY = {
     "year": r"^[0-9]{1,4}$",
     "yearmonth": r"^([1-9][0-9]{3})-(0[1-9]|1[0-2])$",
 }
-# Fewer values are encoded one by one before polars has begun.
+# Fewer values are read one by one before polars has begun.
 _FEW = 64
 
 
@@ -66,21 +64,18 @@ def encode(batch: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
 
 def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
     """Codes of one column, shape (rows,)."""
-    kind = column.dtype
-    if kind == pl.Null:
-        return np.full(len(column), null_code(attribute), dtype=np.int32)
-    if opaque(kind):
-        return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
-    if kind == pl.Boolean and attribute.boolean:
-        return _with_nulls(column, filled(column.cast(pl.Int32)).copy(), attribute)
-    numbers = typed_numbers(column, attribute)
-    if numbers is not None:
-        return _with_nulls(column, _bins(numbers, attribute), attribute)
-    values, numbers, places = distinct_numbered(column)
-    lookup = np.full(int(numbers.max(initial=-1)) + 2, null_code(attribute), dtype=np.int32)
-    lookup[numbers] = _codes_of(values, attribute)
-    # A null's number is past all others; clipping is faster than checking.
-    return lookup.take(places, mode="clip")
+    kind, numbers = column.dtype, typed_numbers(column, attribute)
+    if kind == pl.Null or kind.is_nested():
+        codes = np.full(len(column), unknown_code(attribute), dtype=np.int32)
+    elif kind == pl.Boolean and attribute.boolean:
+        codes = filled(column.cast(pl.Int32)).copy()
+    elif numbers is not None:
+        codes = _bins(numbers, attribute)
+    else:
+        return _by_value(column, attribute, partial(_bins, attribute=attribute), coder(attribute), np.int32)
+    if column.null_count():
+        codes[column.is_null().to_numpy()] = null_code(attribute)
+    return codes
 
 
 def null_code(attribute: Attribute) -> int:
@@ -96,59 +91,38 @@ def unknown_code(attribute: Attribute) -> int:
 def coder(attribute: Attribute) -> Callable[[object], int]:
     """A function from one value (text, number, date, None) to its code. It never raises."""
     nothing, unknown = null_code(attribute), unknown_code(attribute)
-    known: dict[str, int] = {}
-    if attribute.categorical:
-        known = {str(value): code for code, value in enumerate(attribute.values)}
-    for value, code in zip(attribute.special, attribute.special_codes, strict=True):
-        known.setdefault(str(value), code)
-    if attribute.missing is not None:
-        known.setdefault(attribute.missing, nothing)
-    known.setdefault("", nothing)
-    named = _numbers_by_name(attribute)
-    whole = attribute.categorical and isinstance(next(iter(attribute.values), None), int)
-
-    def categorical(value: object) -> int:
-        text = text_of(value)
-        code = known.get(text)
-        if code is None and whole:
-            number = parse_number(text)
-            code = known.get(str(int(number))) if number is not None and number == number // 1 else None
-        return unknown if code is None else code
-
-    def boolean(value: object) -> int:
-        text = text_of(value)
-        truth = attribute.truth_of(text)
-        if truth is not None:
-            return truth
-        return known.get(text, known.get(text.strip(), unknown if text.strip() else nothing))
-
-    def binned(value: object) -> int:
-        text = text_of(value)
-        if text in known or not text.strip():
-            return known.get(text, nothing)
-        # What is a date already needs no format.
-        edge = attribute.axis.parse(text, None if isinstance(value, dt.date | dt.time) else attribute.format)
-        if edge is None:
-            return known.get(text.strip(), unknown)
-        if edge != edge:
-            return nothing
-        code = named.get(edge)
-        return _bin(edge, attribute) if code is None else code
-
-    choose = {"categorical": categorical, "boolean": boolean}.get(attribute.kind, binned)
+    known = {"": nothing, attribute.missing or "": nothing}
+    known |= dict(zip(map(str, attribute.special), attribute.special_codes, strict=True))
+    known |= {str(value): code for code, value in enumerate(attribute.values)}
+    whole = isinstance(next(iter(attribute.values), None), int)
+    named: dict[int | float, int] = dict(zip(attribute.points, attribute.point_codes.tolist(), strict=True)) | _apart(
+        attribute
+    )
 
     def code_of(value: object) -> int:
-        if is_nothing(value):
-            return nothing
-        if not isinstance(value, READABLE):
-            return unknown
-        try:
-            return choose(value)
-        except (ArithmeticError, ValueError):
-            # A signaling NaN, say: an object may refuse what its type can do.
-            return unknown
+        text = readable_text(value)
+        if text is None:
+            return nothing if is_nothing(value) else unknown
+        truth = attribute.truth_of(text)
+        code = known.get(text) if truth is None else truth
+        if code is not None:
+            return code
+        if attribute.categorical:
+            number = parse_number(text) if whole else None
+            return unknown if number is None or number != number // 1 else known.get(str(int(number)), unknown)
+        number = _parse(value, text, attribute)
+        if number is None:
+            return known.get(text.strip(), unknown)
+        if number != number or (attribute.outside == "missing" and not attribute.within(number)):
+            return named.get(number, nothing)
+        return named.get(number, int(attribute.bin_codes[attribute.bin_of(number)]))
 
     return code_of
+
+
+def _parse(value: object, text: str, attribute: Attribute) -> int | float | None:
+    # What is a date already needs no format.
+    return attribute.axis.parse(text, None if isinstance(value, dt.date | dt.time) else attribute.format)
 
 
 def missing_number(attribute: Attribute) -> int | float | None:
@@ -156,80 +130,68 @@ def missing_number(attribute: Attribute) -> int | float | None:
     return attribute.number_of(attribute.missing or "")
 
 
-def _numbers_by_name(attribute: Attribute) -> dict[int | float, int]:
-    """The numbers on an axis that are no matter of bins, with their codes: points, special numbers, the missing one."""
-    named = dict(zip(attribute.points, attribute.point_codes.tolist(), strict=True))
-    for number, code in zip(attribute.special_numbers, attribute.special_codes, strict=True):
-        if number is not None:
-            named[number] = code
-    sentinel = missing_number(attribute)
-    return named if sentinel is None else named | {sentinel: null_code(attribute)}
+def _apart(attribute: Attribute) -> dict[int | float, int]:
+    """The numbers on an axis that are no matter of bins, with their codes: special ones, and the missing one."""
+    numbers = (*attribute.special_numbers, missing_number(attribute))
+    codes = (*attribute.special_codes, null_code(attribute))
+    return {number: code for number, code in zip(numbers, codes, strict=True) if number is not None}
 
 
-def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray[np.int32]:
-    """The codes of values one by one, as `coder` gives them: all that are written plainly at once."""
-    code_of = coder(attribute)
-    if isinstance(values, list) or not attribute.binned or len(values) < _FEW:
-        listed = values if isinstance(values, list) else values.to_list()
-        return np.array([code_of(value) for value in listed], dtype=np.int32)
-    numbers = plainly_written(values, attribute.kind, attribute.format)
-    codes = _bins(filled(numbers), attribute)
-    for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
-        codes[row] = code_of(values[row])
-    return codes
+def _by_value(
+    column: pl.Series,
+    attribute: Attribute,
+    of_numbers: Callable[[Numbers], NDArray[Any]],
+    of_value: Callable[[object], int | float],
+    kind: DTypeLike,
+) -> NDArray[Any]:
+    """What a column's values stand for, each read once; those that are written plainly all at once."""
+    values, places = distinct(column)
+    if isinstance(values, pl.Series) and attribute.binned and len(values) >= _FEW:
+        numbers = plainly_written(values, attribute.kind, attribute.format)
+        lookup = of_numbers(filled(numbers)).astype(kind)
+        for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
+            lookup[row] = of_value(values[row])
+    else:
+        lookup = np.array([of_value(value) for value in values], dtype=kind)
+    # The last place is that of nulls.
+    return np.append(lookup, lookup.dtype.type(of_value(None))).take(places)
 
 
-def _bin(edge: int | float, attribute: Attribute) -> int:
-    if attribute.outside == "missing" and not attribute.within(edge):
-        return null_code(attribute)
-    return int(attribute.bin_codes[attribute.bin_of(edge)])
-
-
-def typed_numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
+def typed_numbers(column: pl.Series, attribute: Attribute) -> Numbers | None:
     """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
     kind = column.dtype
     if attribute.axis.numeric and kind.is_numeric():
         if kind.is_decimal() or kind.is_float() or attribute.axis.continuous:
-            return filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
+            return filled(column.cast(pl.Float64))
         if kind in (pl.UInt64, pl.Int128, pl.UInt128):
             column = column.clip(0 if kind.is_unsigned_integer() else -_LARGEST - 1, _LARGEST)
-        return filled(column.cast(pl.Int64)).astype(np.int64, copy=False)
+        return filled(column.cast(pl.Int64))
     if attribute.kind in ("time", "duration"):
-        return clocked(column) if isinstance(kind, pl.Time | pl.Duration) else None
+        return _microseconds(column) if isinstance(kind, pl.Time | pl.Duration) else None
     if attribute.kind not in _DATED or not isinstance(kind, pl.Date | pl.Datetime):
         return None
-    values = filled(column.to_physical()).astype(np.int64, copy=False)
-    if isinstance(kind, pl.Datetime):
-        values = microseconds(values, kind.time_unit)
-        if attribute.kind == "datetime":
-            return values
-        values = values // _DAY
-    elif attribute.kind == "datetime":
-        return values * _DAY
-    return values if attribute.kind == "date" else _calendar(values, attribute.kind)
+    timed = isinstance(kind, pl.Datetime)
+    values = _microseconds(column) if timed else filled(column.to_physical()).astype(np.int64)
+    if attribute.kind == "datetime":
+        return values if timed else values * DAY
+    dates = values // DAY if timed else values
+    if attribute.kind == "date":
+        return dates
+    # Days that Python has no date for are taken as its first or last.
+    calendar = pl.Series(np.clip(dates, days(dt.date.min), days(dt.date.max)), dtype=pl.Int32).cast(pl.Date)
+    years = calendar.dt.year().to_numpy().astype(np.int64)
+    return years if attribute.kind == "year" else years * 12 + calendar.dt.month().to_numpy() - 1
 
 
-def _calendar(values: NDArray[np.int64], kind: str) -> NDArray[np.int64]:
-    """The years, or the months, of days; days that Python has no date for are taken as its first or last."""
-    dates = pl.Series(np.clip(values, days(dt.date.min), days(dt.date.max)), dtype=pl.Int32).cast(pl.Date)
-    years = dates.dt.year().to_numpy().astype(np.int64)
-    return years if kind == "year" else years * 12 + dates.dt.month().to_numpy() - 1
-
-
-def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32]:
+def _bins(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32]:
     codes = _looked_up(numbers, attribute)
-    if codes is None:
-        codes = _searched(numbers, attribute)
-    for number, code in zip(attribute.special_numbers, attribute.special_codes, strict=True):
-        if number is not None:
-            codes[numbers == number] = code
-    sentinel = missing_number(attribute)
-    if sentinel is not None:
-        codes[numbers == sentinel] = null_code(attribute)
+    codes = _searched(numbers, attribute) if codes is None else codes
+    for number, code in _apart(attribute).items():
+        codes[numbers == number] = code
     return codes
 
 
-def _searched(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32]:
+def _searched(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32]:
     """Bins and points by a search among them, for any numbers."""
     edges = np.asarray(attribute.edges)
     last = attribute.n_bins - 1
@@ -251,7 +213,7 @@ def _searched(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attri
     return codes
 
 
-def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32] | None:
+def _looked_up(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32] | None:
     """The same for whole numbers whose edges are few steps of one width apart, several times as fast; else None."""
     if numbers.dtype.kind == "f" or attribute.axis.continuous:
         return None
@@ -271,47 +233,46 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
     return codes.take(step, mode="clip")
 
 
-def _with_nulls(column: pl.Series, codes: NDArray[np.int32], attribute: Attribute) -> NDArray[np.int32]:
-    if column.null_count():
-        codes[column.is_null().to_numpy()] = null_code(attribute)
-    return codes
-
-
-def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64]:
+def numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
     """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
 
     Which values are numbers of the domain, their codes say.
     """
-    if column.dtype == pl.Null or opaque(column.dtype):
+    if column.dtype == pl.Null or column.dtype.is_nested():
         return np.zeros(len(column), dtype=np.int64)
-    numbers = typed_numbers(column, attribute)
+    numbers, kind = typed_numbers(column, attribute), np.float64 if attribute.axis.continuous else np.int64
     if numbers is not None:
         return numbers
-    values, own, places = distinct_numbered(column)
-    lookup: NDArray[Any] = np.zeros(
-        int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.axis.continuous else np.int64
-    )
-    if isinstance(values, list) or len(values) < _FEW:
-        lookup[own] = [_number_of(value, attribute) for value in values]
-    else:
-        plain = plainly_written(values, attribute.kind, attribute.format)
-        found = filled(plain).astype(lookup.dtype)
-        for row in np.flatnonzero(plain.is_null().to_numpy()).tolist():
-            found[row] = _number_of(values[row], attribute)
-        lookup[own] = found
-    return lookup.take(places, mode="clip")
+
+    def number_of(value: object) -> int | float:
+        """One value as a number that the array holds; 0 where it is none."""
+        text = readable_text(value)
+        number = None if text is None else _parse(value, text, attribute)
+        if number is None or number != number:
+            return 0
+        if attribute.axis.continuous:
+            return float(max(min(number, sys.float_info.max), -sys.float_info.max))
+        return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))
+
+    return _by_value(column, attribute, np.asarray, number_of, kind)
 
 
-def _number_of(value: object, attribute: Attribute) -> int | float:
-    """One value as a number that its kind's arrays hold; 0 where it is none."""
-    text = readable_text(value)
-    written = None if isinstance(value, dt.date | dt.time) else attribute.format
-    number = None if text is None else attribute.axis.parse(text, written)
-    if number is None or number != number:
-        return 0
-    if attribute.axis.continuous:
-        return float(max(min(number, sys.float_info.max), -sys.float_info.max))
-    return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))
+def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:
+    """What is counted of an attribute whose domain is private: texts, or grains; null for what is not in the domain."""
+    if not attribute.categorical:
+        bounds = replace(attribute, domain="public", at_most=0)
+        inside = np.asarray(encode_column(column, bounds) == bounds.bin_codes[0])
+        units = np.zeros(len(column), dtype=np.int64)
+        units[inside] = ladder_of(attribute).units(numbers_of(column, attribute)[inside])
+        return pl.Series(units).scatter(np.flatnonzero(~inside), None)
+    if column.dtype == pl.Null or column.dtype.is_nested():
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(column))
+    values, places = distinct(column)
+    known = {"", attribute.missing, *map(str, attribute.special)}
+    texts = [(readable_text(value) or "").encode(errors="replace").decode() for value in values]
+    # The last place is that of nulls.
+    held = [None if text in known or len(text) > MAX_TEXT else text for text in texts]
+    return pl.Series([*held, None], dtype=pl.String).gather(places)
 
 
 def plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Series:
@@ -334,3 +295,135 @@ def plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Seri
         return plain.str.to_date(written or "%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
     moments = plain if written is not None else plain.str.replace("T", " ", literal=True)
     return moments.str.to_datetime(written or "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us").cast(pl.Int64)
+
+
+def is_nothing(value: object) -> bool:
+    """Whether a value is null or not a number: columns without nulls use the one for the other."""
+    try:
+        return value is None or bool(value != value)
+    except (ArithmeticError, TypeError, ValueError):
+        # pandas' NA is neither equal nor unequal to itself; an array is both.
+        return type(value).__name__ == "NAType"
+
+
+def distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.int64]]:
+    """The values of a column that differ, and where each row's value stands among them: after the last for a null."""
+    kind = column.dtype
+    if kind in (pl.String, pl.Binary):
+        try:
+            column = column.cast(pl.String).cast(pl.Categorical(pl.Categories.random()))
+        except pl.exceptions.PolarsError:
+            # Bytes that are not UTF-8.
+            return _listed(column.to_list())
+    elif kind == pl.Object:
+        return _listed(column.to_list())
+    elif kind not in (pl.Categorical, pl.Enum):
+        values = column.drop_nulls().unique()
+        number = pl.int_range(len(values), eager=True)
+        places = column.replace_strict(values, number, default=len(values), return_dtype=pl.Int64)
+        return values_of(values), places.to_numpy()
+    physical = column.to_physical()
+    rows = filled(physical).astype(np.int64)
+    null = int(rows.max(initial=-1)) + 1
+    if column.null_count():
+        rows[column.is_null().to_numpy()] = null
+    # Not all categories: those of other columns, and of other tables, may be among them.
+    here = np.flatnonzero(np.bincount(rows)[:null])
+    if here.size < null:
+        lookup = np.full(null + 1, here.size)
+        lookup[here] = np.arange(here.size)
+        rows = lookup[rows]
+    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), rows
+
+
+def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64]]:
+    """The same for Python's values, which may be equal without being alike (1 and True), or not be comparable."""
+    places: dict[tuple[type, object], int] = {}
+    different: list[object] = []
+    rows = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        try:
+            rows[row] = places.setdefault((type(value), value), len(different))
+        except TypeError:
+            rows[row] = len(different)
+        if rows[row] == len(different):
+            different.append(value)
+    return different, rows
+
+
+def values_of(values: pl.Series) -> list[object]:
+    """Distinct values as Python objects, one by one: no value may make the others fail."""
+    kind = values.dtype
+    if isinstance(kind, pl.Time | pl.Duration):
+        return [(clock_text if kind == pl.Time else span_text)(counted) for counted in _microseconds(values).tolist()]
+    if isinstance(kind, pl.Datetime | pl.Date):
+        # Python's dates end with year 9999. Without the zone, which this machine may not know: UTC.
+        plain = kind if kind == pl.Date else pl.Datetime(kind.time_unit)  # type: ignore[union-attr]
+        per_day = {pl.Date(): 1, pl.Datetime("ms"): DAY // 1_000, pl.Datetime("us"): DAY}.get(plain)
+        values = values.to_physical()
+        if per_day is not None:
+            values = values.clip(days(dt.date.min) * per_day, days(dt.date.max) * per_day)
+        values = values.cast(plain).cast(pl.String)
+    return values.to_list()
+
+
+def filled(column: pl.Series) -> NDArray[Any]:
+    """A column as an array, 0 for nulls."""
+    return (column.fill_null(0) if column.null_count() else column).to_numpy()
+
+
+def _microseconds(column: pl.Series) -> NDArray[np.int64]:
+    """Microseconds of moments, times of day or durations, as far as 64 bits hold them; 0 for nulls."""
+    values = filled(column.to_physical()).astype(np.int64, copy=False)
+    unit = "ns" if column.dtype == pl.Time else column.dtype.time_unit  # type: ignore[attr-defined]
+    if unit == "ms":
+        return np.clip(values, -(_LARGEST // 1_000), _LARGEST // 1_000) * 1_000
+    return values if unit == "us" else values // 1_000
+
+
+def readable_text(value: object) -> str | None:
+    """A value as the text that a CSV file would hold; None where it is null or has no text."""
+    try:
+        if is_nothing(value) or not isinstance(value, _READABLE):
+            return None
+        if isinstance(value, bytes):
+            return value.decode("utf-8", errors="replace")
+        if isinstance(value, bool | np.bool_):
+            return "true" if value else "false"
+        if isinstance(value, dt.timedelta):
+            return span_text(value // dt.timedelta(microseconds=1))
+        if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+            return str(int(value))
+        return str(value)
+    except (ArithmeticError, ValueError):
+        # A signaling NaN, say: an object may refuse what its type can do.
+        return None
+
+
+def _id(value: object) -> str | None:
+    text = readable_text(str(value) if isinstance(value, UUID) else value)
+    if text is None:
+        return None if is_nothing(value) else NO_TEXT
+    # A lone half of a pair of surrogates is not text.
+    return text.encode(errors="replace").decode()
+
+
+def id_texts(column: pl.Series) -> pl.Series:
+    """Ids as texts: 7, 7.0 and "7" are one. Null for nulls and empty texts, `NO_TEXT` for what has none. Never raises.
+
+    >>> id_texts(pl.Series([7.0, None, 2.5])).to_list(), id_texts(pl.Series(["7", "", "007"])).to_list()
+    (['7', None, '2.5'], ['7', None, '007'])
+    """
+    kind = column.dtype
+    if kind.is_nested():
+        texts = pl.select(pl.when(column.is_not_null()).then(pl.lit(NO_TEXT))).to_series()
+    elif kind.is_float() or kind.is_decimal():
+        # A zero has no sign.
+        plain = column.fill_nan(None) + 0.0 if kind.is_float() else column
+        texts = plain.cast(pl.String).str.replace(r"\.0+$", "")
+    elif kind in (pl.Object, pl.Binary) or kind.is_temporal():
+        values, places = distinct(column)
+        texts = pl.Series([*map(_id, values), None], dtype=pl.String).gather(places)
+    else:
+        texts = column.cast(pl.String)
+    return texts.to_frame("id").select(pl.when(pl.col("id") != "").then(pl.col("id"))).to_series()

@@ -29,8 +29,7 @@ from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import merged, workers
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.bounded import Secrets, choose_here, placed, records_of
-from sklar.rows.count import Ask, Exact, count
-from sklar.rows.discover import Histogram
+from sklar.rows.count import Ask, Exact, Histogram, count
 from sklar.rows.read import open_source, reads_again, takes_one_pass
 from sklar.rows.source import Source, batch_rows, files_at_once, require_columns, require_person
 from sklar.rows.sql import Query as RowsOfQuery

@@ -33,7 +33,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
 from sklar.public.schema import Schema
 from sklar.public.settings import Person
-from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
+from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
 from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, FileFacts, Part, look, open_files, read_part, share_out
 from sklar.rows.source import batch_rows, normalizer, require_different_names
@@ -306,7 +306,7 @@ def _count_chosen(work: Work, bucket: int, sent: Iterable[Sent]) -> Iterator[Sen
         for _, number, data in _without_refusals(sent, refusals):
             if number not in seen:
                 seen.add(number)
-                yield unpacked(data)
+                yield pl.read_ipc(data)
 
     chosen = choose(records(), work.person.rows_per_person if work.person else 0)
     frames: Iterable[pl.DataFrame] = [] if chosen is None else chosen.iter_slices(batch_rows(chosen.width))

@@ -3,8 +3,8 @@
 A person is a key of the table of people, with the first row that has it; a row without a key is a person of their own,
 without events. An event whose key no person has is left out: by rule, and without a word to anyone but the custodian
 (`custodian.check`). Of those who have more events than the schema says, so many are chosen at random (`kernel.people`).
-So whatever one person's rows are, they decide nothing about anyone else's part. Keys are compared as texts: 7, 7.0 and
-"7" are one key, "007" is another. No value raises.
+So whatever one person's rows are, they decide nothing about anyone else's part. Keys are compared as texts
+(`encode.id_texts`). No value raises.
 
 `queries.Shares` deals: whatever stands here, a person gives at most one unit to each table. What is decided here is to
 which cells, by the weights that `budget.plan.KINDS` describes.
@@ -31,13 +31,10 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, workers
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
-from sklar.rows.encode import encode
+from sklar.rows.encode import NO_TEXT, encode, id_texts
 from sklar.rows.read import open_source
 from sklar.rows.source import Source, require_columns
-from sklar.rows.values import distinct, opaque, readable_text
 
-# Whole numbers below this are held exactly by floats.
-_EXACT = 2**53
 # Events that are worked on at a time.
 _AT_ONCE = 1 << 18
 
@@ -94,13 +91,11 @@ class LinkedRows:
         """Codes of all people with those of their events."""
         linked = self._linked
         keys, people = _read(self._people, linked.people, linked.people_key)
-        first = _first_rows(keys)
-        kept = np.sort(first.get_column("row").to_numpy())
-        # One place more, at -1, for events whose key nobody has.
-        number = np.full(len(keys) + 1, -1, dtype=np.int64)
-        number[kept] = np.arange(kept.size)
+        kept = np.flatnonzero((keys.is_null() | keys.is_first_distinct()).to_numpy())
+        known = pl.DataFrame({"key": keys[kept], "number": np.arange(kept.size)}).drop_nulls()
         keys_of_events, events = _read(self._events, linked.events, linked.events_key)
-        owner = number[_owners(first, keys_of_events)]
+        owned = keys_of_events.to_frame("key").join(known, on="key", how="left", maintain_order="left")
+        owner = owned["number"].fill_null(-1).to_numpy()
         matched = np.flatnonzero(owner >= 0)
         marks = np.stack([owner[matched], np.zeros_like(matched)], axis=1).astype(np.uint64)
         keys_of_rows = np.frombuffer(urandom(8 * matched.size), dtype=np.uint64)
@@ -129,50 +124,14 @@ def _open(data: object, schema: Schema, key: str, part: str) -> Source:
 
 def _read(source: Source, schema: Schema, key: str) -> tuple[pl.Series, NDArray[np.int16]]:
     """Keys and codes of a table, in its order. At most 20,000 levels: two bytes hold every code."""
-    keys = [pl.Series([], dtype=pl.String)]
+    keys = [pl.Series("id", [], dtype=pl.String)]
     codes = [np.empty((schema.n_attributes, 0), dtype=np.int16)]
     for batch in source.batches((key, *schema.names)):
-        keys.append(key_texts(batch.to_series(0)))
+        keys.append(id_texts(batch.to_series(0)))
         codes.append(encode(batch.select(pl.nth(range(1, batch.width))), schema).astype(np.int16))
-    return pl.concat([column.alias("key") for column in keys]), np.concatenate(codes, axis=1)
-
-
-def key_texts(column: pl.Series) -> pl.Series:
-    """Keys as texts, null where there is none. No value raises.
-
-    >>> key_texts(pl.Series([7.0, None, 2.5])).to_list(), key_texts(pl.Series(["7", "", "007"])).to_list()
-    (['7', None, '2.5'], ['7', None, '007'])
-    """
-    kind = column.dtype
-    if kind == pl.Null or opaque(kind):
-        return pl.Series([None], dtype=pl.String).new_from_index(0, len(column))
-    if kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum):
-        texts = column.cast(pl.String)
-    elif kind.is_float():
-        frame = column.to_frame("key")
-        whole = (pl.col("key") == pl.col("key").round()) & (pl.col("key").abs() < _EXACT)
-        plain = pl.when(whole).then(pl.col("key").cast(pl.Int64, strict=False).cast(pl.String))
-        texts = frame.select(plain.otherwise(pl.col("key").fill_nan(None).cast(pl.String))).to_series()
-    else:
-        values, places = distinct(column)
-        known = pl.Series([*(readable_text(value) for value in values), None], dtype=pl.String)
-        texts = known.gather(places)
-    # An empty text is no key.
-    return texts.to_frame("key").select(pl.when(pl.col("key") != "").then(pl.col("key"))).to_series()
-
-
-def _first_rows(keys: pl.Series) -> pl.DataFrame:
-    """Every key with the first row that has it, and every row without a key."""
-    rows = keys.to_frame("key").with_row_index("row")
-    known = rows.filter(pl.col("key").is_not_null()).unique("key", keep="first", maintain_order=True)
-    return pl.concat([known, rows.filter(pl.col("key").is_null())])
-
-
-def _owners(first: pl.DataFrame, keys: pl.Series) -> NDArray[np.int64]:
-    """The row of the person whose event it is, -1 where there is none, shape (events,)."""
-    known = first.filter(pl.col("key").is_not_null())
-    found = keys.to_frame("key").join(known, on="key", how="left", maintain_order="left")
-    return found.get_column("row").cast(pl.Int64).fill_null(-1).to_numpy()
+    texts = pl.concat(keys)
+    # What has no text is no key.
+    return texts.set(texts == NO_TEXT, None), np.concatenate(codes, axis=1)
 
 
 def measure_linked(
@@ -228,32 +187,31 @@ class _SomePeople:
 
     def entries(self, table: LinkedTable) -> Entries:
         """Who gives which parts of their unit to which cells of this table."""
-        kind, i, j = table.kind, table.first, table.second
-        people, events, owner = self._people, self._events, self._owner
-        if kind == "event":
-            return self._halves(table)
-        if kind == "two-events":
-            return self._twice(table)
-        if kind in ("person-event", "event-event", "number-event"):
-            if kind == "person-event":
-                cell = _crossed(people[i][owner], events[j], table.shape[1])
-            elif kind == "event-event":
-                cell = _crossed(events[i], events[j], table.shape[1])
-            else:
-                cell = _crossed(self._bin[owner] - 1, events[i], table.shape[1])
+        people, events, owner, first, second = self._people, self._events, self._owner, table.first, table.second
+        match table.kind:
+            case "event":
+                return self._halves(table)
+            case "two-events":
+                return self._twice(table)
+            case "person-event":
+                cell = _crossed(people[first][owner], events[second], table.shape[1])
+            case "event-event":
+                cell = _crossed(events[first], events[second], table.shape[1])
+            case "number-event":
+                cell = _crossed(self._bin[owner] - 1, events[first], table.shape[1])
+            case "person-person":
+                cell = _crossed(people[first], people[second], table.shape[1])
+            case "number-person":
+                cell = _crossed(self._bin, people[first], table.shape[1])
+            case "person":
+                cell = people[first]
+            case "number":
+                cell = self._number
+            case _:
+                cell = np.zeros_like(self._everyone)
+        if table.kind.endswith("event"):
             return owner, cell, np.ones_like(owner), self._number[owner]
-        if kind == "people":
-            cell = np.zeros_like(self._everyone)
-        elif kind == "person":
-            cell = people[i]
-        elif kind == "number":
-            cell = self._number
-        elif kind == "person-person":
-            cell = _crossed(people[i], people[j], table.shape[1])
-        else:
-            cell = _crossed(self._bin, people[i], table.shape[1])
-        ones = np.ones_like(self._everyone)
-        return self._everyone, cell, ones, ones
+        return self._everyone, cell, np.ones_like(cell), np.ones_like(cell)
 
     def _halves(self, table: LinkedTable) -> Entries:
         """Each event's 1/k, cut in two by min(k, 12)/12."""
@@ -277,10 +235,8 @@ class _SomePeople:
         other = one + np.arange(one.size) - np.repeat(np.cumsum(following) - following, following)
         same = one == other
         weight = np.where(same, times[one] * (times[one] - 1) // 2, times[one] * times[other])
-        low, high = level[one], level[other]
         number = self._number[owner[one]]
-        cell = triangle(low, high, size)
-        return owner[one], cell, weight, number * (number - 1) // 2
+        return owner[one], triangle(level[one], level[other], size), weight, number * (number - 1) // 2
 
 
 def triangle(low: NDArray[np.int64], high: NDArray[np.int64], size: int) -> NDArray[np.int64]:

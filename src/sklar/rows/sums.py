@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.rows.bounded import packed, unpacked
+from sklar.rows.bounded import packed
 from sklar.rows.count import Ask, Exact, no_answers
 
 Piece = tuple[int, int, bytes]
@@ -74,7 +74,7 @@ def add(pieces: Iterable[Piece], ask: Ask) -> Iterator[Piece]:
         parts[key].add(number)
         if key >= first:
             held = waiting.setdefault(key, [])
-            held.append(unpacked(data))
+            held.append(pl.read_ipc(data))
             if sum(frame.height for frame in held[1:]) > max(_WAITING, held[0].height):
                 held[:] = [_added(held)]
             continue
@@ -108,7 +108,7 @@ def join(sums: Sequence[Piece], ask: Ask, buckets: int, parts: int | None = None
         if key < runs:
             flat[key * RUN : (key + 1) * RUN] = np.frombuffer(data, dtype="<i8")
             continue
-        for (attribute,), values in unpacked(data).group_by("attribute"):
+        for (attribute,), values in pl.read_ipc(data).group_by("attribute"):
             histogram = answers.values[int(attribute)]
             texts = values.filter(pl.col("text").is_not_null())
             histogram.texts.update(dict(zip(texts["text"], texts["times"], strict=True)))

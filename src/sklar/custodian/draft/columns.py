@@ -24,8 +24,8 @@ from sklar.public.description import toml_value
 from sklar.public.importers.arrow import ColumnType
 from sklar.public.outputs import parse_output
 from sklar.public.settings import PLAIN, Reading
+from sklar.rows.encode import is_nothing
 from sklar.rows.source import Source
-from sklar.rows.values import is_nothing
 
 MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
 # Texts are counted one by one up to this many distinct ones; then only their ranges are kept. Of so many in a column of
