@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
 from sklar.errors import DataError, MissingExtraError
+from sklar.machine.extras import require
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -17,16 +17,9 @@ if TYPE_CHECKING:
 
 Engine = Literal["local", "spark"]
 
-# Set by spark-submit, whose settings say which Python executors run.
-_BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
-
 
 def choose_engine(engine: Engine | None, data: object) -> Engine:
-    """The engine: as told, else Spark for Spark's own tables and this machine for all others.
-
-    >>> choose_engine(None, "table.parquet")
-    'local'
-    """
+    """The engine: as told, else Spark for Spark's own tables and this machine for all others."""
     if engine is None:
         return "spark" if is_spark(data) else "local"
     if engine not in get_args(Engine):
@@ -45,19 +38,14 @@ def session() -> SparkSession:
     Only what counts rely on is set: nothing about the cluster, which is its administrator's.
     """
     for module in ("pyspark", "pandas"):
-        try:
-            import_module(module)
-        except ImportError:
-            raise MissingExtraError(
-                "the engine 'spark' needs PySpark 4 and Java 17: pip install 'sklar[spark]'"
-            ) from None
+        require(module, what="the engine 'spark'", package="PySpark 4 and Java 17", extra="spark")
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if _BY_SUBMIT not in os.environ:
-        # Spark would take the first Python on the path, which may know nothing of this package.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Without spark-submit, whose settings say it, Spark would take the first Python on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return SparkSession.builder.appName("sklar").getOrCreate()

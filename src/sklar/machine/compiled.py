@@ -1,13 +1,11 @@
 """Lazy compilation: importing this module, or a module with kernels, loads neither numba nor kernels.
 
-Loading numba takes half a second and compiling a kernel another: more than the rest of a small release. So a kernel is
-declared here and compiled at its first call, which callers make only for inputs large enough to repay compilation
-(`docs/architecture.md`).
+Both take half a second: more than the rest of a small release. So a kernel is compiled at its first call, which callers
+make only for inputs large enough to repay it (`docs/architecture.md`).
 
-numba unpickles what lies in its cache, so whoever can put a file there runs code as the user. numba checks none of the
-folders that it may choose. Here compiled code is kept in a folder only if it belongs to the user, is closed to all
-others (0700), and no folder above it lets another user put one in its place. Without such a folder, every process
-compiles anew.
+numba unpickles what lies in its cache, so whoever can put a file there runs code as the user, and numba checks none of
+the folders that it may choose. Here compiled code is kept in a folder only if it belongs to the user, is closed to all
+others (0700), and no folder above it lets another user put one in its place; else every process compiles anew.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import RLock
 from types import FunctionType, ModuleType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,8 +43,6 @@ _LOADED = 0.1
 
 _listeners: list[Callable[[str], None]] = []
 _lock = RLock()
-
-
 # A range whose turns threads share, in kernels with `parallel=True`.
 prange = range
 
@@ -58,7 +54,7 @@ def population_count(word: Any) -> int:
 
 @cache
 def _of_numba(name: str) -> Any:
-    """What these two names stand for in a kernel."""
+    """What `prange` and `population_count` stand for in a kernel."""
     if name == "prange":
         return import_module("numba").prange
     from numba.core.types import uint64
@@ -74,7 +70,7 @@ class Compiled(Generic[P, R]):
     """A function that is compiled when it is first called. `plain` is the same function as Python runs it."""
 
     def __init__(self, function: Callable[P, R], signature: str | list[str] | None, options: dict[str, Any]) -> None:
-        self.plain, self._signature, self._options = function, signature, options
+        self.plain, self.signature, self._options = function, signature, options
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -82,18 +78,11 @@ class Compiled(Generic[P, R]):
         result: R = self.kernel(*args, **kwargs)
         return result
 
-    def compile(self) -> None:
-        """Compile the function now, unless it is inlined into others."""
-        if self._signature is not None:
-            _ = self.kernel
-
     @cached_property
     def kernel(self) -> Any:
         """What numba makes of the function; from the cache where it was compiled before."""
-        jit: Any = import_module("numba").njit
-
-        function: Any = self.plain
-        if self._signature is not None and not is_kept(function.__module__, function.__qualname__):
+        numba, function = cast(Any, import_module("numba")), cast(Any, self.plain)
+        if self.signature is not None and not is_kept(function.__module__, function.__qualname__):
             while _listeners:
                 _listeners.pop()(NOTE)
         # Compiled code calls compiled code: each name stands for what numba has made of it.
@@ -104,8 +93,14 @@ class Compiled(Generic[P, R]):
         }
         names |= {name: _of_numba(name) for name in ("prange", "population_count") if name in names}
         own = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-        with _private_cache():
-            return jit(*([] if self._signature is None else [self._signature]), **self._options)(own)
+        # Of our kernels alone, so that a user's stay put.
+        with _lock:
+            before = numba.config.CACHE_DIR
+            numba.config.CACHE_DIR = str(cache_folder() or before)
+            try:
+                return numba.njit(*([] if self.signature is None else [self.signature]), **self._options)(own)
+            finally:
+                numba.config.CACHE_DIR = before
 
 
 def compiled(signature: str | list[str] | None = None, **options: Any) -> Callable[[Callable[P, R]], Compiled[P, R]]:
@@ -117,14 +112,9 @@ def compiled(signature: str | list[str] | None = None, **options: Any) -> Callab
 
 
 class Worth:
-    """Whether there has been enough work to repay loading and compiling kernels.
+    """Whether there has been enough work, by public sizes alone, to repay loading and compiling kernels.
 
-    Work adds up from the first call on, by public sizes alone. Where other code has loaded numba, which is most of the
-    cost, a tenth of the work is enough.
-
-    >>> worth = Worth(100)
-    >>> worth(101), worth(0)
-    (True, True)
+    Where other code has loaded numba, which is most of the cost, a tenth of it is enough.
     """
 
     def __init__(self, most: float) -> None:
@@ -150,9 +140,8 @@ def telling(tell: Callable[[str], None]) -> Iterator[None]:
 def load(name: str) -> ModuleType:
     """A module with all its kernels compiled, or loaded from the cache: before threads call them."""
     module = import_module(name)
-    for value in vars(module).values():
-        if isinstance(value, Compiled):
-            value.compile()
+    # Those without a signature are inlined into others.
+    _ = [each.kernel for each in vars(module).values() if isinstance(each, Compiled) and each.signature is not None]
     return module
 
 
@@ -162,25 +151,25 @@ def is_kept(module: str, function: str = "*") -> bool:
     return folder is not None and any(folder.glob(f"*/{module.rpartition('.')[2]}.{function}-*.nbi"))
 
 
-@contextmanager
-def _private_cache() -> Iterator[None]:
-    """Inside the block numba keeps compiled code in `cache_folder`: of our kernels alone, so that a user's stay put."""
-    config: Any = import_module("numba").config
-    with _lock:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_folder() or before)
-        try:
-            yield
-        finally:
-            config.CACHE_DIR = before
-
-
 def cache_folder() -> Path | None:
     """Where compiled code is kept: the folder that the user names, ours, or one of this process alone."""
     if not hasattr(os, "geteuid"):
         # Systems without these rights keep a user's folders private by default.
         return None
-    return next((folder for folder in _candidates() if is_private(folder)), None) or _folder_of_process()
+    named = os.environ.get(FOLDER)
+    if named and is_private(Path(named)):
+        return Path(named)
+    # Not Path.expanduser, which raises for a user without a home.
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111
+    temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
+    # In a folder for all users the name holds the user's number; is_private refuses one that another user made.
+    for ours in (home / "sklar", temporary / f"sklar-{os.geteuid()}"):
+        for each in (ours.parent, ours):
+            with suppress(OSError):
+                each.mkdir(mode=0o700)
+        if is_private(ours):
+            return ours
+    return _folder_of_process()
 
 
 def is_private(folder: Path) -> bool:
@@ -197,22 +186,6 @@ def is_private(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
-
-
-def _candidates() -> Iterator[Path]:
-    """Folders to keep code in, the best first; ours are made where they do not exist."""
-    if named := os.environ.get(FOLDER):
-        yield Path(named)
-    # Not Path.expanduser, which raises for a user without a home.
-    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111
-    temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
-    # In a folder for all users the name holds the user's number; is_private refuses one that another user made.
-    for parent, name in ((home, "sklar"), (temporary, f"sklar-{os.geteuid()}")):
-        for each in (parent, parent / name):
-            # Where it cannot be made, is_private refuses it.
-            with suppress(OSError):
-                each.mkdir(mode=0o700)
-        yield parent / name
 
 
 @cache

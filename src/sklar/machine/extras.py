@@ -27,9 +27,5 @@ class _Lazy(ModuleType):
 
 
 def lazily(name: str) -> Any:
-    """A package that is imported at its first use: loading polars takes a fifth of a second.
-
-    >>> lazily("fractions").Fraction(1, 2)
-    Fraction(1, 2)
-    """
+    """A package that is imported at its first use: loading polars takes a fifth of a second."""
     return _Lazy(name)

@@ -47,11 +47,7 @@ def is_large(size: int) -> bool:
 
 
 def room_for(shape: int | tuple[int, ...], kind: DTypeLike, *, private: bool = False) -> NDArray[Any]:
-    """An array of zeros, in memory or, where it is large, in a file. `private` is for exact counts.
-
-    >>> room_for((2, 2), np.int32).tolist()
-    [[0, 0], [0, 0]]
-    """
+    """An array of zeros, in memory or, where it is large, in a file. `private` is for exact counts."""
     size = math.prod(np.atleast_1d(shape).tolist()) * np.dtype(kind).itemsize
     if not is_large(size):
         return np.zeros(shape, dtype=kind)

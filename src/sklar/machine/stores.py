@@ -1,7 +1,7 @@
 """Files: new ones on this machine with the rights that they must have, and those of stores by their address.
 
-An address is a path, a `file://` address, or one of a store (hdfs://, s3://, gs://, abfss:// and what fsspec knows).
-pyarrow and fsspec are loaded only for the last kind. Credentials are those of the environment.
+Stores are those of pyarrow and fsspec (hdfs, s3, gs, abfss and others), which are loaded only for them. Credentials are
+those of the environment.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from shutil import copyfileobj
+from types import SimpleNamespace
 from typing import IO, Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -24,8 +25,7 @@ _COPIED_AT_ONCE = 1 << 22
 def fresh_file(path: Path, *, private: bool = False) -> Path:
     """A new empty file beside `path`, to be written and then renamed to it; returns where it is.
 
-    It has the rights of any new file. A private one is its owner's alone (0600) from its first moment, whatever the
-    umask, which is the process's and stays as it is.
+    A private one is its owner's alone (0600) from its first moment, whatever the umask.
     """
     temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -37,11 +37,7 @@ def fresh_file(path: Path, *, private: bool = False) -> Path:
 
 
 def place_of(text: str) -> Path | Remote:
-    """Where an address leads: a path of this machine, or a file elsewhere.
-
-    >>> place_of("file:///data/a%20b.csv")
-    PosixPath('/data/a b.csv')
-    """
+    """Where an address leads: a path of this machine, or a file elsewhere."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return Path(text)
@@ -89,19 +85,14 @@ class Remote:
         shown = (name for name in inside if not any(part[0] in "._" for part in name.split("/") if part))
         return [Remote(self.address.rstrip("/") + name) for name in shown]
 
-    def version(self) -> str:
-        """A text that changes when the file does."""
+    def stat(self) -> Any:
+        """Its size and its time of change; a store of fsspec without times has another key for its files."""
         system, path = self._located()
         info = system.get_file_info(path)
-        if info.mtime_ns is not None:
-            return f"{info.size} {info.mtime_ns}"
-        # A store of fsspec without times of change has another key for its files.
-        return str(system.handler.fs.ukey(path))
-
-    def size(self) -> int:
-        """How many bytes it has."""
-        system, path = self._located()
-        return int(system.get_file_info(path).size or 0)
+        changed = info.mtime_ns
+        if changed is None and hasattr(system, "handler"):
+            changed = system.handler.fs.ukey(path)
+        return SimpleNamespace(st_size=info.size or 0, st_mtime_ns=changed)
 
     def make_folder(self) -> None:
         """Make this folder, where the store has folders."""
@@ -151,12 +142,5 @@ class Remote:
 
 def version_of(place: Path | Remote) -> str:
     """A text that changes when the file does: its size and its time of change."""
-    if isinstance(place, Remote):
-        return place.version()
     facts = place.stat()
     return f"{facts.st_size} {facts.st_mtime_ns}"
-
-
-def size_of(place: Path | Remote) -> int:
-    """How many bytes a file has."""
-    return place.size() if isinstance(place, Remote) else place.stat().st_size

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from threading import RLock
-from typing import Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import threadpoolctl
 from threadpoolctl import ThreadpoolController
@@ -44,12 +45,7 @@ def workers() -> int:
 
 @contextmanager
 def using(threads: int | None) -> Iterator[None]:
-    """Work with this many threads inside the block, in the whole process; None changes nothing.
-
-    >>> with using(3):
-    ...     workers()
-    3
-    """
+    """Work with this many threads inside the block, in the whole process; None changes nothing."""
     global _chosen
     if threads is None:
         yield
@@ -64,20 +60,9 @@ def using(threads: int | None) -> Iterator[None]:
 
 
 def side_by_side(work: Callable[[T], R], items: Iterable[T], *, threads: int | None = None) -> list[R]:
-    """The results of independent pieces of work, in order; by so many threads, where more would not help.
-
-    >>> side_by_side(abs, [-1, 2, -3])
-    [1, 2, 3]
-    """
+    """The results of independent pieces of work, in order; by so many threads, where more would not help."""
     with crew(threads) as together:
         return together(work, items)
-
-
-class Together(Protocol):
-    """Does independent pieces of work and gives their results in order."""
-
-    def __call__(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """All of them, before it returns."""
 
 
 @contextmanager
@@ -85,8 +70,7 @@ def undivided() -> Iterator[None]:
     """Matrix products stay in the thread that asks for them, in the whole process, until the last leaves its block.
 
     Blocks end in any order: the first to end must not free those that still work, nor the last keep what it found. A
-    generator must not be suspended inside: whoever keeps it unread would keep the whole process at one thread.
-    """
+    generator must not be suspended inside: whoever keeps it unread would keep the whole process at one thread."""
     global _inside, _libraries
     with _lock:
         _inside += 1
@@ -112,37 +96,22 @@ def _take_control() -> None:
     """Let this thread set limits, whichever set the last ones.
 
     Newer versions of threadpoolctl take OpenBLAS's limit from one thread only, and ignore others without a word: where
-    the last to leave was not the first that came in, the process would stay at one thread.
-    """
+    the last to leave was not the first that came in, the process would stay at one thread."""
     release = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
     if release is not None:
         release(force=True)
 
 
 @contextmanager
-def crew(threads: int | None = None) -> Iterator[Together]:
-    """The same for work that comes again and again: threads that stay until the block ends.
-
-    >>> with crew() as together:
-    ...     together(abs, [-1, 2]), together(abs, [-3])
-    ([1, 2], [3])
-    """
+def crew(threads: int | None = None) -> Iterator[Callable[..., list[Any]]]:
+    """The same for work that comes again and again: threads that stay until the block ends."""
     with undivided(), ThreadPoolExecutor(threads or workers()) as pool:
         yield lambda work, items: list(pool.map(work, items))
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, each fetched by a thread of its own while the one before it is in use.
-
-    >>> list(ahead(iter([1, 2, 3])))
-    [1, 2, 3]
-    """
-    iterator, end = iter(items), object()
-    with ThreadPoolExecutor(1) as pool:
-        fetched: Future[T | object] = pool.submit(next, iterator, end)
-        while (item := fetched.result()) is not end:
-            fetched = pool.submit(next, iterator, end)
-            yield cast(T, item)
+    """The same items, each fetched by a thread of its own while the one before it is in use."""
+    return merged([items], 1)
 
 
 def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
@@ -151,55 +120,39 @@ def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
     Each stream is one item ahead at most, so that memory does not grow with their number or length.
 
     >>> sorted(merged([[1, 2], [], [3]], 2))
-    [1, 2, 3]
-    """
-    waiting, end = map(iter, streams), object()
-    with ThreadPoolExecutor(at_once) as pool:
-        fetched: dict[Future[T | object], Iterator[T]] = {}
-
-        def begin() -> None:
-            for stream in waiting:
-                fetched[pool.submit(next, stream, end)] = stream
-                return
-
-        for _ in range(at_once):
-            begin()
-        try:
-            while fetched:
-                for future in wait(fetched, return_when=FIRST_COMPLETED).done:
-                    stream, item = fetched.pop(future), future.result()
-                    if item is end:
-                        begin()
-                    else:
-                        fetched[pool.submit(next, stream, end)] = stream
-                        yield cast(T, item)
-        finally:
-            for future in fetched:
-                future.cancel()
+    [1, 2, 3]"""
+    waiting, end, pool = map(iter, streams), object(), ThreadPoolExecutor(at_once)
+    fetched: dict[Future[T | object], Iterator[T]] = {}
+    try:
+        fetched = {pool.submit(next, stream, end): stream for stream in islice(waiting, at_once)}
+        while fetched:
+            for future in wait(fetched, return_when=FIRST_COMPLETED).done:
+                stream, item = fetched.pop(future), future.result()
+                following = next(waiting, None) if item is end else stream
+                if following is not None:
+                    fetched[pool.submit(next, following, end)] = following
+                if item is not end:
+                    yield cast(T, item)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """The same as a stream: few items are taken and few results held at a time, however many there are.
-
-    >>> list(in_order(abs, iter([-1, 2, -3])))
-    [1, 2, 3]
-    """
+    """The same as a stream: few items are taken and few results held at a time, however many there are."""
     count = workers()
 
     def piece(item: T) -> R:
         with undivided():
             return work(item)
 
-    with ThreadPoolExecutor(count) as pool:
-        waiting: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(piece, item))
-                if len(waiting) > count:
-                    yield waiting.popleft().result()
-            while waiting:
+    waiting, pool = deque[Future[R]](), ThreadPoolExecutor(count)
+    try:
+        for item in items:
+            waiting.append(pool.submit(piece, item))
+            if len(waiting) > count:
                 yield waiting.popleft().result()
-        finally:
-            # When the reader stops early, or a piece fails, what has not begun is not begun.
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        # When the reader stops early, or a piece fails, what has not begun is not begun.
+        pool.shutdown(cancel_futures=True)

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from sklar.errors import DataError
-from sklar.machine.stores import Remote, place_of, size_of, version_of
+from sklar.machine.stores import Remote, place_of, version_of
 from sklar.public.importers.arrow import PARQUET
 from sklar.public.schema import Schema
 from sklar.rows.read import JSON_LINES, files_of, open_part, require_different
@@ -91,7 +91,7 @@ def look(address: str, root: str | None, schema: Schema) -> FileFacts:
         version = version_of(place)
     except OSError as error:
         raise DataError(f"file '{place}' cannot be opened: {error.strerror or error}.") from None
-    source, kind, size = open_part(place, root, schema), kind_of(place), size_of(place)
+    source, kind, size = open_part(place, root, schema), kind_of(place), int(place.stat().st_size)
     n_rows, spans = source.n_rows, None
     if kind in PARQUET:
         try:

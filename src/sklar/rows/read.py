@@ -24,7 +24,7 @@ import polars as pl
 import polars.selectors as cs
 
 from sklar.errors import DataError, SklarError
-from sklar.machine.stores import Remote, size_of
+from sklar.machine.stores import Remote
 from sklar.public.importers.arrow import PARQUET, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
@@ -211,7 +211,7 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
     try:
         # Without a header a file may be empty: a table of no rows.
         headed = kind not in JSON_LINES and (kind not in text.DELIMITERS or reading.header)
-        if headed and size_of(path) == 0:
+        if headed and path.stat().st_size == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
         if kind in text.DELIMITERS:
             reading = replace(reading, delimiter=reading.delimiter or text.DELIMITERS[kind])
