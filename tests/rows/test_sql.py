@@ -157,8 +157,8 @@ def filled(server: str) -> str:
     with dbapi.connect(server) as connection, connection.cursor() as cursor:
         cursor.execute(
             "CREATE TABLE people AS SELECT (i % 100)::smallint AS age, (array['Bern', 'Rome', NULL])[1 + i % 3] AS city"
-            ", i % 2 = 0 AS member, DATE '2020-01-01' + i % 300 AS since, now() - i % 90 * INTERVAL '1 day' AS seen, (i % 900)::numeric(8, 2) "
-            f"/ 100 AS paid, '{SECRET}' AS name FROM generate_series(1, 200000) AS i"
+            ", i % 2 = 0 AS member, DATE '2020-01-01' + i % 300 AS since, now() - i % 90 * INTERVAL '1 day' AS seen, "
+            f"(i % 900)::numeric(8, 2) / 100 AS paid, '{SECRET}' AS name FROM generate_series(1, 200000) AS i"
         )
         connection.commit()
     return server

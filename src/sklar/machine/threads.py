@@ -24,6 +24,8 @@ from sklar.errors import SklarError
 
 T = TypeVar("T")
 R = TypeVar("R")
+# Does independent pieces of work: together(work, items) gives their results in order.
+Together = Callable[..., list[Any]]
 
 _chosen: int | None = None
 # One that its holder may take again: garbage is collected at any moment, and with it a stream that nobody ended.
@@ -103,7 +105,7 @@ def _take_control() -> None:
 
 
 @contextmanager
-def crew(threads: int | None = None) -> Iterator[Callable[..., list[Any]]]:
+def crew(threads: int | None = None) -> Iterator[Together]:
     """The same for work that comes again and again: threads that stay until the block ends."""
     with undivided(), ThreadPoolExecutor(threads or workers()) as pool:
         yield lambda work, items: list(pool.map(work, items))
