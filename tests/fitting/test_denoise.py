@@ -67,15 +67,6 @@ def test_targets_have_the_margins() -> None:
     assert targets.mixed(0.0) is targets.noisy
 
 
-def test_shrunk_tables_are_nearer_the_truth() -> None:
-    schema = schema_of(8, 9, 10, 7)
-    joint = mixture_joint(schema, 2, 3)
-    estimates = noisy_estimates(schema, joint, 10_000, 40.0)
-    targets = denoise_tables(estimates, denoise_margins(estimates).levels)
-    truth = schema.cells.flat(joint)
-    assert np.abs(targets.shrunk - truth).sum() < 0.7 * np.abs(targets.noisy - truth).sum()
-
-
 def test_precision_is_relative_and_zero_on_the_diagonal() -> None:
     schema = schema_of(2, 2, 2)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 0), 1_000, 10.0)
@@ -169,28 +160,17 @@ def test_bayes_margins_are_chosen_for_a_large_sparse_domain() -> None:
     found = denoise_margins(estimates)
     assert found.priors[0] != "none"
     assert found.priors[1] == "none"
+    assert np.allclose(found.levels[300:], margins(estimates)[300:])
     assert np.isclose(found.levels[:300].sum(), 1.0)
     raw = margins(estimates)
     assert np.abs(found.levels - levels)[:300].sum() < 0.8 * np.abs(raw - levels)[:300].sum()
 
 
-def test_margins_of_small_domains_are_projected_only() -> None:
-    schema = schema_of(3, 4)
-    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 0), 10_000, 5.0)
-    found = denoise_margins(estimates)
-    assert found.priors == ("none", "none")
-    assert np.allclose(found.levels, margins(estimates))
-
-
-def test_one_attribute() -> None:
-    schema = schema_of(4)
-    estimates = noisy_estimates(schema, np.eye(4) / 4, 1_000, 10.0)
+def test_one_attribute_and_a_level_that_nobody_has() -> None:
+    estimates = noisy_estimates(schema_of(4), np.eye(4) / 4, 1_000, 10.0)
     targets = denoise_tables(estimates, denoise_margins(estimates).levels)
     assert targets.noisy.shape == targets.shrunk.shape == (0,)
     assert targets.precision.tolist() == [[0.0]]
-
-
-def test_a_level_that_nobody_has() -> None:
     schema = schema_of(3, 3)
     levels = np.array([0.5, 0.5, 0.0, 0.2, 0.8, 0.0])
     joint = independent_joint(levels)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -48,14 +48,6 @@ def exact_targets(schema: Schema, joint: np.ndarray) -> Targets:
     return denoise_tables(noisy_estimates(schema, joint, 1_000_000, 1e-6), np.diag(joint).copy())
 
 
-def test_softmax_sums_to_one_within_attributes() -> None:
-    schema = schema_of(2, 1, 3)
-    logits = np.array([[0, 0, 500, -1000, 0, 1000]], dtype=np.float32).T
-    weights, found = softmaxed(logits, schema)
-    assert np.allclose(weights.T, [[0.5, 0.5, 1, 0, 0, 1]])
-    assert np.allclose(found, contrasts(weights, schema.cells), atol=1e-6)
-
-
 def test_softmax_is_numpys_to_single_precision() -> None:
     schema = schema_of(3, 1, 40, 2)
     logits = 12 * np.random.default_rng(0).standard_normal((46, 37)).astype(np.float32)
@@ -82,19 +74,6 @@ def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> N
         taken.append((*before, made.probabilities, made.contrasts))
     for fast, plain in zip(*taken, strict=True):
         assert np.allclose(fast, plain, rtol=2e-5, atol=4e-6)
-
-
-@pytest.mark.parametrize("strip", [3, 1024])
-def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "SMALL", strip)
-    found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
-    room = Room(Cells([2, 4, 4]), 5)
-    whole, ends = found @ found.T, [0]
-    for first, last, part in descent.predicted_strips(found, room, range(0, 7, strip)):
-        assert np.allclose(part, whole[first:last, first:], atol=1e-6)
-        assert first == ends[-1]
-        ends.append(last)
-    assert ends[-1] == 7
 
 
 @pytest.mark.parametrize("block", [3, 4, 1024])
@@ -162,19 +141,6 @@ def test_blocks_of_a_wide_table_lead_where_the_whole_residual_does(monkeypatch: 
     assert max(losses) < 0.02
 
 
-def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
-    schema = schema_of(3, 4, 2)
-    targets = exact_targets(schema, mixture_joint(schema, 3, 2))
-    loss = loss_of(targets, 0.0)
-    first, second = Fit(loss, Start(components=20)), Fit(loss, Start(components=20))
-    before = plain_loss(targets, 0.0, first.probabilities)
-    for _ in range(50):
-        first.advance(1)
-        second.advance(1)
-    assert np.array_equal(first.probabilities, second.probabilities)
-    assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before
-
-
 def test_a_fit_whose_end_is_known_comes_to_rest() -> None:
     schema = schema_of(3, 4, 2)
     loss = loss_of(exact_targets(schema, mixture_joint(schema, 3, 2)), 0.0)
@@ -189,17 +155,6 @@ def test_a_fit_whose_end_is_known_comes_to_rest() -> None:
         fit.advance(1)
         moved.append(float(np.abs(fit.probabilities - before).max()))
     assert 0 < moved[0] < 0.3 * moved[1]
-
-
-def test_fits_side_by_side_are_those_that_each_would_be_alone() -> None:
-    schema = schema_of(3, 4, 2)
-    loss = loss_of(exact_targets(schema, mixture_joint(schema, 3, 2)), 0.4)
-    together = Fit(loss, Start(components=20, seed=5), fits=3)
-    together.advance(40)
-    for number, own in enumerate(np.split(together.probabilities, 3, axis=1)):
-        alone = Fit(loss, Start(components=20, seed=5 + number))
-        alone.advance(40)
-        assert np.allclose(own, alone.probabilities, atol=1e-4)
 
 
 def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
@@ -229,15 +184,10 @@ def random_model(schema: Schema, components: int, seed: int = 0) -> LatentModel:
 
 def test_predicted_pairs_equal_enumeration() -> None:
     schema = schema_of(2, 3, 2)
-    model = random_model(schema, 4)
-    joint = np.zeros((7, 7))
-    for component in model.probabilities.astype(np.float64):
-        for codes in product(*(range(size) for size in schema.sizes)):
-            at = schema.offsets[:-1] + np.array(codes)
-            chance = component[at].prod() / 4
-            for i, j in product(range(3), repeat=2):
-                if i != j:
-                    joint[at[i], at[j]] += chance
+    model, joint = random_model(schema, 4), np.zeros((7, 7))
+    for component, *codes in product(model.probabilities.astype(np.float64), *(range(size) for size in schema.sizes)):
+        at = schema.offsets[:-1] + np.array(codes)
+        joint[np.ix_(at, at)] += (1 - np.eye(3)) * component[at].prod() / 4
     assert np.allclose(model.predict_pairs(), joint, atol=1e-6)
 
 
@@ -281,17 +231,15 @@ def test_contrasts_of_a_table_are_those_of_its_rows_and_then_of_its_columns() ->
 
 
 def test_squared_distances_of_tables_are_the_sum_of_three() -> None:
-    schema = schema_of(2, 3, 1, 5)
-    first, second = mixture_joint(schema, 3, 0), mixture_joint(schema, 3, 1)
-    moved = contrast_tables(schema.cells.flat((first - second).astype(np.float32)), schema.cells)
-    margins = contrast_levels(np.diag(first) - np.diag(second), schema.cells)
-    starts = np.concatenate([[0], np.cumsum(schema.sizes - 1)])
-    for i in range(4):
-        for j in range(i + 1, 4):
-            a, b = (slice(schema.offsets[k], schema.offsets[k + 1]) for k in (i, j))
-            u, v = (slice(starts[k], starts[k + 1]) for k in (i, j))
-            assert not moved[u, u].any()
-            parts = (moved[u, v] ** 2).sum()
-            parts += (margins[u] ** 2).sum() / schema.sizes[j] + (margins[v] ** 2).sum() / schema.sizes[i]
-            assert np.array_equal(moved[u, v], moved[v, u].T)
-            assert np.isclose(parts, ((first - second)[a, b] ** 2).sum(), rtol=1e-4, atol=1e-9)
+    cells = schema_of(2, 3, 1, 5).cells
+    first, second = (mixture_joint(schema_of(2, 3, 1, 5), 3, seed) for seed in (0, 1))
+    moved = contrast_tables(cells.flat((first - second).astype(np.float32)), cells)
+    margins = contrast_levels(np.diag(first) - np.diag(second), cells)
+    own = [attribute_of_contrast(cells) == k for k in range(4)]
+    for i, j in combinations(range(4), 2):
+        table, squares = moved[np.ix_(own[i], own[j])], [(margins[each] ** 2).sum() for each in (own[i], own[j])]
+        assert not moved[np.ix_(own[i], own[i])].any()
+        assert np.array_equal(table, moved[np.ix_(own[j], own[i])].T)
+        parts = (table**2).sum() + squares[0] / cells.sizes[j] + squares[1] / cells.sizes[i]
+        exact = ((first - second)[cells.levels(i), cells.levels(j)] ** 2).sum()
+        assert np.isclose(parts, exact, rtol=1e-4, atol=1e-9)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 
 import sklar
 from sklar.fitting import descent
-from sklar.fitting.choose import Split, thin
-from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
-from sklar.fitting.descent import PARTS, REST, WEIGHT, CellWeights, Fit, Loss, Room, Start, step_operations
+from sklar.fitting.choose import thin
+from sklar.fitting.denoise import denoise_margins, denoise_tables
+from sklar.fitting.descent import PARTS, REST, WEIGHT, CellWeights, Fit, Loss, Start, step_operations
 from sklar.fitting.margins import Estimates, crossed_tables, pool
 from sklar.fitting.steps import contrasts
 from sklar.kernel.cells import Cells
@@ -132,35 +131,6 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     assert errors[1] < 0.2
 
 
-NO_TRIPLES: dict[str, Any] = {"triples": None, "third": np.empty(0), "third_sd": np.empty(0)}
-
-
-def test_thinned_tables_are_independent_and_no_other_noise_changes() -> None:
-    codes = np.stack([np.random.default_rng(2).integers(0, size, 500) for size in CELLS.sizes])
-    whole = estimates_of(CELLS, TRIPLES, codes, 30.0)
-    train, held = thin(whole, np.random.default_rng(7))
-    assert (thin(replace(whole, **NO_TRIPLES), np.random.default_rng(7))[0].pairs == train.pairs).all()
-    # h + g s z and h - s z / g: their sum over the weights g and 1/g gives h back.
-    assert 2 * train.third + 0.5 * held.third == pytest.approx(2.5 * whole.third)
-    assert train.third_sd == pytest.approx(30.0 * np.sqrt(1.25))
-    assert held.third_sd == pytest.approx(30.0 * np.sqrt(5))
-
-
-def test_held_out_error_counts_triples_without_their_noise() -> None:
-    """Beside the truth, the excess of three-way tables over their noise is about nothing."""
-    codes = np.stack([np.random.default_rng(3).integers(0, size, 4_000) for size in CELLS.sizes])
-    estimates = estimates_of(CELLS, TRIPLES, codes, 40.0)
-    weights = CellWeights(CELLS, relative_precision(CELLS, estimates.pair_sd))
-    found = contrasts(np.repeat(estimates.one_way / 4_000, 1)[:, None].astype(np.float32), CELLS)
-    errors = []
-    for given in (estimates, replace(estimates, **NO_TRIPLES)):
-        split = Split(given, np.random.default_rng(11), weights)
-        errors.append(split.score(found, Room(CELLS, 1)))
-    # Attributes are independent: both are all but the error of independence.
-    assert errors[0][0] == pytest.approx(1.0, abs=0.05)
-    assert errors[1][0] == pytest.approx(1.0, abs=0.05)
-
-
 def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     nobody = estimates_of(CELLS, TRIPLES, np.empty((5, 0), dtype=np.int64), 20.0)
     loss = descent.three_way_loss(replace(nobody, n_rows=100, third_sd=np.array([10.0, 20.0, 20.0, 20.0])))
@@ -221,8 +191,17 @@ def parities(m: int = 5, n: int = 10_000) -> Estimates:
     )
 
 
-def test_halves_of_parities_keep_their_margins_and_the_noise_that_they_state() -> None:
+def test_halves_keep_their_margins_and_the_noise_that_they_state() -> None:
+    codes = np.stack([np.random.default_rng(2).integers(0, size, 500) for size in CELLS.sizes])
+    tables = estimates_of(CELLS, TRIPLES, codes, 30.0)
     whole = parities()
+    for each in (whole, tables):
+        train, held = thin(each, np.random.default_rng(5))
+        assert train.third_sd == pytest.approx(each.third_sd * np.sqrt(1.25))
+        assert held.pair_sd == pytest.approx(each.pair_sd * np.sqrt(5))
+        # The weights of the two halves that undo the thinning give the whole back: no noise is in both alike.
+        for name in ("one_way", "pairs", "third"):
+            assert np.allclose((getattr(train, name) * 4 + getattr(held, name)) / 5, getattr(each, name))
     train, held = thin(whole, np.random.default_rng(5))
     for half in (train, held):
         ones = half.one_way[1::2]
@@ -231,12 +210,6 @@ def test_halves_of_parities_keep_their_margins_and_the_noise_that_they_state() -
             assert table.sum() == pytest.approx(whole.n_rows)
             assert table[1].sum() == pytest.approx(ones[i])
             assert table[:, 1].sum() == pytest.approx(ones[j])
-    assert train.third_sd == pytest.approx(100 * np.sqrt(1.25))
-    assert held.pair_sd[0] == pytest.approx(40 * np.sqrt(5))
-    # The weights of the two halves that undo the thinning give the whole back: no noise is in both alike.
-    for name in ("one_way", "pairs", "third"):
-        back = (getattr(train, name) * 4 + getattr(held, name)) / 5
-        assert np.allclose(back, getattr(whole, name))
 
 
 def test_the_gradient_of_parities_is_that_of_their_squared_errors() -> None:
