@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import chi2
@@ -13,7 +12,6 @@ from scipy.stats import chi2
 from sklar.answer.complete import complete_rows
 from sklar.errors import ModelError
 from sklar.fitting.latent import LatentModel
-from sklar.public.rules import violating
 from tests.draw.test_given import PLAIN, RULES, law, model_of, shapes_of
 
 DETERMINED = """
@@ -78,20 +76,6 @@ def test_what_was_given_is_kept_and_determines_the_rest() -> None:
     # The same from pandas, where not a number is null.
     assert completed(model, partial.to_pandas()).equals(found)
     assert completed(model, found).equals(found)
-
-
-def test_rules_hold_however_little_is_given() -> None:
-    model = model_of(PLAIN + RULES)
-    found = completed(model, pl.DataFrame({"age": [None] * 300}, schema={"age": pl.Int64}))
-    codes = np.stack(
-        [
-            found["area"].replace_strict(dict(zip(("North", "South", "West"), range(3), strict=True))),
-            np.where(found["age"] == 40, 2, np.searchsorted([30, 60], found["age"], side="right")),
-            found["sex"].replace_strict({"Female": 0, "Male": 1}),
-            found["role"].replace_strict({"Wife": 0, "Husband": 1, "Single": 2}),
-        ]
-    )
-    assert not violating(codes, model.schema.allowed).any()
 
 
 @pytest.mark.parametrize(
