@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from scipy.stats import chi2
 
-from sklar.answer.complete import complete_rows
+from sklar.answer.condition import complete_rows
 from sklar.errors import ModelError
 from sklar.fitting.latent import LatentModel
 from tests.draw.test_given import PLAIN, RULES, law, model_of, shapes_of

@@ -1,4 +1,4 @@
-"""What rows are drawn under, as a person states it: values by attribute, or a predicate.
+"""What rows are drawn under, as a person states it: values by attribute, a predicate, or rows with nulls to fill.
 
     {"sex": "Female", "age": (30, 45)}                 the value, and the range from 30 up to but without 45
     {"region": ["North", "South"], "income": None}     one of these values, and missing
@@ -12,15 +12,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.predicate import Combined, Expression, Node, QueryError, Relation, Token, divide, joined, parse
-from sklar.draw.decode import Shape
-from sklar.draw.given import Box, Condition, condition_boxes
-from sklar.public.schema import Divided, Schema
+from sklar.draw.blocks import Copula
+from sklar.draw.decode import Decoder, Shape
+from sklar.draw.given import Box, Condition, Domains, condition_boxes, fill
+from sklar.errors import ModelError
+from sklar.machine.extras import lazily
+from sklar.public.schema import Attribute, Divided, Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
 
 Given: TypeAlias = str | Mapping[str, Any]
 
@@ -41,7 +49,7 @@ def read_given(given: Given, schema: Schema) -> Node:
 
 def _stated(name: str, value: Any, schema: Schema) -> Node:
     """What a condition states of one attribute."""
-    named = Token(kind="name", text=str(name), at=0)
+    named = Token("name", str(name))
     if value is None:
         return Relation("missing", named)
     if isinstance(value, tuple):
@@ -65,7 +73,7 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
 def _token(value: Any) -> Token:
     """A value as a predicate writes it."""
     text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
-    return Token(kind="value", text=value.isoformat() if hasattr(value, "isoformat") else text, at=0)
+    return Token("value", value.isoformat() if hasattr(value, "isoformat") else text)
 
 
 def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> tuple[Condition, dict[str, Shape]]:
@@ -147,3 +155,92 @@ def _require_few(text: str, number: int) -> None:
             f"the condition {shown} has {number:,} combinations of levels to tell apart, at most {_MAX_CLASSES:,} can "
             "be. Simplify it, or draw rows for parts of it."
         )
+
+
+def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], seed: int) -> pl.DataFrame:
+    """The rows with all attributes of the schema, nulls filled from the model given the rest of each row."""
+    schema = copula.schema.whole or copula.schema
+    frame = _frame(rows, schema)
+    codes = {name: _codes(frame[name], schema.attribute(name)) for name in frame.columns}
+    domains = _domains(schema, codes, frame.height)
+    filled = schema.complete(fill(copula, domains, seed))
+    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, 8])))
+    drawn = Decoder(schema, shapes=shapes).decode(filled, generator)
+    return pl.DataFrame([_kept(frame[name], drawn[name]) if name in codes else drawn[name] for name in schema.names])
+
+
+def _frame(rows: object, schema: Schema) -> pl.DataFrame:
+    if not isinstance(rows, pl.DataFrame) and not hasattr(rows, "__arrow_c_stream__"):
+        raise ModelError(
+            f"rows must be a table of polars, pandas or Arrow, got {type(rows).__name__}. Read a file first: "
+            "polars.read_csv."
+        )
+    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    unknown = [name for name in frame.columns if name not in schema.names]
+    if unknown:
+        listed = ", ".join(schema.names[:12])
+        raise ModelError(f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: {listed}.")
+    # Not a number is how some libraries write null.
+    return frame.with_columns(pl.selectors.float().fill_nan(None))
+
+
+def _codes(column: pl.Series, attribute: Attribute) -> NDArray[np.int64]:
+    """The level of every value, shape (rows,); -1 for null."""
+    distinct = column.unique().drop_nulls()
+    known = [_code(attribute, value) for value in distinct.to_list()]
+    codes = column.replace_strict(distinct, pl.Series(known, dtype=pl.Int64), default=None, return_dtype=pl.Int64)
+    return codes.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _code(attribute: Attribute, value: Any) -> int:
+    """The level of one value; one that is outside the domain is refused unless it has a level there."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    code = attribute.code_named(text)
+    if code is None and attribute.binned:
+        number = attribute.number_of(value.isoformat() if hasattr(value, "isoformat") else text)
+        code = None if number is None else attribute.code_at(number)
+    elif code is None:
+        code = attribute.other_code
+    if code is None:
+        raise ModelError(
+            f"column '{attribute.name}': {text!r} is outside the attribute's domain. Correct it, or make it null to "
+            "have it filled."
+        )
+    return code
+
+
+def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) -> list[Domains]:
+    """The levels of each measured attribute that every row allows; a filled value is never missing."""
+    domains = []
+    for place, attribute in enumerate(schema.measured.attributes):
+        free = np.ones(attribute.n_levels, dtype=bool)
+        if attribute.missing_code is not None and attribute.n_levels > 1:
+            free[attribute.missing_code] = False
+        # Code -1, null, is the last row of each table.
+        tables = [np.vstack([np.eye(attribute.n_levels, dtype=bool), free])]
+        kinds = [codes.get(attribute.name, np.full(rows, -1)) % (attribute.n_levels + 1)]
+        for name, (source, levels) in zip(schema.names, schema.sources, strict=True):
+            if source == place and name != attribute.name and name in codes:
+                size = schema.attribute(name).n_levels
+                tables.append(np.vstack([np.arange(size)[:, None] == levels, np.ones(levels.size, dtype=bool)]))
+                kinds.append(codes[name] % (size + 1))
+        together, which = np.unique(np.stack(kinds), axis=1, return_inverse=True)
+        allowed = np.logical_and.reduce([table[kind] for table, kind in zip(tables, together, strict=True)])
+        empty = ~allowed.any(axis=1)[which.ravel()]
+        if empty.any():
+            raise ModelError(
+                f"row {int(np.argmax(empty)) + 1:,}: its values contradict the rule by which '{attribute.name}' "
+                "determines others. Correct the row."
+            )
+        domains.append(Domains(allowed=allowed, kinds=which.ravel()))
+    return domains
+
+
+def _kept(given: pl.Series, drawn: pl.Series) -> pl.Series:
+    """A column with its values as they were given, where they are of the released type, and its nulls filled."""
+    try:
+        return given.cast(drawn.dtype).fill_null(drawn)
+    except pl.exceptions.PolarsError:
+        raise ModelError(
+            f"column '{drawn.name}' must be of type {drawn.dtype} or convert to it, got {given.dtype}. Convert it."
+        ) from None

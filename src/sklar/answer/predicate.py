@@ -37,13 +37,12 @@ class QueryError(ModelError):
     """A question that cannot be answered as it is asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class Token(NamedTuple):
     """A name in double quotes, a value in single quotes, a bare word, a sign, or the end of the text."""
 
     kind: Literal["name", "value", "word", "sign", "end"]
     text: str
-    at: int
+    at: int = 0
 
 
 class Relation:
@@ -145,9 +144,9 @@ def tokenize(text: str) -> list[Token]:
         piece = match.group(kind)
         if kind in ("name", "value"):
             piece = piece[1:-1].replace(piece[0] * 2, piece[0])
-        tokens.append(Token(kind=kind, text=_SAME.get(piece, piece) if kind == "sign" else piece, at=at))
+        tokens.append(Token(kind, _SAME.get(piece, piece) if kind == "sign" else piece, at))
         at = match.end()
-    return [*tokens, Token(kind="end", text="", at=len(text))]
+    return [*tokens, Token("end", "", len(text))]
 
 
 def parse(text: str) -> Node:
@@ -197,14 +196,14 @@ class TokenReader:
 
 
 class _Parser(TokenReader):
-    def predicate(self, depth: int, operator: Literal["or", "and"] = "or") -> Node:
-        def part() -> Node:
-            return self.predicate(depth, "and") if operator == "or" else self._factor(depth)
-
-        parts = [part()]
-        while self.take(operator):
-            parts.append(part())
-        return joined(operator, *parts)
+    def predicate(self, depth: int) -> Node:
+        terms: list[Node] = []
+        while not terms or self.take("or"):
+            factors: list[Node] = []
+            while not factors or self.take("and"):
+                factors.append(self._factor(depth))
+            terms.append(joined("and", *factors))
+        return joined("or", *terms)
 
     def _factor(self, depth: int) -> Node:
         if depth > _MAX_DEPTH:

@@ -55,10 +55,7 @@ _MAX_CELLS = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Estimate(Tabular):
-    """A one- or two-way table of unbiased estimates, each with its standard error and confidence interval.
-
-    Arrays have one axis per name. Nothing is cut at zero: that would spoil sums and averages of several.
-    """
+    """A one- or two-way table of unbiased estimates with intervals; one cut at zero would spoil sums and averages."""
 
     names: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
@@ -125,8 +122,8 @@ class Answer:
 
     def __repr__(self) -> str:
         if self.estimate is None:
-            synthetic = f"synthetic rows have {self.synthetic:,.0f} of {self.n_rows:,}"
-            return f"Answer({self.predicate}: not measured, {synthetic})"
+            rows = f"{self.synthetic:,.0f} of {self.n_rows:,}"
+            return f"Answer({self.predicate}: not measured, synthetic rows have {rows})"
         interval = f"{100 * self.level:.4g}% interval {self.low:,.0f} to {self.high:,.0f}"
         return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval})"
 
@@ -415,27 +412,26 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
             groups.setdefault(table.attributes, []).append(table)
     if not groups:
         raise QueryError("the model holds no two-way tables. Ask about one attribute.")
-    views = []
+    looks = []
     for attributes, tables in groups.items():
         precision = sum(1 / table.variance for table in tables)
         cells = np.asarray(sum(table.counts / table.variance for table in tables) / precision)
         summed = tuple(axis for axis, i in enumerate(attributes) if i not in own)
         size = math.prod(cells.shape[axis] for axis in summed)
-        view = cells.sum(axis=summed)
-        views.append((view if tuple(where) == own else view.T, size / precision, size))
-    return _average(views)
+        cells = cells.sum(axis=summed)
+        looks.append((cells if tuple(where) == own else cells.T, size / precision, size))
+    return _average(looks)
 
 
-def _average(views: Sequence[tuple[Floats, float, int]]) -> _Pooled:
+def _average(looks: Sequence[tuple[Floats, float, int]]) -> _Pooled:
     """The average of looks: cells, their variance, and how many noisy cells each is a sum of."""
-    precision = sum(1 / variance for _, variance, _ in views)
-    weights = [1 / variance / precision for _, variance, _ in views]
-    pairs = list(zip(weights, views, strict=True))
+    precision = sum(1 / variance for _, variance, _ in looks)
+    weights = [1 / variance / precision for _, variance, _ in looks]
     return _Pooled(
-        cells=np.sum([weight * cells for weight, (cells, _, _) in pairs], axis=0),
+        cells=np.sum([weight * cells for weight, (cells, _, _) in zip(weights, looks, strict=True)], axis=0),
         variance=1 / precision,
-        sds=tuple(weight * math.sqrt(variance / terms) for weight, (_, variance, terms) in pairs),
-        terms=tuple(terms for _, _, terms in views),
+        sds=tuple(weight * math.sqrt(v / terms) for weight, (_, v, terms) in zip(weights, looks, strict=True)),
+        terms=tuple(terms for _, _, terms in looks),
     )
 
 

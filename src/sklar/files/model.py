@@ -175,7 +175,7 @@ class Model:
         never missing. What is drawn costs no privacy, but the rows that came in are in what comes out, as they were:
         they are not private by our doing.
         """
-        from sklar.answer.complete import complete_rows
+        from sklar.answer.condition import complete_rows
 
         check_library(to)
         self._require_records("complete")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -143,8 +143,7 @@ class Inference(Tabular):
         return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scores:
+class Scores(NamedTuple):
     """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set."""
 
     values: Floats
@@ -193,10 +192,22 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
         return Scores(values=values, by="the numbers themselves")
     unit, named = _UNITS.get(attribute.kind, (1.0, ""))
     shape, step = None if said == "midpoint" else shapes().get(name), grain(attribute)
-    values[attribute.bin_codes] = _bin_means(attribute, shape) / unit
+    edges = np.asarray(attribute.edges, dtype=np.float64)
+    means = edges[:-1] + np.diff(edges) / 2
+    if shape is not None:
+        for place, own in enumerate(shape.bins[: means.size].tolist()):
+            # The distribution function of a bin goes from its number to the next one.
+            inside = (shape.heights >= own) & (shape.heights <= own + 1)
+            places, mass = shape.places[inside], np.diff(shape.heights[inside])
+            if mass.sum() > 0:
+                means[place] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
+    if step is not None:
+        # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
+        means = np.maximum(means - float(step) / 2, edges[:-1])
+    values[attribute.bin_codes] = means / unit
     values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
     by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
-    if step is not None and np.all(np.diff(np.asarray(attribute.edges, dtype=np.float64)) <= float(step)):
+    if step is not None and np.all(np.diff(edges) <= float(step)):
         by = "the numbers themselves"
     return Scores(values=values, by=by + (f", in {named}" if named else ""))
 
@@ -225,10 +236,10 @@ class Inquiry:
         several = model.certificate.count == "rows" and model.certificate.rows > 1
         self.declared = dict(scores or {})
         unknown = next((name for name in self.declared if name not in model.schema.names), None)
-        if model.dummies:
+        if model.copula.components() is None:
             raise QueryError(
-                "inference is about records, and this model draws the paper's 0/1 columns. Fit another to the same "
-                "noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
+                "inference needs a model of whole attributes, and this one is the paper's copula over dummies. Fit "
+                "another to the same noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
             )
         if unknown is not None:
             raise QueryError(
@@ -328,22 +339,6 @@ class Inquiry:
 
     def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
-        self._judge(figures)
-        given = f" where {self.asked.given_text}" if self.asked.given is not None else ""
-        return Inference(
-            question=self.asked.text,
-            statistic=statistic[:1].upper() + statistic[1:] + given,
-            target=self.target,
-            level=self.level,
-            n_rows=self.effects.n_rows,
-            figures=tuple(figures),
-            test=test,
-            notes=tuple(self.notes),
-            cautions=tuple(dict.fromkeys(self.cautions)),
-        )
-
-    def _judge(self, figures: Sequence[Figure]) -> None:
-        """Note what the reader must know of the figures and of the release."""
         bounded = [figure for figure in figures if figure.low is not None]
         least = min((figure.measured for figure in bounded), default=1.0)
         if least < MEASURED:
@@ -370,21 +365,15 @@ class Inquiry:
             "noise scales are what the caller claimed, not checked": certificate.claimed_by is not None,
             "every row is taken to have a level of every attribute": taken,
         }
-        self.notes += [note for note, applies in notes.items() if applies]
-
-
-def _bin_means(attribute: Attribute, shape: Shape | None) -> Floats:
-    """The mean of the numbers inside each bin, on the axis; by a shape where there is one, else evenly spread."""
-    edges = np.asarray(attribute.edges, dtype=np.float64)
-    low, high = edges[:-1], edges[1:]
-    means = low + (high - low) / 2
-    if shape is not None:
-        for place, own in enumerate(shape.bins[: means.size].tolist()):
-            # The distribution function of a bin goes from its number to the next one.
-            inside = (shape.heights >= own) & (shape.heights <= own + 1)
-            places, mass = shape.places[inside], np.diff(shape.heights[inside])
-            if mass.sum() > 0:
-                means[place] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
-    step = grain(attribute)
-    # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
-    return means if step is None else np.maximum(means - float(step) / 2, low)
+        given = f" where {self.asked.given_text}" if self.asked.given is not None else ""
+        return Inference(
+            question=self.asked.text,
+            statistic=statistic[:1].upper() + statistic[1:] + given,
+            target=self.target,
+            level=self.level,
+            n_rows=self.effects.n_rows,
+            figures=tuple(figures),
+            test=test,
+            notes=(*self.notes, *(note for note, applies in notes.items() if applies)),
+            cautions=tuple(dict.fromkeys(self.cautions)),
+        )

@@ -25,10 +25,8 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.answer.effects import Codes, Effect, Effects, Floats, Subset, centered, subsets
-from sklar.answer.predicate import QueryError
 from sklar.draw.blocks import Copula
 from sklar.draw.repair import repair
 from sklar.public.rules import constrained
@@ -91,16 +89,23 @@ class Reference:
 
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
-    """What the model says of these attributes."""
-    components = _components(copula)
+    """What a model of components says of these attributes."""
+    components = np.asarray(copula.components())
     # Version 1 to 3: the components of one fit follow those of another, as many of each.
     fits = int(settings.get("fits") or 1)
     fits = fits if len(components) % fits == 0 else 1
     schema, chosen = copula.schema, tuple(sorted(where))
-    sizes = tuple(int(schema.sizes[i]) for i in chosen)
-    most = _MOST_CELLS if len(chosen) <= 2 else MOST_LISTED
-    if math.prod(sizes) > most or set(chosen) & set(constrained(schema.allowed)):
-        return _drawn(copula, fits, chosen, sizes)
+    sizes, ruled = tuple(int(schema.sizes[i]) for i in chosen), set(chosen) & set(constrained(schema.allowed))
+    if ruled or math.prod(sizes) > (_MOST_CELLS if len(chosen) <= 2 else MOST_LISTED):
+        # Independent draws, the same number from each fit, mended where they break a rule.
+        if ruled:
+            # A copula is hashed by what it is, not by what it says.
+            codes = _mended(copula, fits)[list(chosen)]  # type: ignore[arg-type]
+        else:
+            codes = _draw(copula, fits, chosen, np.random.Generator(np.random.SFC64(_SEED)))
+        weights = (np.arange(_DRAWN) % fits == np.arange(fits)[:, None]).astype(np.float64)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return Reference(where=chosen, sizes=sizes, codes=codes.T, weights=weights, drawn=_DRAWN)
     # All combinations of levels: within a component attributes are independent. The joint table of two groups of
     # attributes is one product of matrices.
     half = 1
@@ -123,18 +128,6 @@ def grid(sizes: Sequence[int]) -> Codes:
     return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1)
 
 
-def _drawn(copula: Copula, fits: int, where: Subset, sizes: tuple[int, ...]) -> Reference:
-    """Independent draws, the same number from each fit, mended where they break a rule."""
-    if set(where) & set(constrained(copula.schema.allowed)):
-        # A copula is hashed by what it is, not by what it says.
-        codes = _mended(copula, fits)[list(where)]  # type: ignore[arg-type]
-    else:
-        codes = _draw(copula, fits, where, np.random.Generator(np.random.SFC64(_SEED)))
-    weights = (np.arange(_DRAWN) % fits == np.arange(fits)[:, None]).astype(np.float64)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return Reference(where=where, sizes=sizes, codes=codes.T, weights=weights, drawn=_DRAWN)
-
-
 # Repairs look at all attributes and take a second: the next question to the same model finds its records here.
 @lru_cache(maxsize=1)
 def _mended(copula: Copula, fits: int) -> Codes:
@@ -147,7 +140,7 @@ def _mended(copula: Copula, fits: int) -> Codes:
 
 def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.Generator) -> Codes:
     """Codes of some attributes, shape (attributes, draws); draw k is from fit k modulo their number."""
-    cells, components = copula.schema.cells, _components(copula)
+    cells, components = copula.schema.cells, np.asarray(copula.components())
     each = len(components) // fits
     component = np.arange(_DRAWN) % fits * each + generator.integers(each, size=_DRAWN)
     codes = np.zeros((len(where), _DRAWN), dtype=np.int64)
@@ -157,16 +150,6 @@ def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.
         for level in range(upto.shape[1] - 1):
             row += upto[component, level] <= at
     return codes
-
-
-def _components(copula: Copula) -> NDArray[np.float32]:
-    components = copula.components()
-    if components is None:
-        raise QueryError(
-            "inference needs a model of whole attributes, and this one is the paper's copula over dummies. Fit another "
-            "to the same noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
-        )
-    return components
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -155,5 +155,5 @@ def _split(tokens: Sequence[Token], schema: Schema) -> list[Token]:
     for token in tokens:
         whole = token.kind != "word" or token.text in schema.names
         pieces = [token.text] if whole else [piece for piece in re.split(r"(\+)", token.text) if piece]
-        split += [Token(kind=token.kind, text=piece, at=token.at) for piece in pieces]
+        split += [Token(token.kind, piece, token.at) for piece in pieces]
     return split

@@ -80,7 +80,10 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
     """What the report shows. With only one attribute, `pairs` is None."""
     schema, certificate, findings = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
-    odds = math.exp(min(certificate.epsilon, 700.0))
+    odds, number = math.exp(min(certificate.epsilon, 700.0)), 1 / certificate.delta if certificate.delta else math.inf
+    units = ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"))
+    named = (f"1 in {number / unit:.3g}{name}" for unit, name in units if number >= unit)
+    chance = next(named, f"1 in {number:,.0f}") if certificate.delta else "none"
     risk, searched = risk_of(certificate), {each.attribute for each in certificate.domains}
     measured = model.measured_schema
     chosen = list(range(measured.n_attributes))
@@ -100,7 +103,7 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "measured": measured.n_attributes,
         "kind": _KINDS.get(str(model.settings.get("kind")), _COPULA),
         "error": typical_errors(model)[0],
-        "chance": _one_in(certificate.delta),
+        "chance": chance,
         "factor": rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
         "surest": odds / (1 + odds),
         "risk": risk,
@@ -127,13 +130,6 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
-
-
-def _one_in(chance: float) -> str:
-    units = ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"))
-    number = math.inf if chance == 0 else 1 / chance
-    named = (f"1 in {number / unit:.3g}{name}" for unit, name in units if number >= unit)
-    return "none" if chance == 0 else next(named, f"1 in {number:,.0f}")
 
 
 def _described(attribute: Attribute) -> tuple[str, ...]:
@@ -168,20 +164,21 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
         return float(np.sum(spend.moves * (spend.reach / spend.scales) ** power))
 
     searched = [cost(search_spend([each], certificate.budget)) for each in certificate.domains]
-    spent = [("search", "domains of attributes", each.tables, each.scale) for each in certificate.domains]
-    # Scores are in parts of a row.
-    spent += [
-        (str(each.stage), each.what, each.tables, each.scale / PARTS if each.order == SCORES else each.scale)
-        for each in certificate.measurements
+    spent = [
+        ("search", "domains of attributes", each.tables, each.scale, own)
+        for each, own in zip(certificate.domains, searched, strict=True)
     ]
-    costs = searched + [cost(Spend.of(each.scale, each.moves, each.reach)) for each in certificate.measurements]
-    whole, measurements, searches = sum(costs), [], []
-    for (stage, what), group in groupby(zip(spent, costs, strict=True), key=lambda each: each[0][:2]):
-        entries, shares = zip(*group, strict=True)
-        _, _, tables, scales = zip(*entries, strict=True)
+    for each in certificate.measurements:
+        # Scores are in parts of a row.
+        noise = each.scale / PARTS if each.order == SCORES else each.scale
+        own = cost(Spend.of(each.scale, each.moves, each.reach))
+        spent.append((str(each.stage), each.what, each.tables, noise, own))
+    whole, measurements, searches = sum(own for *_, own in spent), [], []
+    for (stage, what), group in groupby(spent, key=lambda each: each[:2]):
+        _, _, tables, scales, costs = zip(*group, strict=True)
         low, high = f"{min(scales):,.1f}", f"{max(scales):,.1f}"
-        noise = low if low == high else f"{low} to {high}"
-        measurements.append((stage, what, f"{sum(tables):,}", noise, f"{sum(shares) / whole:.0%}"))
+        shown = low if low == high else f"{low} to {high}"
+        measurements.append((stage, what, f"{sum(tables):,}", shown, f"{sum(costs) / whole:.0%}"))
     for finding, share in zip(certificate.domains[:_MAX_SEARCHES], searched, strict=False):
         attribute = schema.attribute(finding.attribute)
         if finding.of == "rounding":
