@@ -39,10 +39,9 @@ def normal_quantile(level: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyTable:
-    """The counts of some attributes, with one axis for each, and the variance of the noise on a cell.
+    """The counts of some attributes, one axis each, the variance of the noise on a cell, and coarse levels, if any.
 
-    `coarse` gives each level's coarse one. A table that is `alone` speaks of the effect of all its attributes together,
-    and of no smaller set: a parity.
+    A table that is `alone` speaks of the effect of all its attributes together, and of no smaller set: a parity.
     """
 
     attributes: Subset
@@ -54,10 +53,7 @@ class NoisyTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effect:
-    """The pooled effect of a set of attributes, in shares of rows, centered along every axis.
-
-    Its noise is white noise of this variance on the cells, centered likewise. `coarse` is as in `NoisyTable`.
-    """
+    """The pooled effect of some attributes, in shares of rows, centered along every axis, as is its white noise."""
 
     values: Floats
     variance: float
@@ -66,10 +62,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effects:
-    """All effects that were measured of the attributes `where`, by set of attributes; those of coarse levels apart.
-
-    The noise of the number of rows, of variance 0 where it is public, is independent of that of effects.
-    """
+    """All measured effects of the attributes `where`, by set; noise of the number of rows is independent of them."""
 
     where: Subset
     sizes: tuple[int, ...]
@@ -123,10 +116,7 @@ def has_parities(measured: Measured, order: int = 1) -> bool:
 
 
 def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
-    """The noisy rows with an odd sum of bits, for all measured sets of these bits, and their variances, pooled.
-
-    The empty set stands for a measured number of rows.
-    """
+    """The pooled rows with an odd sum of bits, and their variances, by set of bits; of none, the number of rows."""
     m = measured.schema.n_attributes
     sums: dict[Subset, tuple[float, float]] = {}
     for block in measured.blocks:

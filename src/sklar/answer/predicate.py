@@ -281,8 +281,7 @@ def resolve(node: Node, schema: Schema) -> Expression:
 def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
     """The predicate over a schema whose bins are divided where it cuts them, that schema, and the names of these bins.
 
-    Only whole bins were measured: the caller must say what share of a bin each part has. What a rule determines is not
-    divided, since it follows from another attribute's level alone. `exact` refuses to cut bins.
+    The caller must say what share of a bin each part has. What a rule determines is not divided; `exact` refuses to.
     """
     cuts: dict[str, set[int | float]] = {}
     tree = _resolved(node, schema, None if exact else cuts)
@@ -424,10 +423,7 @@ def _ranked(attribute: Attribute, operator: str, text: str) -> NDArray[np.bool_]
 
 
 def _interval(index: int, attribute: Attribute, operator: str, border: int | float) -> _Interval:
-    """The numbers for which a comparison holds. Special values have no order, and are on no side.
-
-    Numbers are multiples of a grain, where they have one: x <= 39 is x < 40.
-    """
+    """The numbers for which a comparison holds, no special ones; with a grain, x <= 39 is x < 40."""
     if operator == "=":
         return _Interval(index, int(border), int(border) + 1, lambda point: point == border)
     unit, at, upper = grain(attribute), border, operator in ("<=", ">")

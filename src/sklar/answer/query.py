@@ -1,16 +1,15 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen directly and in the sums of two-way tables; one over two attributes in their own table; one over three where a
-release chose to measure their table, over coarse levels. Where parities of bits were measured, counts of up to three
-bits are linear in them. Of all others only the fitted model has an opinion.
+is seen in its table and in the sums of two-way tables; over two in their own table; over three where a release chose to
+measure their coarse table; parities of up to three bits are linear. Of all others only the model has an opinion.
 
 A row that stands in no cell of an attribute is missing from sums over its levels. Such a sum is used only where the
 schema gives every value a level (it declares `missing` or `other`), or the caller vouches that the table is `complete`.
 
 A predicate that cuts a bin is answered with the share of the bin that the model's shape gives it. The standard error
 has a part for that share, as if nothing but its mean s were known: a beta distribution whose two parameters sum to 2,
-with variance s (1 - s) / 3. What a rule determines is answered from the table of the attribute that determines it.
+with variance s (1 - s) / 3.
 """
 
 from __future__ import annotations
@@ -90,14 +89,12 @@ class Estimate(Tabular):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer:
-    """How many rows satisfy a predicate: by the noisy tables, with error bars, and by the synthetic rows.
-
-    Figures are None where no direct measurement exists. `synthetic` is the count that `n_rows` synthetic rows have.
+    """How many rows satisfy a predicate: by the noisy tables, with error bars, or None, and by the synthetic rows.
 
     Where one row of each person is `counted`, chosen at random, the interval is about the rows that were chosen, and
     `choosing_error` bounds the standard error that choosing them adds to a number of people: sqrt(n p (1 - p)) for the
-    share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal. `split` names the bins that
-    the predicate cuts, and `split_error` is the part of the standard error that is due to their shares.
+    share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal. `split_error` is the part of
+    the standard error that is due to the shares of `split` bins.
     """
 
     predicate: str
@@ -157,10 +154,7 @@ class Answer:
 
 
 class _Pooled(NamedTuple):
-    """The average of several looks at a table by inverse variance.
-
-    A cell of each look is a sum of `terms` noisy cells, which enter the average with the standard errors `sds`.
-    """
+    """The average of looks at a table by inverse variance: sums of `terms` noisy cells with standard errors `sds`."""
 
     cells: Floats
     variance: float
@@ -217,10 +211,7 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
 def answer(
     model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
 ) -> Answer:
-    """How many rows satisfy a predicate, with its standard error and a confidence interval where it was measured.
-
-    A predicate that cuts a bin is answered with the model's share of the bin; `exact` refuses it.
-    """
+    """How many rows satisfy a predicate, with error bars where it was measured; `exact` refuses one that cuts a bin."""
     schema, measured, parsed, normal = model.schema, model.measured, parse(predicate), normal_quantile(level)
     stated, divided, split = divide(parsed, schema, exact=exact or model.dummies)
     names = tuple(schema.names[i] for i in stated.attributes)
@@ -357,10 +348,9 @@ def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, le
 def _count_three(
     measured: Measured, fine: Floats, where: Sequence[int], tables: int, *, level: float, complete: bool
 ) -> CellCount | str:
-    """The count of rows that satisfy a predicate over these three attributes, ascending, or why there is none.
+    """The count over three attributes, ascending, by their coarse table, or why there is none.
 
-    `fine` is the share of every cell that the predicate holds for; empty where these are too many. Their table was
-    measured over coarse levels: it answers what holds in whole coarse cells.
+    `fine` is the share of every cell that the predicate holds for; empty where these are too many.
     """
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in tables_of(measured, where, ()) if each.attributes == tuple(where)), None)

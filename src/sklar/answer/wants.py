@@ -47,9 +47,7 @@ _WANT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """A question, and how near its answer must be, in rows: of a sum of `cells` cells of the table of one or two
-    measured `attributes`, or of each of its cells when it is about the `whole` table.
-    """
+    """A question about a sum of `cells` cells of a table, or about all of them (`whole`), and its margin in rows."""
 
     text: str
     attributes: tuple[int, ...]

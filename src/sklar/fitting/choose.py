@@ -46,7 +46,6 @@ CAPACITY = ((0.006, 600, 4, 1.0, 0.01), (0.03, 300, 8, 1.0, 0.01), (np.inf, 150,
 WIDE_CAPACITY = ((0.03, 150, 8, 0.5, 0.003), (np.inf, 150, 12, 0.5, 0.003))
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 1e9, 2e12, 8e12
-# Entries of an array that stay in a processor's cache.
 _CACHED = 65_536
 
 
@@ -113,7 +112,6 @@ class Split:
         totals = 1 - np.add.reduceat(implied, cells.offsets[:-1], axis=0)
         self._rest = float((each * said**2).sum())
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
-        # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
         strips, contrasts_of_all = np.arange(0, len(self._held), descent.SMALL), max(len(self._held), 1)
         # Of very many tables some judge: all would take longer than the steps in between.
@@ -151,12 +149,8 @@ class Split:
 def strip_error(
     predicted: Floats, held: Floats, weights: CellWeights, margins: Floats, first: int
 ) -> tuple[float, float]:
-    """Weighted squared distances of predictions from held-out tables and from independence, each pair once.
-
-    `predicted` and `held` are rows of squares from row `first` on, and from that column on.
-    """
+    """Weighted squared distances of predictions from held-out tables and from independence, each pair once."""
     totals = np.zeros(2)
-    # Rows that stay in a processor's cache.
     rows = max(1, _CACHED // max(held.shape[1], 1))
     for start in range(0, len(held), rows):
         some, end = slice(start, start + rows), min(start + rows, len(held))
@@ -171,10 +165,7 @@ def strip_error(
 
 
 def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
-    """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2); first independence.
-
-    Stops when the last `WINDOW` steps were not worth their time. Spare threads take the next steps meanwhile.
-    """
+    """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
@@ -211,10 +202,7 @@ def choose_steps(
     most: int,
     progress: Progress = SILENT,
 ) -> tuple[int, float]:
-    """How long to fit, by as many splits as seeds, and the share of independence's held-out error that this takes away.
-
-    Both on average; no steps where the gain may be chance.
-    """
+    """How long to fit, by as many splits as seeds, and the share of held-out error that this takes away; or nothing."""
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
 
     def run(number: int) -> Doubles:
@@ -252,10 +240,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
 def fit_auto(
     estimates: Estimates, schema: Schema, *, progress: Progress = SILENT
 ) -> tuple[LatentModel, dict[str, Any]]:
-    """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way.
-
-    Its size follows from the public noise scales, its steps from held-out tables.
-    """
+    """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
     margins, cells = denoise_margins(estimates), estimates.cells
     (start, fits), steps, gain = starting(estimates), 0, 0.0
     if cells.n_attributes > 1:
@@ -263,7 +248,6 @@ def fit_auto(
         seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
         steps, gain = choose_steps(estimates, start, seeds, step_limit(estimates, start), progress)
     if steps:
-        # Fewer where they would take minutes.
         affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.triples) * steps, 1.0)
         fits = int(np.clip(affordable, 2, fits))
         progress.stage("fit", total=fits * steps, unit="steps")

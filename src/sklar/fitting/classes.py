@@ -59,9 +59,8 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkedClasses:
-    """A fitted model: what each of the H equally likely classes of people is like. All arrays are probabilities.
-
-    Shapes are (H, levels of people), (H, at_most + 1), (H, G) and (H, G, levels of events).
+    """What the H equally likely classes of people are like, as probabilities of (H, levels), (H, at_most + 1), (H, G)
+    and (H, G, levels).
     """
 
     linked: Linked

@@ -1,7 +1,7 @@
 """Noisy tables to the tables that a latent model is fitted to: post-processing.
 
-Margins come from all tables together; empirical Bayes may shrink those of large domains. Each two-way table then has
-two readings: `noisy`, unbiased and possibly negative, and `shrunk`, with less noise and some bias. A fit mixes the two.
+Each two-way table has two readings: `noisy`, unbiased and possibly negative, and `shrunk`, with less noise and some
+bias. A fit mixes the two.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Margins(NamedTuple):
 class Targets:
     """Two readings of every two-way table, as probabilities with the margins `levels`, shape (n_cells,) each.
 
-    `noisy` is unbiased, `shrunk` non-negative. `precision`, shape (m, m), has inverse variances of the tables' noise
-    over their mean, zero on the diagonal. `noise` is the variance of a cell's share in a table of precision 1.
+    `precision`, shape (m, m), has inverse variances of the tables' noise over their mean, zero on the diagonal; `noise`
+    is the variance of a cell's share in a table of precision 1.
     """
 
     cells: Cells
@@ -58,7 +58,6 @@ class Targets:
         if shrinkage == 0:
             return self.noisy
         mixed: Floats = room_for(self.noisy.size, np.float32)
-        # Chunked to bound memory.
         for run in (slice(start, start + _AT_ONCE) for start in range(0, mixed.size, _AT_ONCE)):
             mixed[run] = self.noisy[run] + np.float32(shrinkage) * (self.shrunk[run] - self.noisy[run])
         return mixed
@@ -124,7 +123,6 @@ def posterior_means(observed: Doubles, sd: Doubles, starts: Ints) -> Doubles:
     np.exp(likelihood, out=likelihood)
     sizes = ends - starts
     for size in np.unique(sizes):
-        # Groups of one size together.
         at = starts[sizes == size][:, None] + np.arange(size)
         own, prior = likelihood[at], np.full((len(at), _GRID, 1), 1 / _GRID)
         for _ in range(_EM_ROUNDS):
@@ -134,10 +132,7 @@ def posterior_means(observed: Doubles, sd: Doubles, starts: Ints) -> Doubles:
 
 
 class Residuals:
-    """Two-way tables of one group of `Cells.alike`, as probabilities: independence, and what noisy tables add to it.
-
-    `independent` and `centered`, the rest centered both ways, have shape (tables, rows, columns), `sd` (tables,).
-    """
+    """Two-way tables of one group of `Cells.alike`, (tables, rows, columns): independence, and the centered rest."""
 
     def __init__(self, estimates: Estimates, levels: Doubles, members: Ints) -> None:
         cells, n = estimates.cells, estimates.n_rows
@@ -173,7 +168,6 @@ def shrink(centered: Doubles, sd: Doubles) -> Doubles:
         return np.zeros_like(centered)
     beta = short / long
     if short == 1:
-        # One singular value: the Frobenius norm.
         norms = np.sqrt((centered**2).sum(axis=(1, 2)))
         y = np.maximum(norms / (sd * np.sqrt(long)), 1e-150)
         return np.asarray(centered * (_kept(y, beta) / y)[:, None, None])

@@ -32,8 +32,7 @@ _HEAP = 4.0
 _ROUND, _HEAP_ROUND, _PENALTY_ROUND = 5, 3.0, 1.0
 # Larger groups of siblings are grains of one cell, in which only heaps are looked for.
 _MOST_SIBLINGS = 128
-# Windows of cells of the first table, and the standard errors by which one shows where rows are: anywhere, and next to
-# where others do.
+# Windows of cells of the first table, and the standard errors by which one shows rows: anywhere, and next to others.
 _WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 4.5, 1.5
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
 _TAIL, _TAIL_SLACK = 2.0, 0.3
@@ -108,7 +107,6 @@ def _descend(parents: Units, masses: Doubles, edges: Units, rows: Doubles, varia
         widths, noise = np.diff(edges[own.start : own.stop + 1]).astype(np.float64), variances[own]
         fitted = rows[own] + (mass - rows[own].sum()) * noise / noise.sum()
         if fitted.size > _MOST_SIBLINGS:
-            # Too many siblings for noise to show more than heaps.
             level = max(float(fitted.sum()), 0.0) / widths.sum() * widths
             needed = max(_HEAP, np.sqrt(2 * np.log(fitted.size)) + 1.5)
             apart = np.flatnonzero(fitted - level >= needed * np.sqrt(noise))
@@ -152,8 +150,7 @@ def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
 def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
     """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
-    Windows that stand out from noise show where rows are; those next to them need not stand out as far. Cells at the
-    end of a window that only lower what it shows are left out.
+    Windows that stand out from noise show where; those next to them need not stand out as far. All are trimmed.
     """
     upto = np.concatenate([[0.0], np.cumsum(rows)])
     noise = np.concatenate([[0.0], np.cumsum(variances)])
@@ -310,7 +307,6 @@ def _inner(edges: Doubles, masses: Doubles) -> Doubles:
         # The weighted harmonic mean: 0 where one side is empty, so that the curve never falls.
         weight = (widths[:-1] + 2 * widths[1:]) / (3 * (widths[:-1] + widths[1:]))
         among = before * after / np.maximum(weight * after + (1 - weight) * before, 1e-300)
-        # At an end by three points, kept from turning the curve.
         ends = [
             float(np.clip(((2 * w[0] + w[1]) * s[0] - w[0] * s[1]) / (w[0] + w[1]), 0.0, 3 * s[0]))
             for w, s in ((widths[:2], slopes[:2]), (widths[::-1][:2], slopes[::-1][:2]))
@@ -349,7 +345,7 @@ def _rounding(attribute: Attribute, ladder: Ladder, noisy: Ints, scale: float, d
 def _chances(counts: Doubles, steps: Ints) -> Doubles:
     """How often to round to each step, so that multiples of each come out as often as they were counted.
 
-    A number rounded to a step is, by chance, a multiple of a larger one too: that much is taken off the larger ones.
+    A number rounded to a step is, by chance, a multiple of a larger one too: that much is taken off.
     """
     left, chances = np.maximum(counts, 0.0), np.zeros(steps.size)
     for index in range(steps.size):

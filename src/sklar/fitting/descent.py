@@ -37,7 +37,6 @@ STANDS_OUT, MOST_PULL = 3.0, 3.0
 SMALL = 256
 # Beyond that, the rows of the residual that a step looks at.
 _BLOCK = 128
-# Logits of fits that are made side by side.
 _TOGETHER = 32_768
 _FLOOR = 1e-7
 # Contrasts up to which the weights of all their pairs are held: 64 MB.
@@ -107,10 +106,7 @@ class Fit:
 
 
 def fits_together(cells: Cells, start: Start, fits: int) -> tuple[int, int | None]:
-    """How many fits to make side by side, and by how many threads; None: as many as there are.
-
-    As many as stay in the cache. Their steps are so short that a second thread would wait for the GIL.
-    """
+    """How many fits stay in the cache together, and by how many threads: by one, where steps are short for the GIL."""
     most = _TOGETHER // (start.components * cells.n_levels)
     if cells.n_levels - cells.n_attributes > SMALL or most < 1:
         return 1, None
@@ -132,7 +128,6 @@ class Loss:
         self.levels = targets.levels.astype(np.float32)
         self.margins = contrast_levels(targets.levels, self.cells)
         self.margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision)
-        # The target times its weights.
         self._weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
         for first in range(0, len(self._weighted), _BLOCK):
             self._weighted[first : first + _BLOCK] *= weights.rows(first, first + _BLOCK)
@@ -159,10 +154,7 @@ class Loss:
         np.matmul(residual, own, out=out)
 
     def _press(self, residual: Floats, factor: Floats) -> None:
-        """Multiply weighted residuals, shape (fits, d - m, d - m), by how far they stand out of their noise.
-
-        A residual r of weight w has noise of variance v / w, with v that of precision 1: so z = w r / sqrt(w v).
-        """
+        """Multiply weighted residuals by how far they stand out of their noise: z = w r / sqrt(w v) for a weight w."""
         np.multiply(residual, self._unit, out=factor)
         np.square(factor, out=factor)
         np.minimum(factor, np.float32(MOST_PULL), out=factor)
@@ -228,10 +220,7 @@ class Room:
 
 
 def predicted_strips(found: Floats, room: Room, firsts: Iterable[int]) -> Iterator[tuple[int, int, Floats]]:
-    """The product of an array with its transpose in strips: (first row, last row, the strip from column `first` on).
-
-    Each is in the room until the next one is.
-    """
+    """The product of an array with its transpose in strips, in the room: (first, last row, columns from `first` on)."""
     for first in firsts:
         last = min(first + SMALL, len(found))
         shape = (last - first, len(found) - first)
@@ -419,10 +408,9 @@ ThreeWayLoss: TypeAlias = TableLoss | ParityLoss
 
 
 def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
-    """The part of a fit's loss that three-way tables or parities of triples make, where any were measured.
+    """What three-way tables or parities of triples add to a fit's loss, weighed by inverse variances; None for none.
 
-    Weights are inverse variances over the mean of those of pairs. Tables are centered to a total of one, since rows
-    without a level may be missing from them.
+    Tables are centered to a total of one, since rows without a level may be missing from them.
     """
     triples, n_rows = estimates.triples, estimates.n_rows
     if triples is None:

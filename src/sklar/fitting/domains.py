@@ -67,13 +67,9 @@ def domain_faults(measured: Measured) -> tuple[str, ...]:
 
 
 def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozenset[str]) -> Attribute:
-    """The attribute with common texts as categories, sorted: the `at_most` texts with the largest noisy counts.
+    """The attribute with the `at_most` texts of the largest noisy counts as categories, sorted.
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
-
-    >>> code = Attribute(name="code", kind="categorical", domain="private", at_most=3, other=True)
-    >>> found_values(code, {"10": 90, "2": 80, "1": 70}, frozenset()).values
-    ('1', '2', '10')
     """
     reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
     free = {text for text in common if text not in reserved and f"{attribute.name}={text}" not in taken}
@@ -83,15 +79,11 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
 
 
 def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
-    """The attribute with at most `at_most` levels: heaps as points, and bins of about equal numbers of rows.
-
-    The outermost bins end where rows were seen; one or two levels more reach to where some may be (`density`).
-    """
+    """The attribute with at most `at_most` levels: heaps, bins of about equal rows, one or two where some may be."""
     ladder = ladder_of(attribute)
     density = estimate_density(ladder, tables, scale)
     total = float(density.masses.sum())
     if total <= 0:
-        # Nothing but noise: public cells say as much.
         first = ladder.first()
         kept = np.unique(np.linspace(0, first.size - 1, attribute.at_most + 1).astype(np.int64))
         return _with_levels(attribute, ladder, first[kept], ())
@@ -109,10 +101,7 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
 
 
 def _edges(ladder: Ladder, density: Density, points: Sequence[int], bins: int, least: float) -> Units:
-    """Edges of bins: the heaviest is divided at the roundest number near its middle, again and again.
-
-    Heaviest by rows and a little by width, so that a long thin tail is not left to one bin.
-    """
+    """Edges of bins: the heaviest, by rows and a little by width, is divided at the roundest number near its middle."""
     masses = np.where(np.isin(density.edges[:-1], points) & (np.diff(density.edges) == 1), 0.0, density.masses)
     upto = np.concatenate([[0.0], np.cumsum(masses)])
     # Where nobody is, the function is flat and its inverse ambiguous: a hair of slope decides.
@@ -147,9 +136,7 @@ def _roomy(edges: Units, points: Sequence[int], ladder: Ladder) -> Units:
     if len(kept) == 1:
         # All that was seen is heaps: one bin beside them, for whoever is elsewhere.
         return np.array([ladder.low, ladder.high])
-    if kept[-1] != edges[-1]:
-        kept[-1] = int(edges[-1])
-    return np.array(kept)
+    return np.array([*kept[:-1], int(edges[-1])])
 
 
 def _with_levels(

@@ -1,9 +1,4 @@
-"""A latent model over whole attributes: every record valid.
-
-Given a latent component c, attributes are independent, with probabilities Pi[c] = softmax(W[c]) within each attribute;
-D components are equally likely, so that the predicted two-way tables are Pi^T Pi / D: a finite mixture, whose logits W
-are fitted to noisy tables (`descent`).
-"""
+"""A finite mixture over whole attributes, fitted to noisy tables (`descent`): every record valid."""
 
 from __future__ import annotations
 
@@ -55,7 +50,7 @@ class LatentModel:
         return np.asarray(self.probabilities.mean(axis=0, dtype=np.float64))
 
     def predict_pairs(self) -> Floats:
-        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes."""
+        """Predicted two-way tables Pi^T Pi / D, as probabilities, shape (d, d), symmetric; zero within attributes."""
         attribute = self.schema.cells.attribute_of_level
         pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
         pairs[attribute[:, None] == attribute] = 0.0

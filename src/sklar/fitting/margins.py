@@ -19,7 +19,6 @@ from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
-# Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000
 # Cells whose sums take as long as it takes to begin threads.
 _THREADED = 500_000
@@ -172,8 +171,7 @@ def margins(estimates: Estimates) -> Doubles:
 def average_margins(estimates: Estimates) -> tuple[Doubles, Doubles]:
     """The best linear estimate of level counts, shape (d,), and the sd of its noise before centering, shape (m,).
 
-    The one-way table and the sums of every two-way table, centered to n, are averaged by inverse variance: K_j
-    sigma_ij^2 for sums over the K_j levels of j.
+    One-way tables and sums over the K_j levels of two-way ones, of variance K_j sigma_ij^2, are averaged and centered.
     """
     cells, attribute = estimates.cells, estimates.cells.attribute_of_level
     if estimates.crossed:
@@ -218,7 +216,6 @@ def project_levels(levels: Doubles, cells: Cells) -> Doubles:
     """Every attribute's levels moved to the nearest probabilities, shape (d,)."""
     projected = np.empty_like(levels)
     for size in np.unique(cells.sizes):
-        # Attributes of one size together.
         at = cells.offsets[:-1][cells.sizes == size][:, None] + np.arange(size)
         projected[at] = project(levels[at])
     return projected

@@ -30,7 +30,6 @@ MOMENTUM, SECOND_MOMENT = 0.9, 0.99
 RATE, DECAY = 0.2, 1_000.0
 # The share of a fit's steps, the last ones, over which the rate falls to nothing: fits come to rest.
 COOL = 0.1
-# Steps after which logits are centered.
 _CENTERED = 16
 # Entries of a matrix of zeros and ones up to which a product with it is the fastest sum within attributes.
 _SMALL_MATRIX = 10_000
@@ -103,9 +102,9 @@ class Logits:
     `damping` times the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
     of hardly move. The rate falls with the number of steps alone; a fit that ends after `until` steps comes to rest.
 
-    `first` has shape (d, D): the components of several `fits`, one fit after the other. `contrasts`, shape (d - m, D),
-    are those of the present probabilities. The first level of every attribute stands before all others, so that those
-    with a contrast are one slice. Buffers are reused; allocating costs as much as the arithmetic.
+    `first` has shape (d, D): the components of `fits`, one after the other. The first level of every attribute stands
+    before all others, so that those with a contrast are one slice. Buffers are reused: allocating costs as much as the
+    arithmetic.
     """
 
     def __init__(
@@ -142,7 +141,6 @@ class Logits:
         self._steps += 1
         # Running means begin at zero: as much is missing of them.
         damping = self._damping * np.sqrt(np.maximum(self._moments / (1 - SECOND_MOMENT**self._steps), 1e-30))
-        # What makes means of fading sums.
         mean, mean_square = (((1 - fade) / (1 - fade**self._steps)) for fade in (MOMENTUM, SECOND_MOMENT))
         rate = self._rate / (1 + self._steps / DECAY) * mean
         if self._until:
@@ -166,7 +164,6 @@ class Logits:
         members = np.arange(self._m if small else 0)[:, None] == self._of_contrast
         self._members = members.astype(np.float32) if small else None
         root = np.sqrt(cells.sizes.astype(np.float32))[:, None]
-        # An attribute of one level has no contrasts.
         self._slope = np.where(root > 1, 1 / np.maximum(root - 1, np.float32(1e-3)), np.float32(1.0))
         self._root = 1 / root
         return np.concatenate([cells.offsets[:-1], others(cells)])
@@ -271,8 +268,7 @@ class CompiledLogits(Logits):
 
 @compiled()
 def _exp(x):  # type: ignore[no-untyped-def]
-    """e^x for an x of at most zero, to a few units of the last digit; written out so that loops of it vectorize."""
-    # x = (k + f) ln 2 with a whole k and f between -1/2 and 1/2.
+    """e^x for an x = (k + f) ln 2 of at most zero, to a few units of the last digit; written out to vectorize."""
     y = max(x, np.float32(-87.0)) * np.float32(1.4426950408889634)
     k = np.int32(y - np.float32(0.5))
     f = y - np.float32(k)

@@ -60,10 +60,7 @@ _SHAPED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Disagreement:
-    """What fits of the first stage say of all three-way tables: `variation` is v and `distance` c, shape (tables,).
-
-    `reference` holds the centered tables that the fits predict together, in rows, laid out by `triples`.
-    """
+    """What fits of the first stage say of all three-way tables: v, c, and centered tables in rows, by `triples`."""
 
     triples: Tables
     variation: Doubles
@@ -73,11 +70,7 @@ class Disagreement:
 
 
 def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement | None:
-    """Fit the first stage's estimates several times; None where that takes too long, or there is nothing to fit.
-
-    Where tables are to be `scored`, independence will do where there is nothing to fit.
-    """
-    # From starts that are far apart: what tables do not settle shows.
+    """Fit the first stage's estimates several times; None where that takes too long, or there is nothing to see."""
     cells, start = estimates.cells, Start(components=COMPONENTS, sd=1.0, seed=SEED)
     affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(cells, start))
     if affordable < LEAST_STEPS:
@@ -166,7 +159,6 @@ def choose_scales(seen: Disagreement, *, price: float, precision: float, most_pr
     """Which tables to measure, ascending, and at which scales."""
     number, dimensions = seen.distance.size, np.prod(seen.triples.shapes - 1, axis=1)
     worth = np.flatnonzero((seen.distance > 0) & (seen.variation > 0))
-    # Precision that a signal as large as the noise takes.
     unit = dimensions[worth] / seen.distance[worth] ** 2
     share = unit / precision
 
@@ -196,7 +188,6 @@ def disagreement(fits: Floats, cells: Cells, coarse: Ints, n_rows: int) -> Disag
     factors -= np.repeat(np.add.reduceat(factors, starts[:-1]) / levels[:, None, None].astype(np.float32), levels, 0)
     factors = np.moveaxis(factors, 1, 0)
     variation, distance, means = [np.empty(0)], [np.empty(0)], [np.empty(0)]
-    # One fit does not disagree.
     apart = max(len(fits) - 1, 1)
     for first, second in combinations(range(m - 1), 2):
         one, two = (factors[:, starts[each] : starts[each + 1]] for each in (first, second))
@@ -246,8 +237,7 @@ def _cut(shares: Doubles, parts: int) -> Ints:
     mass = shares + 1e-9 / shares.size
     middle = np.cumsum(mass) - mass / 2
     wanted = np.minimum((parts * middle / mass.sum()).astype(np.int64), parts - 1)
-    # Every part is begun by one value at least: no later than leaves one for each that follows, no sooner than the
-    # parts before it have one.
+    # Every part has one value at least: it begins after as many as there are parts before it, and leaves as many.
     places = np.arange(shares.size)
     found = np.clip(wanted, np.maximum(parts - shares.size + places, 0), np.minimum(places, parts - 1))
     steps = np.minimum(np.diff(found, prepend=0), 1)

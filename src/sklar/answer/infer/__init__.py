@@ -1,7 +1,7 @@
-"""Valid inference from a released model: means, shares, correlations, regressions and tests, at no privacy cost.
+"""Valid inference from a released model, at no privacy cost (docs/inference.md).
 
 Synthetic rows carry the noise of the release and what the model makes of it: tests that treat them as real reject true
-hypotheses far too often. Answers from noisy tables account for noise of known scale (docs/inference.md).
+hypotheses far too often.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ _UNITS: dict[str, tuple[float, str]] = {
 class Figure:
     """An estimate, its standard error and its interval, whose ends are None where it has none.
 
-    `measured` is R^2 of its influence function: the share that noisy tables speak of; the model alone speaks of the
-    rest. The standard error is made of those of the noise, of sampling from a population, and of the model.
+    `measured` is R^2 of its influence function: the share that noisy tables speak of, and not the model alone.
     """
 
     name: str
@@ -75,10 +74,7 @@ class WaldTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inference(Tabular):
-    """The answer to a question: figures, or a test; notes on how it was found, and cautions on why not to rely on it.
-
-    `target` is the population that the table came from, or the table itself, as it is coded.
-    """
+    """The answer to a question: figures or a test, notes on how it was found, cautions on why not to rely on it."""
 
     question: str
     statistic: str
@@ -213,11 +209,7 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
 
 
 class Inquiry:
-    """A question to a model, and what has to be said beside its figures.
-
-    Attributes of a question are those of the whole schema; records are codes of the measured attributes `where`, shape
-    (records, attributes).
-    """
+    """A question to a model. Records are codes of the measured attributes `where`, shape (records, attributes)."""
 
     def __init__(
         self,
@@ -228,10 +220,9 @@ class Inquiry:
         target: str | None = None,
         scores: Mapping[str, Declared] | None = None,
     ) -> None:
-        """Read and check a question.
+        """Read and check a question: about the "population" that rows were drawn from, or the "table" itself.
 
-        `target` is "population", the one that the rows were drawn from, or "table", the confidential table itself; a
-        population by default, but for releases that count several rows of each person.
+        By default a population, but for releases that count several rows of each person.
         """
         several = model.certificate.count == "rows" and model.certificate.rows > 1
         self.declared = dict(scores or {})

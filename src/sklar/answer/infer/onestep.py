@@ -49,11 +49,10 @@ Functional: TypeAlias = Mapping[Subset, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Records of the attributes `where`, and what each of the fits that the model unites says of them.
+    """Records of the attributes `where`, shape (records, attributes), and what each united fit says: (fits, records).
 
-    `codes` has shape (records, attributes); `weights` has shape (fits, records), each row sums to 1. Few records are
-    listed in full, with exact probabilities; else, and where rules forbid combinations, `drawn` independent ones (rows
-    of `sample` are nearer to the model, and would understate sampling errors).
+    Few records are listed in full, with exact probabilities; else, and where rules forbid combinations, `drawn`
+    independently (rows of `sample` are nearer to the model, and would understate sampling errors).
     """
 
     where: Subset
@@ -154,12 +153,11 @@ def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Linearized:
-    """q statistics near the fitted model.
+    """q statistics near the fitted model: its `values`, those of its fits, (fits, q), and psi as a function of codes.
 
-    `values`, shape (q,), are those of the model and `by_fit`, shape (fits, q), those of each of its fits. `influence`
-    gives psi, shape (records, q), for codes. Where part of psi is known to be a sum of functions of measured tables,
-    `exact` is that part, and `rest` the remainder as a function of codes. `scale`, shape (q,), is the largest size of
-    what is averaged where that is known: a model that knows of no row with some property is taken to be sure to a row.
+    Where part of psi is a sum of functions of measured tables, `exact` is that part, and `rest` the remainder as a
+    function of codes. `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that
+    knows of no row with some property is taken to be sure to a row.
     """
 
     values: Floats
@@ -174,9 +172,8 @@ class Linearized:
 class OneStep:
     """q estimates about the coded table, with the parts of their covariance, shape (q, q) each.
 
-    `model` is that of what was not measured: the variance between the united fits, and what they may miss alike.
-    `influence` is the covariance of the influence functions under the model, `beyond` that of their part that was not
-    measured. The estimates are `offset` plus the sum over effects of `coefficients` times what was measured.
+    `influence` is the covariance of psi under the model, `beyond` that of its part that was not measured. The estimates
+    are `offset` plus the sum over effects of `coefficients` times what was measured.
     """
 
     values: Floats
@@ -312,9 +309,7 @@ def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
 
 
 def _projections(functional: Functional) -> Iterator[tuple[Subset, Subset, Floats]]:
-    """The part of every function on every effect, which is its mean over the other attributes, centered: of
-    (attributes, those of the effect, part).
-    """
+    """(attributes, effect, part): of every function its mean over the attributes beside every effect, centered."""
     for attributes, function in functional.items():
         for subset in subsets(attributes):
             others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
@@ -350,11 +345,7 @@ def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Float
 
 
 def noise_covariance(coefficients: Functional, effects: Effects, tops: Functional | None = None) -> Floats:
-    """The covariance that noise alone gives to functionals with these coefficients, shape (q, q).
-
-    `tops` are those of effects over coarse levels. Where the number of rows n is measured, its relative error moves all
-    shares alike.
-    """
+    """The covariance of functionals by noise alone, shape (q, q): where n is measured, it moves all shares alike."""
     pairs = [(part, effects.by_set[each]) for each, part in coefficients.items()]
     pairs += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
     size = len(pairs[0][0])

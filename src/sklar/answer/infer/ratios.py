@@ -29,10 +29,7 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ratio:
-    """A statistic that is the mean of one function of records over that of another, e.g. over a group's share.
-
-    No denominator: it is the mean of the numerator over all rows. `scale` is the largest size that the numerator has.
-    """
+    """The mean of one function of records over that of another, or over all rows; `scale` is the largest numerator."""
 
     label: str
     numerator: RecordFunction
@@ -57,10 +54,6 @@ def fieller(values: Floats, covariance: Floats, quantile: float) -> tuple[float,
     """The interval of a ratio N / D, of `values` with this covariance: all t with (N - t D)^2 <= z^2 Var(N - t D).
 
     Infinite where D itself is within z standard errors of zero: then every ratio may be the true one.
-
-    >>> low, high = fieller(np.array([5.0, 10.0]), np.diag([0.01, 0.04]), 1.96)
-    >>> round(low, 4), round(high, 4)
-    (0.473, 0.5285)
     """
     (n, d), ((nn, nd), (_, dd)) = values.tolist(), covariance.tolist()
     leading = d**2 - quantile**2 * dd

@@ -215,7 +215,7 @@ def _number(inquiry: Inquiry, index: int) -> Term:
 
 
 def _regressor(inquiry: Inquiry, index: int) -> Term:
-    """A number as one column, categories as one column each, but for the first; what is missing is left out.
+    """A number as one column, categories as one column each, but for the first.
 
     Categories with too few rows have one column together; where even that has too few, they count as the first.
     """
@@ -254,10 +254,7 @@ def _regressor(inquiry: Inquiry, index: int) -> Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Term:
-    """What one attribute contributes to a regression: columns of shape (levels, k) with names.
-
-    `known` is 1 for levels that have a value, else 0; columns are 0 elsewhere.
-    """
+    """One attribute's columns, shape (levels, k), with names; 0 where `known` is 0, for levels without a value."""
 
     attribute: int
     columns: Floats
@@ -275,10 +272,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A regression: the terms of the outcome (one column) and of the regressors.
-
-    `given` is 1 for records that take part and 0 for others, by their codes of the attributes `where`; None: all do.
-    """
+    """A regression: its outcome (one column) and regressors; `given` is 1 for records that take part, None: all do."""
 
     where: Subset
     outcome: Term
@@ -303,10 +297,7 @@ class Design:
 
 
 def solve(records: Records, weights: Floats, start: Floats | None = None, *, logistic: bool) -> tuple[Floats, Floats]:
-    """Coefficients under these weights, shape (q,), and A^-1, shape (q, q), by Newton's method.
-
-    A linear regression takes one step from zero.
-    """
+    """Coefficients, shape (q,), and A^-1, shape (q, q), by Newton's method: one step of it in a linear regression."""
     x, y, kept = records
     weights = weights * kept
     solution = start if logistic and start is not None else np.zeros(x.shape[1])

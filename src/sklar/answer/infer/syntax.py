@@ -27,8 +27,7 @@ _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
 class Statistic:
     """What a question asks for, with its attributes by their place in the schema.
 
-    `names` are those that the statistic is about, or a formula's regressors. `event` is the predicate of a share, or
-    that of a formula whose outcome is one; `outcome` holds the attribute otherwise.
+    `names` are a formula's regressors, or what else it is about; its outcome is an `event` or the attribute `outcome`.
     """
 
     text: str

@@ -1,8 +1,4 @@
-"""Reports as single HTML files: no network, no script, light and dark, readable on a phone and on paper.
-
-`publishable` needs a model alone: it costs no privacy and may be published. The custodian's own report is
-`sklar.custodian.evaluate.private_report`, and says PRIVATE.
-"""
+"""Reports as single HTML files: no network, no script, light and dark, readable on a phone and on paper."""
 
 from sklar.answer.report.publish import publishable
 

@@ -1,7 +1,6 @@
-"""The publishable report: what was released, what it promises and how far to trust it. Made from a model alone.
+"""The publishable report, made from a model alone: this module decides what is shown, the template has the words.
 
-This module decides what is shown; `templates/publishable.html.j2` has the words. Equal models give equal bytes: the
-page shows no time and no host, and random numbers come from a fixed seed.
+Equal models give equal bytes: the page shows no time and no host, and random numbers come from a fixed seed.
 """
 
 from __future__ import annotations
@@ -332,11 +331,7 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
 
 
 def shown_count(count: float, half_width: float) -> str:
-    """A noisy count as a person can read it: nobody counts less than nothing.
-
-    >>> shown_count(1234.4, 85.0), shown_count(-12.0, 85.2)
-    ('1,234', '0 (noise: ±85)')
-    """
+    """A noisy count as a person can read it: nobody counts less than nothing."""
     return f"{count:,.0f}" if count > 0 else f"0 (noise: ±{half_width:,.0f})"
 
 
@@ -346,11 +341,7 @@ def shown_share(count: float, half_width: float, rows: int) -> str:
 
 
 def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any]:
-    """The drawings of an attribute with error bars, what they are in words, and the figures behind them.
-
-    `synthetic` are the shares of its levels among synthetic rows. Bins of numbers stand on their axis; what lies on no
-    axis has bars of its own.
-    """
+    """The drawings of an attribute with error bars, in words and figures; `synthetic` are shares of synthetic rows."""
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
     on_axis = attribute.bin_codes if attribute.edges else every[:0]

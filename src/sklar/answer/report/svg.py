@@ -230,10 +230,7 @@ def heat_map(
     written: Sequence[Sequence[str]] | None = None,
     top: float | None = None,
 ) -> tuple[Markup, int]:
-    """Draw darker cells for larger values, and write the values into them in small maps. Also returns the width.
-
-    Without `columns` the map is symmetric, and its diagonal stays empty.
-    """
+    """Darker cells for larger values, and its width; without `columns` symmetric, with an empty diagonal."""
     rows, across = values.shape
     side = 36.0 if across <= 24 else 18.0 if across <= 60 else 12.0
     low = 22.0 if written is not None and across <= 60 else side
