@@ -24,7 +24,7 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify import residuals
-from sklar.trust.verify.claims import Check, check_claims, check_totals, judge, search_blocks
+from sklar.trust.verify.claims import Check, attempt, check_claims, check_totals, judge, search_blocks
 from sklar.trust.verify.layout import check_layout
 
 __all__ = ["Check", "Verification", "judge", "signature_checks", "verify", "verify_model"]
@@ -89,11 +89,8 @@ class Verification(Tabular):
 
     def lines(self) -> list[str]:
         """For a person."""
-        lines, stated = (
-            [f"{_MARKS[check.passed]} {check.name}: {check.detail}" for check in self.checks],
-            self.certificate,
-        )
-        lines.append("")
+        lines = [*(f"{_MARKS[check.passed]} {check.name}: {check.detail}" for check in self.checks), ""]
+        stated = self.certificate
         if not self.passed or stated is None:
             return [*lines, f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
         epsilon, delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
@@ -109,21 +106,19 @@ class Verification(Tabular):
             whom, one = _WHOM[unit, stated.neighbors == "replace-one"], "row" if unit == "row" else "person"
             odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
             noise = "the noise of its tables of people" if unit == "linked" else "its noise"
+            drawn, learns = "If all was drawn so (sklar audit", "then whoever sees it, with any other knowledge, learns"
             lines += [
-                f"{self.path} agrees with its certificate, and {noise} looks as it says. If all was drawn so (sklar "
-                "audit",
-                "tests the code that does), then whoever sees it, with any other knowledge, learns little about "
-                f"{whom}:",
-                f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} (epsilon = "
-                f"{epsilon}),",
+                f"{self.path} agrees with its certificate, and {noise} looks as it says. {drawn}",
+                f"tests the code that does), {learns} little about {whom}:",
+                f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} "
+                f"(epsilon = {epsilon}),",
                 f"but for a chance of {delta} (delta). Rows drawn from it, however many, add nothing to that.",
                 f"Other releases {_OTHERS[unit]}.",
             ]
         if stated.earlier:
             named = ", ".join(f"'{name}'" for name in stated.earlier)
-            lines.append(
-                f"It says that another release found the domains of {named}: what that release cost adds, too."
-            )
+            found = f"another release found the domains of {named}"
+            lines.append(f"It says that {found}: what that release cost adds, too.")
         if any(check.passed is None for check in self.checks):
             lines.append("The model was not recomputed: whether it follows from its tables alone was not checked.")
         if self.signer is not None:
@@ -148,24 +143,20 @@ def verify(
         model = load_linked(path) if is_linked(path) else load(path)
     except SklarError as error:
         return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
-    try:
-        layout = judge("layout", check_layout(Path(path), model))
-    except (SklarError, OSError) as error:
-        layout = judge("layout", wrong=str(error))
     found = verify_model(model, str(path))
-    checks = (found.checks[0], layout, *found.checks[1:])
+    checks = (found.checks[0], attempt("layout", check_layout, Path(path), model), *found.checks[1:])
     if refit and all(check.passed for check in checks):
         # Fits load compiled code, which a plain check does without.
         from sklar.trust.verify.refit import refit_checks
 
         checks = (*checks, *refit_checks(model, progress))
-    wanted = None if signer is None else signer_of(signer)
-    signature, named = signature_checks([Path(path)], wanted, f"there is none in {signature_path(path)}")
+    expected = None if signer is None else signer_of(signer)
+    signature, named = signature_checks([Path(path)], expected, f"there is none in {signature_path(path)}")
     return replace(found, checks=(*checks, *signature), signer=named)
 
 
-def signature_checks(paths: Sequence[Path], wanted: str | None, missing: str) -> tuple[list[Check], str | None]:
-    """The signatures beside these files, all by one key, and whose it is; no check where none is there or wanted."""
+def signature_checks(paths: Sequence[Path], expected: str | None, missing: str) -> tuple[list[Check], str | None]:
+    """The signatures beside these files, all by one key, and whose it is; no check where none is there or expected."""
     try:
         signers = {each.fingerprint for each in map(read_signature, paths) if each is not None}
     except SignatureError as error:
@@ -173,13 +164,12 @@ def signature_checks(paths: Sequence[Path], wanted: str | None, missing: str) ->
     if len(signers) > 1:
         return [judge("signature", wrong="the model and the checksums have different signers")], None
     if not signers:
-        return [] if wanted is None else [judge("signature", wrong=missing)], None
+        return [] if expected is None else [judge("signature", wrong=missing)], None
     (signer,) = signers
-    if wanted is None:
-        detail = f"by {signer}; compare that with what its custodian publishes (--signer)"
-        return [judge("signature", detail)], signer
-    other = "" if signer == wanted else f"by {signer}, not the signer {wanted}"
-    return [judge("signature", f"by {signer}, the signer that was asked for", other)], signer
+    known = ", the signer that was asked for"
+    detail = known if expected else "; compare that with what its custodian publishes (--signer)"
+    other = "" if expected in (None, signer) else f"by {signer}, not the signer {expected}"
+    return [judge("signature", f"by {signer}{detail}", other)], signer
 
 
 def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verification:
@@ -194,17 +184,16 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
     except SklarError as error:
         totals = [judge("theorem", wrong=str(error))]
     # Tables with events are shares that were rounded to tokens: two that speak of one number differ by rounding, too.
-    linked, blocks = isinstance(model, LinkedModel), model.measured.blocks
-    schema = model.linked.people if isinstance(model, LinkedModel) else model.measured_schema
-    if linked:
+    if isinstance(model, LinkedModel):
+        schema, grids, events = model.linked.people, [], "; tables with events are not tested"
         blocks = tuple(
             replace(block, query=Tables(cells=schema.cells, order=_OF_PEOPLE[block.query.what]))
-            for block in blocks
+            for block in model.measured.blocks
             if isinstance(block.query, Shares) and block.query.what in _OF_PEOPLE
         )
-    grids = [] if isinstance(model, LinkedModel) else _grids(model)
+    else:
+        schema, grids, events, blocks = model.measured_schema, _grids(model), "", model.measured.blocks
     tests = residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids)
-    events = "; tables with events are not tested" if linked else ""
     checks += [*totals, *_noise(tests, stated.mechanism, events)]
     return replace(found, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests))
 
@@ -223,10 +212,8 @@ def _grids(model: Model) -> list[residuals.Grid]:
 
 def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism, events: str) -> list[Check]:
     if not tests:
-        least = f"{residuals.LEAST_SCALE:g}"
-        return [
-            judge("noise", f"not tested: some of it is stated below scale {least}, where an epsilon promises little")
-        ]
+        small = f"stated below scale {residuals.LEAST_SCALE:g}, where an epsilon promises little"
+        return [judge("noise", f"not tested: some of it is {small}")]
     if failed := [test for test in tests if not test.passed]:
         seen = "{0.name}: {0.seen}; genuine noise looks so with a chance of {0.chance:.1g}"
         return [judge("noise", wrong=seen.format(test)) for test in failed]

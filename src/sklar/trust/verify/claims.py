@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,14 @@ class Check:
 def judge(name: str, detail: str = "", wrong: str = "") -> Check:
     """A check that passes where nothing is wrong."""
     return Check(name, not wrong, wrong or detail)
+
+
+def attempt(name: str, compare: Callable[..., str], *arguments: Any) -> Check:
+    """A check that passes unless an error says what is wrong."""
+    try:
+        return judge(name, compare(*arguments))
+    except (SklarError, OSError) as error:
+        return judge(name, wrong=str(error))
 
 
 def check_claims(model: Model | LinkedModel) -> list[Check]:

@@ -16,7 +16,7 @@ repeated with the choices that the file states: a handful of small numbers, each
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Table
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula
-from sklar.trust.verify.claims import Check, judge
+from sklar.trust.verify.claims import Check, attempt
 
 # Of the classes of linked tables, on average.
 _CLASSES_TOLERANCE = 1e-3
@@ -67,21 +67,13 @@ def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> lis
     return [Check("refit", same and away <= _CLASSES_TOLERANCE, detail)]
 
 
-def _attempt(name: str, compare: Callable[..., str], *arguments: Any) -> Check:
-    """A check that passes unless an error says what is wrong."""
-    try:
-        return judge(name, compare(*arguments))
-    except ModelError as error:
-        return judge(name, wrong=str(error))
-
-
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     model.measured_schema.require_square("verify --refit")
     if "factor" in (model.settings["method"], model.settings.get("kind")):
         detail = "not possible: this version of Sklar fits no model of method 'factor'. Verify with the one that did"
         return Check("refit", None, detail)
-    return _attempt("refit", _refit, model, progress)
+    return attempt("refit", _refit, model, progress)
 
 
 def _refit(model: Model, progress: Progress) -> str:
@@ -114,7 +106,7 @@ def check_plan(model: Model) -> Check:
 
     A second stage is planned by noisy tables, within a cost that public facts fix.
     """
-    return _attempt("plan", _replan, model)
+    return attempt("plan", _replan, model)
 
 
 def _replan(model: Model) -> str:
