@@ -19,11 +19,17 @@ from sklar.files.archive import load, member
 from sklar.kernel.queries import Block
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.description import parse, written
+from sklar.trust.verify import Verification
 
 # Changes the description and the arrays of a file in place.
 Document: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Change: TypeAlias = Callable[[Document, Arrays], object]
+
+
+def failed(found: Verification) -> set[str]:
+    """The names of the checks that fail."""
+    return {check.name for check in found.checks if not check.passed}
 
 
 def opened(path: Path) -> tuple[Document, Arrays]:

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from sklar.files.archive import member
 from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import chance_of_one
-from sklar.trust.verify import Verification, verify
+from sklar.trust.verify import verify
 from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table
 from tests.trust.forge import (
     Arrays,
     Change,
     Document,
     drop_blocks,
+    failed,
     forged,
     rescale,
     restate,
@@ -33,10 +34,6 @@ from tests.trust.forge import (
     state_what_it_costs,
     tables_of,
 )
-
-
-def failed(found: Verification) -> set[str]:
-    return {check.name for check in found.checks if not check.passed}
 
 
 @pytest.mark.parametrize("kind", ["auto", "binary", "dummies", "rules", "imported"])

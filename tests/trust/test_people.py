@@ -1,8 +1,8 @@
-"""Attacks by whole people, and verification of what is claimed for them."""
+"""Attacks by whole people, and verification of what is claimed for them, of linked tables as well."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,22 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sklar.budget.certificate import Certificate
+import sklar
+from sklar.budget.certificate import Certificate, measurements
+from sklar.budget.plan import plan_linked
+from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.public.settings import Person
 from sklar.release import fit
+from sklar.rows.shares import LinkedRows, count_tokens
 from sklar.trust.audit.inventions import Released, exactly, people_of, release_once, whole_numbers
 from sklar.trust.audit.noises import guess_person
 from sklar.trust.audit.sensitivity import check_changes
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify, verify_model
-from tests.trust.forge import opened
+from tests.linked import small, tables
+from tests.trust.forge import failed, opened
 
 SMALL = whole_numbers(2, 2)
 
@@ -118,8 +123,7 @@ def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
     stated = replace(rescaled(model.certificate, 1.25), rows_per_person=5, schema_sha256=schema.digest)
     copula = replace(model.copula, schema=schema) if hasattr(model.copula, "schema") else model.copula
     forged = replace(model, measured=replace(model.measured, certificate=stated, schema=schema), copula=copula)
-    failed = {check.name for check in verify_model(forged).checks if not check.passed}
-    assert {"theorem", "independent"} <= failed
+    assert {"theorem", "independent"} <= failed(verify_model(forged))
 
 
 def test_a_model_file_holds_the_unit_and_no_id(model: Any, tmp_path: Path) -> None:
@@ -128,3 +132,65 @@ def test_a_model_file_holds_the_unit_and_no_id(model: Any, tmp_path: Path) -> No
     assert document["schema"]["table"]["person"] == "id"
     assert document["certificate"]["rows_per_person"] == 4
     assert "id" not in model.sample(10).columns
+
+
+def failed_of(model: LinkedModel, folder: Path, *, refit: bool = False) -> set[str]:
+    model.save(folder / "m.sklar")
+    return failed(verify(folder / "m.sklar", refit=refit))
+
+
+@pytest.fixture(scope="module")
+def linked() -> Iterator[LinkedModel]:
+    """By a short fit: how good it is is another test's business."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sklar.fitting.classes.MAX_STEPS", 40)
+        yield sklar.fit_linked(*tables(), small(), epsilon=2.0)
+
+
+def test_linked_tables_are_verified(linked: LinkedModel, tmp_path: Path) -> None:
+    linked.save(path := tmp_path / "m.sklar")
+    found = verify(path, refit=True)
+    assert found.passed, found.lines()
+    assert [check.name for check in found.checks] == [
+        *("format", "layout", "schema", "people", "measurements", "arrays", "theorem", "independent", "noise", "refit")
+    ]
+    assert found.independent_epsilon is not None
+    assert 1.9 < found.independent_epsilon <= 2.0
+    assert "any one person, with all their events" in "\n".join(found.lines())
+    assert found.to_dict()["certificate"]["unit"] == "person"
+    path.write_bytes(b"hidden" + path.read_bytes())
+    assert not verify(path).passed
+    sklar.fit_linked(*tables(), small(), Budget(epsilon=2.0, neighbors="add-remove")).save(path)
+    found = verify(path)
+    assert found.passed, found.lines()
+    assert "whether any one person, with all their events, is in the tables" in "\n".join(found.lines())
+
+
+def test_forged_linked_tables_fail(linked: LinkedModel, tmp_path: Path) -> None:
+    measured = linked.measured
+    lower = replace(measured.certificate, epsilon=1.9)
+    made = replace(linked, measured=replace(measured, certificate=lower))
+    assert failed_of(made, tmp_path) == {"theorem", "independent"}
+
+    blocks = tuple(replace(block, scales=block.scales * (1 + 1e-9)) for block in measured.blocks)
+    odd = replace(measured.certificate, measurements=measurements(blocks, measured.certificate.budget))
+    made = replace(linked, measured=replace(measured, blocks=blocks, certificate=odd))
+    assert failed_of(made, tmp_path) == {"arrays"}
+
+    person = np.roll(linked.classes.person[:, :2], 1, axis=1)
+    moved = replace(linked.classes, person=np.hstack([person, linked.classes.person[:, 2:]]).astype(np.float32))
+    assert failed_of(replace(linked, classes=moved), tmp_path, refit=True) == {"refit"}
+
+
+def test_exact_counts_are_found(tmp_path: Path) -> None:
+    """Of people with eight attributes: two would be too few to tell."""
+    people, events = tables()
+    wide = people.select("id", *(((people["id"] // 2**bit) % 2 == 1).alias(f"x{bit}") for bit in range(8)))
+    eight = "".join(f'[attributes.x{bit}]\ntype = "boolean"\n' for bit in range(8))
+    wider = replace(small(), people=Schema.from_toml(eight))
+    made = sklar.fit_linked(wide, events, wider, epsilon=1.0)
+    assert failed_of(made, tmp_path) == set()
+    joined = LinkedRows(wide, events, wider).join()
+    exact = count_tokens(joined, wider, plan_linked(wider, made.certificate.budget))
+    bare = tuple(replace(block, values=own) for block, own in zip(made.measured.blocks, exact, strict=True))
+    assert failed_of(replace(made, measured=replace(made.measured, blocks=bare)), tmp_path) == {"noise"}
