@@ -75,12 +75,9 @@ def test_reals_stay_inside_their_bin_at_the_ends_of_the_generator(edges: list[fl
     assert np.all(values < np.array(edges)[codes + 1])
 
 
-def test_integers_may_be_as_large_as_64_bits_hold() -> None:
+def test_integers_are_as_large_as_64_bits_hold_and_reals_have_four_digits_within_the_narrowest_bin() -> None:
     widest = Attribute(name="n", kind="integer", edges=(-(2**63) + 1, 2**63 - 1))
     assert max(drawn(widest, 0).to_list()) > 2**60
-
-
-def test_reals_have_four_digits_within_the_narrowest_bin() -> None:
     attribute = Attribute(name="x", kind="real", edges=(0.0, 0.5, 100.0))
     assert all(len(str(value)) <= len("99.00001") for value in drawn(attribute, 1).to_list())
     assert len(set(drawn(attribute, 0).to_list())) > 190
@@ -93,47 +90,13 @@ def test_reals_are_spread_evenly() -> None:
     assert np.abs(expected - np.arange(4_000) / 4_000).max() < 0.04
 
 
-@pytest.mark.parametrize(
-    ("attribute", "kind", "values"),
-    [
-        (Attribute(name="a", kind="categorical", values=("x", "1"), missing="?"), pl.String(), ["x", "1", None]),
-        (Attribute(name="a", kind="categorical", values=(7, -1), missing="?"), pl.Int64(), [7, -1, None]),
-        (
-            Attribute(name="a", kind="categorical", values=(7, -1), missing="?", other=True),
-            pl.String(),
-            ["7", "-1", None, "other"],
-        ),
-        (Attribute(name="a", kind="categorical", values=("x",), other=True), pl.String(), ["x", "other"]),
-        (Attribute(name="a", kind="boolean", missing="?"), pl.Boolean(), [False, True, None]),
-        (Attribute(name="a", kind="integer", edges=(5, 6, 7), missing=""), pl.Int64(), [5, 6, None]),
-        (Attribute(name="a", kind="real", edges=(0.0, 5e-324), missing=""), pl.Float64(), [0.0, None]),
-        (Attribute(name="a", kind="date", edges=(0, 1), missing=""), pl.Date(), [dt.date(1970, 1, 1), None]),
-        (
-            Attribute(name="a", kind="datetime", edges=(0, 1), missing=""),
-            pl.Datetime("us"),
-            [dt.datetime(1970, 1, 1), None],
-        ),
-    ],
-)
-def test_types_and_values_of_each_kind(attribute: Attribute, kind: pl.DataType, values: list[object]) -> None:
-    codes = np.arange(attribute.n_levels, dtype=np.int32)
-    column = decode_column(codes, attribute, np.random.default_rng(0))
-    assert column_type(attribute) == column.dtype == kind
-    assert column.to_list() == values
-
-
-def test_dummies_are_small_zeros_and_ones() -> None:
+def test_dummies_are_small_zeros_and_ones_and_names_that_are_patterns_to_polars_are_names() -> None:
     schema = Schema.from_toml(
         "[attributes.a]\ntype = 'categorical'\nvalues = ['x']\nmissing = '?'\n[attributes.b]\ntype = 'boolean'"
     )
-    dummies = np.array([[True, False], [False, True], [False, False], [True, True]])
-    frame = decode_dummies(dummies, schema)
-    assert frame.schema == dummy_schema(schema)
-    assert frame.dtypes == [pl.UInt8()] * 4
+    frame = decode_dummies(np.array([[True, False], [False, True], [False, False], [True, True]]), schema)
+    assert frame.schema == dummy_schema(schema) == pl.Schema(dict.fromkeys(frame.columns, pl.UInt8()))
     assert frame.to_dict(as_series=False) == {"a=x": [1, 0], "a=?": [0, 1], "b=false": [0, 0], "b=true": [1, 1]}
-
-
-def test_names_that_are_patterns_to_polars_are_names() -> None:
     names = ("*", "^.*$", "a")
     schema = Schema.from_dict({"attributes": {name: {"type": "categorical", "values": [name]} for name in names}})
     frame = Decoder(schema).decode(np.zeros((3, 2), dtype=np.uint8), np.random.default_rng(0))
@@ -177,87 +140,89 @@ def test_no_point_is_drawn_from_a_bin_of_reals_that_holds_next_to_nothing_else()
     assert {str(value) for value in drawn(money, 1)} == {"0.01"}
 
 
-def test_special_texts_among_numbers_make_a_column_of_texts() -> None:
-    gain = one('type = "real"\nedges = [5, 5.0000000000000018]\npoints = [5.0]\nspecial = ["N", -9]\nmissing = "?"')
-    assert column_type(gain) == pl.String
-    values = decode_column(np.arange(5, dtype=np.uint8), gain, np.random.default_rng(0)).to_list()
-    assert values == ["5", "5.000000000000001", "N", "-9", None]
-    day = one('type = "date"\nedges = ["2000-01-01", "2000-01-02"]\nspecial = ["9999-12-31"]')
-    assert decode_column(np.arange(2), day, np.random.default_rng(0)).to_list() == [
-        dt.date(2000, 1, 1),
-        dt.date(9999, 12, 31),
-    ]
-    flag = one('type = "boolean"\nspecial = ["refused"]\nmissing = ""')
-    assert decode_column(np.arange(4), flag, np.random.default_rng(0)).to_list() == ["false", "true", "refused", None]
-    ranked = one('type = "categorical"\nvalues = [2, 1]\nspecial = [9]\nmissing = ""')
-    assert decode_column(np.arange(4), ranked, np.random.default_rng(0)).to_list() == [2, 1, 9, None]
+DAY, MOMENT = dt.date(1970, 1, 1), dt.datetime(1970, 1, 1)
 
 
+# The type of the column, and the values of each code.
 @pytest.mark.parametrize(
-    ("body", "expected"),
+    ("body", "kind", "expected"),
     [
-        ('type = "integer"\nedges = [-2, 1, 5]', [{-2, -1, 0}, {1, 2, 3, 4}]),
+        ('"categorical"\nvalues = ["x", "1"]\nmissing = "?"', pl.String, [{"x"}, {"1"}, {None}]),
+        ('"categorical"\nvalues = [7, -1]\nmissing = "?"', pl.Int64, [{7}, {-1}, {None}]),
+        ('"categorical"\nvalues = [2, 1]\nspecial = [9]\nmissing = ""', pl.Int64, [{2}, {1}, {9}, {None}]),
+        ('"categorical"\nvalues = [7]\nmissing = "?"\nother = true', pl.String, [{"7"}, {None}, {"other"}]),
+        ('"categorical"\nvalues = [7]\noutput = "string"', pl.String, [{"7"}]),
+        ('"categorical"\nvalues = ["b", "a"]\nordered = true', pl.Enum(["b", "a"]), [{"b"}, {"a"}]),
+        ('"categorical"\nvalues = ["b"]\nordered = true\noutput = "string"', pl.String, [{"b"}]),
+        ('"boolean"\nmissing = "?"', pl.Boolean, [{False}, {True}, {None}]),
+        ('"boolean"\nspecial = ["refused"]\nmissing = ""', pl.String, [{"false"}, {"true"}, {"refused"}, {None}]),
+        ('"boolean"\nmissing = ""\noutput = "string"', pl.String, [{"false"}, {"true"}, {None}]),
+        ('"boolean"\ntexts = ["N", "Y"]', pl.String, [{"N"}, {"Y"}]),
+        ('"boolean"\ntexts = ["N", "Y"]\noutput = "bool"', pl.Boolean, [{False}, {True}]),
+        ('"boolean"\ntexts = ["1", "2"]\noutput = "int8"', pl.Int8, [{1}, {2}]),
+        ('"integer"\nedges = [-2, 1, 5]\nmissing = ""', pl.Int64, [{-2, -1, 0}, {1, 2, 3, 4}, {None}]),
+        ('"integer"\nedges = [-1, 0]\noutput = "string"', pl.String, [{"-1"}]),
+        ('"integer"\nedges = [0, 300, 400]\nstep = 100\npoints = [200]', pl.Int64, [{0, 100}, {200}, {300}]),
+        ('"real"\nedges = [0, 5e-324]\nmissing = ""', pl.Float64, [{0.0}, {None}]),
+        ('"real"\nedges = [0, 5e-324]\noutput = "string"', pl.String, [{"0"}]),
         (
-            'type = "date"\nedges = ["1969-12-30", "1970-01-01", "1970-01-02"]',
-            [{dt.date(1969, 12, 30), dt.date(1969, 12, 31)}, {dt.date(1970, 1, 1)}],
+            '"real"\nedges = [5, 5.0000000000000018]\npoints = [5.0]\nspecial = ["N", -9]\nmissing = "?"',
+            *(pl.String, [{"5"}, {"5.000000000000001"}, {"N"}, {"-9"}, {None}]),
+        ),
+        ('"real"\nedges = [0.7, 1]\nstep = 0.1', pl.Float64, [{0.7, 0.8, 0.9}]),
+        ('"real"\nedges = [0.7, 1]\nstep = 0.1\npoints = [0.8]\nspecial = [0.9]', pl.Float64, [{0.7}, {0.8}, {0.9}]),
+        ('"real"\nedges = [0, 1]\nstep = 0.25\noutput = "float32"', pl.Float32, [{0.0, 0.25, 0.5, 0.75}]),
+        (
+            '"real"\nedges = [0, 1]\nstep = 0.5\noutput = "decimal(5, 2)"',
+            *(pl.Decimal(5, 2), [{Decimal("0.00"), Decimal("0.50")}]),
+        ),
+        ('"date"\nedges = ["1969-12-31", "1970-01-02"]\nmissing = ""', pl.Date, [{dt.date(1969, 12, 31), DAY}, {None}]),
+        (
+            '"date"\nedges = ["1970-01-01", "1970-01-02"]\nspecial = ["9999-12-31"]',
+            *(pl.Date, [{DAY}, {dt.date(9999, 12, 31)}]),
+        ),
+        ('"date"\nedges = ["0001-01-01", "0001-01-02"]\noutput = "string"', pl.String, [{"0001-01-01"}]),
+        ('"date"\nedges = ["2000-01-01", "2000-01-02"]\nformat = "%d.%m.%Y"', pl.String, [{"01.01.2000"}]),
+        ('"date"\nedges = ["1970-01-01", "1970-01-15"]\nstep = 7', pl.Date, [{DAY, dt.date(1970, 1, 8)}]),
+        (
+            '"datetime"\nedges = ["1969-12-31T23:59:58", "1970-01-01"]\nmissing = ""',
+            *(pl.Datetime("us"), [{MOMENT - dt.timedelta(seconds=late) for late in (1, 2)}, {None}]),
         ),
         (
-            'type = "datetime"\nedges = ["1969-12-31T23:59:58", "1970-01-01"]',
-            [{dt.datetime(1969, 12, 31, 23, 59, second) for second in (58, 59)}],
+            '"datetime"\nedges = ["1970-01-01", "1970-01-01T00:00:00.000002"]',
+            *(pl.Datetime("us"), [{MOMENT.replace(microsecond=tick) for tick in (0, 1)}]),
         ),
         (
-            'type = "datetime"\nedges = ["1970-01-01", "1970-01-01T00:00:00.000002"]',
-            [{dt.datetime(1970, 1, 1, microsecond=tick) for tick in (0, 1)}],
-        ),
-        ('type = "boolean"\nmissing = ""\noutput = "string"', [{"false"}, {"true"}, {None}]),
-        ('type = "integer"\nedges = [-1, 0]\noutput = "string"', [{"-1"}]),
-        ('type = "real"\nedges = [0, 5e-324]\noutput = "string"', [{"0"}]),
-        ('type = "date"\nedges = ["0001-01-01", "0001-01-02"]\noutput = "string"', [{"0001-01-01"}]),
-        (
-            'type = "datetime"\nedges = ["2020-01-01", "2020-01-01T00:00:01"]\noutput = "string"',
-            [{"2020-01-01 00:00:00"}],
+            '"datetime"\nedges = ["2020-01-01", "2020-01-01T00:00:01"]\noutput = "string"',
+            *(pl.String, [{"2020-01-01 00:00:00"}]),
         ),
         (
-            'type = "datetime"\nedges = ["1970-01-01 00:00:00.000001", "1970-01-01 00:00:00.000002"]\noutput="string"',
-            [{"1970-01-01 00:00:00.000001"}],
+            '"datetime"\nedges = ["1970-01-01 00:00:00.000001", "1970-01-01 00:00:00.000002"]\noutput="string"',
+            *(pl.String, [{"1970-01-01 00:00:00.000001"}]),
         ),
-        ('type = "categorical"\nvalues = [7]\noutput = "string"', [{"7"}]),
-        ('type = "integer"\nedges = [0, 300, 400]\nstep = 100\npoints = [200]', [{0, 100}, {200}, {300}]),
-        ('type = "real"\nedges = [0.7, 1]\nstep = 0.1', [{0.7, 0.8, 0.9}]),
-        ('type = "real"\nedges = [0.7, 1]\nstep = 0.1\npoints = [0.8]\nspecial = [0.9]', [{0.7}, {0.8}, {0.9}]),
-        ('type = "real"\nedges = [0, 1]\nstep = 0.25\noutput = "float32"', [{0.0, 0.25, 0.5, 0.75}]),
-        ('type = "real"\nedges = [0, 1]\nstep = 0.5\noutput = "decimal(5, 2)"', [{Decimal("0.00"), Decimal("0.50")}]),
-        ('type = "date"\nedges = ["1970-01-01", "1970-01-15"]\nstep = 7', [{dt.date(1970, 1, 1), dt.date(1970, 1, 8)}]),
         (
-            'type = "datetime"\nedges = ["1970-01-01", "1970-01-01T02:00"]\nstep = 3600',
-            [{dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 1)}],
+            '"datetime"\nedges = ["1970-01-01", "1970-01-01T02:00"]\nstep = 3600',
+            *(pl.Datetime("us"), [{MOMENT, MOMENT.replace(hour=1)}]),
         ),
-        ('type = "time"\nedges = ["23:00", "24:00"]\nstep = 1800', [{dt.time(23), dt.time(23, 30)}]),
-        ('type = "duration"\nedges = ["-0:01", "0:01"]\nstep = 60', [{dt.timedelta(minutes=-1), dt.timedelta(0)}]),
-        ('type = "year"\nedges = [1990, 1992]', [{1990, 1991}]),
-        ('type = "year"\nedges = [1990, 2010]\nstep = 10', [{1990, 2000}]),
-        ('type = "yearmonth"\nedges = ["1999-11", "2000-02"]', [{"1999-11", "1999-12", "2000-01"}]),
-        ('type = "yearmonth"\nedges = ["1999-12", "2000-01"]\noutput = "date32"', [{dt.date(1999, 12, 1)}]),
-        ('type = "yearmonth"\nedges = ["1999-12", "2000-01"]\nformat = "%m/%Y"', [{"12/1999"}]),
-        ('type = "date"\nedges = ["2000-01-01", "2000-01-02"]\nformat = "%d.%m.%Y"', [{"01.01.2000"}]),
         (
-            'type = "datetime"\nedges = ["2000-01-01", "2000-01-01T00:02"]\nformat = "%d.%m.%Y %H:%M"',
-            [{"01.01.2000 00:00", "01.01.2000 00:01"}],
+            '"datetime"\nedges = ["2000-01-01", "2000-01-01T00:02"]\nformat = "%d.%m.%Y %H:%M"',
+            *(pl.String, [{"01.01.2000 00:00", "01.01.2000 00:01"}]),
         ),
-        ('type = "time"\nedges = ["1:00", "1:02"]\nformat = "%I:%M %p"', [{"01:00 AM", "01:01 AM"}]),
-        ('type = "duration"\nedges = ["-0:00:02", "0:00"]\noutput = "string"', [{"-0:00:02", "-0:00:01"}]),
-        ('type = "boolean"\ntexts = ["N", "Y"]', [{"N"}, {"Y"}]),
-        ('type = "boolean"\ntexts = ["N", "Y"]\noutput = "bool"', [{False}, {True}]),
-        ('type = "boolean"\ntexts = ["1", "2"]\noutput = "int8"', [{1}, {2}]),
-        ('type = "categorical"\nvalues = ["b", "a"]\nordered = true', [{"b"}, {"a"}]),
+        ('"time"\nedges = ["23:00", "24:00"]\nstep = 1800', pl.Time, [{dt.time(23), dt.time(23, 30)}]),
+        ('"time"\nedges = ["1:00", "1:02"]\nformat = "%I:%M %p"', pl.String, [{"01:00 AM", "01:01 AM"}]),
+        (
+            '"duration"\nedges = ["-0:01", "0:01"]\nstep = 60',
+            *(pl.Duration("us"), [{dt.timedelta(minutes=-1), dt.timedelta(0)}]),
+        ),
+        ('"duration"\nedges = ["-0:00:02", "0:00"]\noutput = "string"', pl.String, [{"-0:00:02", "-0:00:01"}]),
+        ('"year"\nedges = [1990, 2010]\nstep = 10', pl.Int64, [{1990, 2000}]),
+        ('"yearmonth"\nedges = ["1999-11", "2000-02"]', pl.String, [{"1999-11", "1999-12", "2000-01"}]),
+        ('"yearmonth"\nedges = ["1999-12", "2000-01"]\noutput = "date32"', pl.Date, [{dt.date(1999, 12, 1)}]),
+        ('"yearmonth"\nedges = ["1999-12", "2000-01"]\nformat = "%m/%Y"', pl.String, [{"12/1999"}]),
     ],
 )
-def test_steps_texts_and_formats(body: str, expected: list[set[object]]) -> None:
-    attribute = one(body)
-    assert [set(drawn(attribute, code).to_list()) for code in range(attribute.n_levels)] == expected
-
-
-def test_ordered_categories_are_an_enum() -> None:
-    assert column_type(one('type = "categorical"\nvalues = ["b", "a"]\nordered = true')) == pl.Enum(["b", "a"])
-    stated = one('type = "categorical"\nvalues = ["b", "a"]\nordered = true\noutput = "string"')
-    assert column_type(stated) == pl.String
+def test_types_and_values_of_each_kind(body: str, kind: pl.DataType, expected: list[set[object]]) -> None:
+    attribute = one(f"type = {body}")
+    columns = [drawn(attribute, code) for code in range(attribute.n_levels)]
+    assert [set(column.to_list()) for column in columns] == expected
+    assert all(column.dtype == kind == column_type(attribute) for column in columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -55,43 +57,33 @@ def shapes_of(model: LatentModel) -> dict[str, Shape]:
     }
 
 
-def law(model: LatentModel, probabilities: NDArray[Any], schema: Schema) -> dict[tuple[int, ...], float]:
+def law(probabilities: NDArray[Any], schema: Schema) -> dict[tuple[int, ...], float]:
     """P(o) P(t | o, rules) of every record, by brute force."""
-    cells, allowed = schema.cells, schema.allowed
-    touched = sorted({i for pair in allowed for i in pair})
-    joint = {}
-    for record in product(*(range(int(size)) for size in cells.sizes)):
-        chosen = probabilities[:, [cells.offsets[i] + code for i, code in enumerate(record)]]
-        joint[record] = float(chosen.astype(np.float64).prod(axis=1).mean())
-    honors = {record: not violating(np.array(record)[:, None], allowed)[0] for record in joint}
-    whole: dict[tuple[int, ...], float] = {}
-    good: dict[tuple[int, ...], float] = {}
+    touched, chances = {i for pair in schema.allowed for i in pair}, probabilities.astype(np.float64)
+    joint = {
+        record: float(chances[:, schema.offsets[:-1] + record].prod(axis=1).mean())
+        for record in product(*(range(int(size)) for size in schema.sizes))
+    }
+    others = {record: tuple(code for i, code in enumerate(record) if i not in touched) for record in joint}
+    honored = {
+        record: chance * (not violating(np.array(record)[:, None], schema.allowed)[0])
+        for record, chance in joint.items()
+    }
+    whole, good = defaultdict[tuple[int, ...], float](float), defaultdict[tuple[int, ...], float](float)
     for record, chance in joint.items():
-        free = tuple(code for i, code in enumerate(record) if i not in touched)
-        whole[free] = whole.get(free, 0.0) + chance
-        good[free] = good.get(free, 0.0) + chance * honors[record]
-    found = {}
-    for record, chance in joint.items():
-        free = tuple(code for i, code in enumerate(record) if i not in touched)
-        found[record] = chance * honors[record] * whole[free] / good[free]
-    return found
+        whole[others[record]] += chance
+        good[others[record]] += honored[record]
+    return {record: chance * whole[others[record]] / good[others[record]] for record, chance in honored.items()}
 
 
 def surprise(codes: NDArray[Any], expected: dict[tuple[int, ...], float]) -> float:
     """The chance of a larger chi-square distance between drawn records and their law."""
-    rows = codes.shape[1]
-    drawn: dict[tuple[int, ...], int] = {}
-    for record in map(tuple, codes.T.tolist()):
-        drawn[record] = drawn.get(record, 0) + 1
+    rows, drawn = codes.shape[1], Counter(map(tuple, codes.T.tolist()))
     assert set(drawn) <= {record for record, chance in expected.items() if chance > 0}
-    common = [record for record, chance in expected.items() if chance * rows >= 5]
-    rest = rows - sum(drawn.get(record, 0) for record in common)
-    left = rows - rows * sum(expected[record] for record in common)
-    distance = sum(
-        (drawn.get(record, 0) - rows * expected[record]) ** 2 / (rows * expected[record]) for record in common
-    )
-    distance += (rest - left) ** 2 / max(left, 5.0)
-    return float(chi2.sf(distance, len(common)))
+    common = {record: rows * chance for record, chance in expected.items() if chance * rows >= 5}
+    distance = sum((drawn[record] - times) ** 2 / times for record, times in common.items())
+    rest, left = rows - sum(drawn[record] for record in common), rows - sum(common.values())
+    return float(chi2.sf(distance + (rest - left) ** 2 / max(left, 5.0), len(common)))
 
 
 CONDITIONS: list[Given] = [
@@ -115,7 +107,7 @@ def test_rows_have_the_models_distribution_given_the_condition(given: Given, tex
     condition, _ = condition_of(given, model.schema, shapes_of(model))
     schema = condition.schema.measured
     divided = model.probabilities[:, condition.origin] * condition.share
-    whole = law(model, divided, schema)
+    whole = law(divided, schema)
     held = {
         record: any(all(levels[record[i]] for i, levels in box.items()) for box in condition.boxes) for record in whole
     }
@@ -150,10 +142,6 @@ def test_rejection_gives_the_same_distribution() -> None:
 def test_what_cannot_be_is_refused() -> None:
     model = model_of(PLAIN + RULES)
     shapes = shapes_of(model)
-
-    def drawn(given: Given) -> None:
-        given_sampler(model, condition_of(given, model.schema, shapes)[0]).draw(1, 0, 1)
-
     refused: list[tuple[Given, str]] = [
         ({"sex": "Male", "role": "Wife"}, "no record can satisfy the condition .*: its levels and the schema's rules"),
         ({"role": "Wife", "age": (0, 25)}, "its levels and the schema's rules exclude one another. Ask for less."),
@@ -161,11 +149,15 @@ def test_what_cannot_be_is_refused() -> None:
     ]
     for given, message in refused:
         with pytest.raises(ModelError, match=message):
-            drawn(given)
+            given_sampler(model, condition_of(given, model.schema, shapes)[0])
     certain = LatentModel(schema=model.schema, probabilities=model.probabilities.copy())
     certain.probabilities[:, 0] = 0.0
     with pytest.raises(ModelError, match=r"the model gives it no chance. Ask for less."):
         given_sampler(certain, condition_of({"area": "North"}, model.schema, shapes)[0])
+    certain.probabilities[:, 1] = 1.0
+    plain = replace(certain, schema=model_of(PLAIN).schema)
+    with pytest.raises(ModelError, match=r"are too rare to be drawn from this model. Ask for less"):
+        RejectingSampler(plain, condition_of({"area": "North"}, plain.schema, {})[0]).draw(1, 0, 1)
 
 
 def test_a_condition_is_stated_by_values_or_refused() -> None:
@@ -200,28 +192,17 @@ def test_too_many_cases_are_refused() -> None:
         given_sampler(large, condition)
 
 
-def test_what_is_too_rare_to_be_found_by_drawing_is_refused() -> None:
-    model = model_of(PLAIN)
-    rare = LatentModel(schema=model.schema, probabilities=model.probabilities.copy())
-    rare.probabilities[:, 0], rare.probabilities[:, 1] = 0.0, 1.0
-    condition, _ = condition_of({"area": "North"}, model.schema, {})
-    with pytest.raises(ModelError, match=r"are too rare to be drawn from this model. Ask for less"):
-        RejectingSampler(rare, condition).draw(1, 0, 1)
-
-
 def test_chances_of_rules_are_those_of_brute_force() -> None:
     text = "".join(f'attributes.x{i} = {{type = "categorical", values = ["a", "b", "c"]}}\n' for i in range(5))
     pairs = [("x0", "x1"), ("x1", "x2"), ("x0", "x2"), ("x2", "x3")]
     text += "".join(f'[[rules]]\nforbid = {{{one} = "a", {other} = ["b"]}}\n' for one, other in pairs)
     model = model_of(text)
     cells, allowed = model.schema.cells, model.schema.allowed
-    expected = np.zeros(model.n_components)
-    for record in product(range(3), repeat=5):
-        if not violating(np.array(record)[:, None], allowed)[0]:
-            expected += model.probabilities[:, [3 * i + code for i, code in enumerate(record)]].prod(axis=1)
+    records = np.array(list(product(range(3), repeat=5)))
+    honored = records[~violating(records.T, allowed)] + 3 * np.arange(5)
     found = chance_of_rules(model.probabilities, cells.offsets, allowed)
     assert found is not None
-    assert np.allclose(found, expected, rtol=1e-5)
+    assert np.allclose(found, model.probabilities[:, honored].prod(axis=2).sum(axis=1), rtol=1e-5)
 
 
 def test_without_a_condition_the_same_rows_as_ever() -> None:

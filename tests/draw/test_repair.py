@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import BLOCK_ROWS, blocks
-from sklar.draw.repair import ROUNDS, hold_margins, sample_codes
+from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
+from sklar.draw.repair import hold_margins, sample_codes
 from sklar.fitting.latent import LatentModel
 from sklar.paper.estimate import Probabilities, fit_binary
-from sklar.paper.gaussian import BinaryCopula
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
 from tests.draw.test_blocks import drawn
@@ -74,34 +73,26 @@ def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules()
     assert not violating(after, model.schema.allowed).any()
 
 
-def test_without_rules_nothing_changes() -> None:
-    model = random_model(rules=[])
-    assert (drawn(model, 1000) == model.sampler().draw(1, 0, 1000)).all()
-    assert hold_margins(model) is model
-
-
-def test_a_block_depends_on_its_number_alone() -> None:
-    model = random_model()
+def test_without_rules_nothing_changes_and_a_block_depends_on_its_number_alone() -> None:
+    plain, model = random_model(rules=[]), random_model()
+    assert (drawn(plain, 1000) == plain.sampler().draw(1, 0, 1000)).all()
+    assert hold_margins(plain) is plain
     short, long = (list(sample_codes(model, rows, 7)) for rows in (BLOCK_ROWS, 3 * BLOCK_ROWS))
     assert (short[0] == long[0]).all()
     assert (long[1] != long[2]).any()
 
 
-def test_records_are_found_by_search_where_the_model_would_never_draw_one() -> None:
+def test_records_are_found_by_search_where_the_model_would_never_draw_one(monkeypatch: pytest.MonkeyPatch) -> None:
     described = schema()
     certain = np.zeros((1, described.n_levels), dtype=np.float32)
     certain[0, described.offsets[:-1] + np.array([0, 1, 1, 2])] = 1.0
-    model = LatentModel(schema=described, probabilities=certain)
-    codes = drawn(model, 500)
+    codes = drawn(LatentModel(schema=described, probabilities=certain), 500)
     assert not violating(codes, described.allowed).any()
     assert (codes[3] == 2).all()
-
-
-def test_an_exhausted_search_falls_back_on_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An exhausted search falls back on the plain one.
     monkeypatch.setattr("sklar.draw.repair._EFFORT", 0)
     monkeypatch.setattr("sklar.draw.repair.ROUNDS", 0)
     model = random_model()
-    assert ROUNDS > 1
     assert not violating(drawn(model, 2000), model.schema.allowed).any()
 
 
@@ -116,37 +107,32 @@ def near_model() -> LatentModel:
     return LatentModel(schema=described, probabilities=np.array(rows, dtype=np.float32))
 
 
+def margin_errors(models: tuple[Copula, Copula], target: NDArray[np.floating[Any]]) -> tuple[float, ...]:
+    """How far the margins of records of each model are from these; every record honors the rules."""
+    errors = []
+    for each in models:
+        codes = drawn(each, 200_000, seed=3)
+        assert not violating(codes, each.schema.allowed).any()
+        shares = np.bincount((codes + each.schema.offsets[:-1, None]).ravel(), minlength=10) / 200_000
+        errors.append(float(np.abs(shares - target).max()))
+    return tuple(errors)
+
+
 def test_holding_margins_brings_them_back_and_leaves_other_attributes_alone() -> None:
     model = near_model()
-    wanted = model.probabilities.mean(axis=0)
     held = hold_margins(model)
     assert np.array_equal(held.probabilities[:, 5:], model.probabilities[:, 5:])
-    errors = []
-    for each in (model, held):
-        codes = drawn(each, 200_000, seed=3) + each.schema.offsets[:-1, None]
-        shares = np.bincount(codes.ravel(), minlength=each.schema.n_levels) / 200_000
-        errors.append(np.abs(shares - wanted).max())
-    assert errors[0] > 0.02
-    assert errors[1] < 0.4 * errors[0]
-
-
-def binary() -> BinaryCopula:
-    model = near_model()
-    described = model.schema
-    levels = model.probabilities.mean(axis=0, dtype=np.float64)
-    pairs = described.cells.flat(model.predict_pairs().astype(np.float64))
-    given = Probabilities(cells=described.cells, levels=levels, pairs=pairs)
-    return fit_binary(given, described, dummies=False, weighted=True)
+    before, after = margin_errors((model, held), model.probabilities.mean(axis=0))
+    assert before > 0.02
+    assert after < 0.4 * before
 
 
 def test_records_of_the_binary_copula_honor_the_rules_and_keep_their_margins() -> None:
-    copula = binary()
-    held = hold_margins(copula)
-    errors = []
-    for each in (copula, held):
-        codes = drawn(each, 100_000)
-        assert not violating(codes, each.schema.allowed).any()
-        shares = np.bincount((codes + each.schema.offsets[:-1, None]).ravel(), minlength=10) / 100_000
-        errors.append(np.abs(shares - copula.levels).max())
-    assert errors[0] > 0.01
-    assert errors[1] < 0.4 * errors[0]
+    model = near_model()
+    levels = model.probabilities.mean(axis=0, dtype=np.float64)
+    pairs = model.schema.cells.flat(model.predict_pairs().astype(np.float64))
+    given = Probabilities(cells=model.schema.cells, levels=levels, pairs=pairs)
+    copula = fit_binary(given, model.schema, dummies=False, weighted=True)
+    before, after = margin_errors((copula, hold_margins(copula)), copula.levels)
+    assert before > 0.01
+    assert after < 0.4 * before

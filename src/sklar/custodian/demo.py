@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ class Demonstration:
     """What a demonstration made: the model, some counts beside each other, the first rows, and the files."""
 
     model: Model
-    counts: tuple[tuple[str, int, int, int], ...]
-    head: tuple[str, ...]
+    counts: list[tuple[str, int, int, int]]
+    head: list[str]
     folder: Path
     files: Mapping[str, str]
 
@@ -49,20 +50,12 @@ class Demonstration:
 
     def lines(self) -> list[str]:
         """As text."""
-        return [
-            "",
-            *self.model.summary(),
-            "",
-            f"{'count':<58}{'true':>8}{'noisy':>8}{'synthetic':>11}",
-            "-" * 85,
-            *(f"{label:<58.57}{exact:>8,}{noisy:>8,}{drawn:>11,}" for label, exact, noisy, drawn in self.counts),
-            "",
-            "The first synthetic rows:",
-            *(f"  {line if len(line) <= 118 else line[:115] + '...'}" for line in self.head),
-            "",
-            f"Files in {self.folder}:",
-            *(f"  {name:<15} {what}" for name, what in self.files.items()),
-        ]
+        heads = f"{'count':<58}{'true':>8}{'noisy':>8}{'synthetic':>11}"
+        rows = [f"{label:<58.57}{exact:>8,}{noisy:>8,}{drawn:>11,}" for label, exact, noisy, drawn in self.counts]
+        head = [f"  {line if len(line) <= 118 else line[:115] + '...'}" for line in self.head]
+        files = [f"  {name:<15} {what}" for name, what in self.files.items()]
+        lines = ["", *self.model.summary(), "", heads, "-" * 85, *rows, "", "The first synthetic rows:", *head]
+        return [*lines, "", f"Files in {self.folder}:", *files]
 
 
 def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demonstration:
@@ -94,16 +87,11 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
         true, noisy, sampled = map(round, figures)
         counts.append((" and ".join(schema.dummy_names[place] for place in at), true, noisy, sampled))
     with synthetic.open(encoding="utf-8") as file:
-        head = tuple(line.rstrip("\n") for line, _ in zip(file, range(4), strict=False))
-    return Demonstration(
-        model=model,
-        counts=tuple(counts),
-        head=head,
-        folder=folder,
-        files={
-            original.name: f"the table that went in (generated, {rows:,} rows)",
-            described.name: "its schema: what is publicly known of it",
-            synthetic.name: "the synthetic table that came out",
-            model_file.name: f"the model: draw more rows with sklar sample {model_file} --rows N --out FILE",
-        },
-    )
+        head = [line.rstrip("\n") for line in islice(file, 4)]
+    files = {
+        original.name: f"the table that went in (generated, {rows:,} rows)",
+        described.name: "its schema: what is publicly known of it",
+        synthetic.name: "the synthetic table that came out",
+        model_file.name: f"the model: draw more rows with sklar sample {model_file} --rows N --out FILE",
+    }
+    return Demonstration(model=model, counts=counts, head=head, folder=folder, files=files)

@@ -41,9 +41,8 @@ RULES_HEADING = (
     "# can be a rule, which costs nothing and every released record honors.",
 )
 
-_TOP, _EXAMPLES, _BARS = 12, 5, 16
+_TOP, _EXAMPLES, _BARS, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 16, 300, 20
 _OFTEN = (0.5, 0.9, 0.99)
-_MAX_COLUMNS, _MAX_PAIRS = 300, 20
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
 _TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
 

@@ -44,10 +44,9 @@ _BOOLEAN = Attribute(name="bit", kind="boolean")
 # NumPy counts this much (3 ns each) before compiled code is worth loading (1 s; 3 s where it must be compiled): rows
 # times tables, with rows for the overhead of a table, and cells.
 _PLAIN_WORK, _TABLE_OVERHEAD = 5e8, 4_000
-# Cells of a part of a batch laid out as (d, rows).
-_MAX_CELLS = 1 << 24
-# Words of bits that NumPy holds at a time, and queries whose errors are taken at a time: both bound memory.
-_WORDS, _CHUNK = 1 << 19, 1 << 22
+# These bound memory: cells of a part of a batch laid out as (d, rows), words of bits that NumPy holds at a time, and
+# queries whose errors are taken at a time.
+_MAX_CELLS, _WORDS, _CHUNK = 1 << 24, 1 << 19, 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,10 +125,7 @@ class Answers:
 def answer(
     data: object, schema: Schema, asked: TripleQueries, *, progress: Progress = SILENT, raw: RawTable | None = None
 ) -> Answers:
-    """Exact answers on a table of records or of dummies: a path, or anything that exports an Arrow stream.
-
-    Where the table has records, their raw values are added to `raw` on the way.
-    """
+    """Exact answers on a table of records, whose raw values are added to `raw` on the way, or of dummies."""
     form, batches = read(data, schema, raw, progress)
     return answer_blocks(batches, schema, asked, form=form)
 
@@ -152,10 +148,9 @@ def read(
     def codes() -> Iterator[NDArray[np.int32]]:
         first = 0
         for whole in watch(source.batches(schema.names), progress):
-            batch = whole
-            if kept is not None:
-                here = kept[first : first + whole.height]
-                batch, first = whole[: here.size].filter(pl.Series(here)), first + whole.height
+            here = None if kept is None else kept[first : first + whole.height]
+            batch = whole if here is None else whole[: here.size].filter(pl.Series(here))
+            first += whole.height
             if raw is not None:
                 raw.add(batch)
             yield encode(batch, schema)
@@ -185,37 +180,24 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: TripleQ
     worth_compiling, step = Worth(_PLAIN_WORK), max(64, _MAX_CELLS // d // 64 * 64)
     n_rows = valid_rows = 0
     for part in (whole[:, start : start + step] for whole in blocks for start in range(0, whole.shape[1], step)):
-        row, level = levels = _levels(part, schema, form)
-        if form == "records" and not worth_compiling(_plain_work(part.shape[1], asked)):
-            _add_plainly(part, levels, asked, pairs, triples)
+        rows = part.shape[1]
+        # The levels that rows have. Code -1 is no level.
+        row, level = np.nonzero((part if form == "dummies" else part >= 0).T)
+        if form == "records":
+            level = schema.offsets[level] + part[level, row]
+        if form == "records" and not worth_compiling(_plain_work(rows, asked)):
+            _add_plainly(part, (row, level), asked, pairs, triples)
         else:
-            _add(part.shape[1], levels, asked, pairs, triples)
+            _add(rows, (row, level), asked, pairs, triples)
         one_way += np.bincount(level, minlength=d)
         # A valid row has as many levels as there are attributes, each of another attribute than the one before.
         another = np.diff(row * m + schema.cells.attribute_of_level[level], prepend=-1) != 0
-        exact = [np.bincount(each, minlength=part.shape[1]) == m for each in (row, row[another])]
-        n_rows, valid_rows = n_rows + part.shape[1], valid_rows + int(np.count_nonzero(exact[0] & exact[1]))
+        exact = [np.bincount(each, minlength=rows) == m for each in (row, row[another])]
+        n_rows, valid_rows = n_rows + rows, valid_rows + int(np.count_nonzero(exact[0] & exact[1]))
     if n_rows == 0:
         raise DataError("the table has no rows. It must hold at least one.")
-    return Answers(
-        schema=schema,
-        asked=asked,
-        n_rows=n_rows,
-        one_way=one_way,
-        pairs=pairs,
-        triples=triples,
-        valid_rows=valid_rows,
-        form=form,
-    )
-
-
-def _levels(block: NDArray[Any], schema: Schema, form: Form) -> _Levels:
-    """The levels that rows have. Code -1 is no level."""
-    if form == "dummies":
-        row, level = np.nonzero(block.T)
-        return row, level
-    row, attribute = np.nonzero((block >= 0).T)
-    return row, schema.offsets[attribute] + block[attribute, row]
+    tables: dict[str, NDArray[Any]] = {"one_way": one_way, "pairs": pairs, "triples": triples}
+    return Answers(schema=schema, asked=asked, n_rows=n_rows, valid_rows=valid_rows, form=form, **tables)
 
 
 def _plain_work(rows: int, asked: TripleQueries) -> float:
@@ -300,10 +282,9 @@ def add_lists(
     pairs: NDArray[np.int64],
     triples: NDArray[np.int32],
 ) -> None:
-    """Add every pair, and every triple, of levels of distinct attributes that a row has.
+    """Add every pair, and every triple, of levels of distinct attributes that a row has, to those that are not empty.
 
-    Row r has the levels `levels[starts[r]:starts[r + 1]]`, ascending: cheap when attributes have many levels. `pairs`
-    has shape (d, d), filled above the diagonal; `triples` is laid out as in `TripleQueries`.
+    Row r has the levels `levels[starts[r]:starts[r + 1]]`, ascending: cheap when attributes have many levels.
     """
     d = block.size
     # Each thread takes a first attribute, so that no two threads write to the same cells.
@@ -363,12 +344,7 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Errors:
-    """The distribution of absolute errors: the distinct values, ascending, and the number of queries with each.
-
-    >>> errors = tally([np.array([3, 0, 1, 0])])
-    >>> errors.values.tolist(), errors.counts.tolist(), errors.best(100)
-    ([0.0, 1.0, 3.0], [2, 1, 1], Best(percent=100, queries=4, average=1.0, maximum=3.0))
-    """
+    """The distribution of absolute errors: the distinct values, ascending, and the number of queries with each."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -412,11 +388,12 @@ def tally(chunks: Iterable[NDArray[Any]]) -> Errors:
     for chunk in chunks:
         if chunk.dtype.kind in "iu":
             every = np.bincount(chunk)
-            distinct, times = np.flatnonzero(every).astype(np.float64), every[every > 0]
+            values.append(np.flatnonzero(every).astype(np.float64))
+            counts.append(every[every > 0])
         else:
             distinct, times = np.unique(chunk, return_counts=True)
-        values.append(distinct)
-        counts.append(times)
+            values.append(distinct)
+            counts.append(times)
     distinct, which = np.unique(np.concatenate(values), return_inverse=True)
     times = np.zeros(distinct.size, dtype=np.int64)
     np.add.at(times, which, np.concatenate(counts))

@@ -17,7 +17,6 @@ from sklar.public.schema import Schema
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
-
 # Trees can split at most this many categories.
 _MAX_CATEGORIES = 255
 
@@ -48,21 +47,24 @@ def usefulness(
     level of the target are left out; of dummies that set several levels of an attribute, the first counts.
     """
     require("sklearn", what="training on synthetic rows", package="scikit-learn", extra="learn")
+    from threadpoolctl import threadpool_limits
+
     where = schema.names.index(schema.attribute(target).name)
     tested = _sample(test, schema, where, max_rows)
     scores = []
     for name, data in (("real rows", real), ("synthetic rows", synthetic)):
         trained = _sample(data, schema, where, max_rows)
-        for learner, predict in (("logistic regression", _logistic), ("boosted trees", _trees)):
+        levels = np.unique(trained[where])
+        for learner, model in _learners(schema, where).items():
             chances = np.zeros((tested.shape[1], int(schema.sizes[where])))
-            levels, predicted = np.unique(trained[where]), 1.0
-            if levels.size > 1:
-                levels, predicted = predict(trained, tested, schema, where)
-            chances[:, levels] = predicted
-            accuracy, auc = _judge(tested[where], chances)
-            rows = trained.shape[1]
-            score = Score(target=target, trained_on=name, learner=learner, rows=rows, accuracy=accuracy, auc=auc)
-            scores.append(score)
+            chances[:, levels] = 1.0
+            # More threads gain little on tables this small, and slow down a busy machine a hundredfold.
+            with threadpool_limits(1):
+                if levels.size > 1:
+                    model.fit(np.delete(trained, where, axis=0).T, trained[where])
+                    chances[:, levels] = model.predict_proba(np.delete(tested, where, axis=0).T)
+            figures = dict(zip(("accuracy", "auc"), _judge(tested[where], chances), strict=True))
+            scores.append(Score(target=target, trained_on=name, learner=learner, rows=trained.shape[1], **figures))
     return tuple(scores)
 
 
@@ -87,30 +89,23 @@ def first_codes(dummies: NDArray[np.bool_], schema: Schema) -> NDArray[np.int32]
     return codes
 
 
-def _logistic(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema, where: int) -> tuple[Any, Any]:
+def _learners(schema: Schema, where: int) -> dict[str, Any]:
+    from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-    # Code -1, which is no level, sets no column.
-    levels = [np.arange(size) for size in np.delete(schema.sizes, where)]
-    model = make_pipeline(OneHotEncoder(categories=levels, handle_unknown="ignore"), LogisticRegression(max_iter=2000))
-    model.fit(np.delete(trained, where, axis=0).T, trained[where])
-    return model.classes_, model.predict_proba(np.delete(tested, where, axis=0).T)
-
-
-def _trees(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema, where: int) -> tuple[Any, Any]:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
-    others = (attribute for index, attribute in enumerate(schema.attributes) if index != where)
+    others = [attribute for index, attribute in enumerate(schema.attributes) if index != where]
+    levels = [np.arange(each.n_levels) for each in others]
     nominal = [each.categorical and not each.ordered and each.n_levels <= _MAX_CATEGORIES for each in others]
-    model = HistGradientBoostingClassifier(categorical_features=nominal, random_state=_SEED)
-    seen, new = (np.delete(np.where(each < 0, np.nan, each), where, axis=0).T for each in (trained, tested))
-    # More threads gain little on tables this small, and slow down a busy machine a hundredfold.
-    with threadpool_limits(1):
-        model.fit(seen, trained[where])
-        return model.classes_, model.predict_proba(new)
+    # Code -1, which is no level, sets no column, and is a missing value to trees.
+    encoder = OneHotEncoder(categories=levels, handle_unknown="ignore")
+    missing = FunctionTransformer(lambda codes: np.where(codes < 0, np.nan, codes))
+    trees = HistGradientBoostingClassifier(categorical_features=nominal, random_state=_SEED)
+    return {
+        "logistic regression": make_pipeline(encoder, LogisticRegression(max_iter=2000)),
+        "boosted trees": make_pipeline(missing, trees),
+    }
 
 
 def _judge(truth: NDArray[np.int32], chances: NDArray[np.float64]) -> tuple[float, float]:

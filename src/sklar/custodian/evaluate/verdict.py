@@ -17,10 +17,8 @@ from sklar.custodian.evaluate.raw import STEPS, Distribution, Floats, RawColumn,
 from sklar.public.schema import Attribute
 
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
-# A heap has at least this share of the rows, and this many times the mean share of the values next to it.
-HEAP_SHARE = 0.01
-HEAP_RATIO = 3.0
-_NEIGHBORS = 2
+# A heap has at least this share of the rows, and this many times the mean share of so many values next to it.
+HEAP_SHARE, HEAP_RATIO, _NEIGHBORS = 0.01, 3.0, 2
 # A text that a schema does not list is shown from this share on.
 _SHOWN_TEXT = 0.001
 
@@ -93,14 +91,12 @@ class Numbers:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
 
-        def moments(held: Distribution) -> dict[str, Any]:
+        document: dict[str, Any] = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
+        for name, held in (("real", self.real), ("synthetic", self.synthetic)):
             quantiles = dict(zip(map(str, PERCENTILES), held.percentiles(PERCENTILES), strict=True))
-            ends = {"least": float(held.low[0]), "largest": float(held.high[-1])}
-            return {"numbers": held.size, "mean": held.mean, "sd": held.sd, "quantiles": quantiles} | ends
-
-        figures = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
-        both = {"real": moments(self.real), "synthetic": moments(self.synthetic)}
-        return figures | both | {name: [*map(asdict, getattr(self, name))] for name in ("heaps", "rounding")}
+            moments = {"numbers": held.size, "mean": held.mean, "sd": held.sd, "quantiles": quantiles}
+            document[name] = moments | {"least": float(held.low[0]), "largest": float(held.high[-1])}
+        return document | {name: [*map(asdict, getattr(self, name))] for name in ("heaps", "rounding")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -326,10 +322,12 @@ def judge(columns: Sequence[ColumnFit], correlations: Correlations | None, rows:
         parts.append(f"{len(wrong)} {have} total variation above {most_tv:g} ({_names(wrong)})")
     if rest:
         parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
-    for gap, first, second in [] if correlations is None else correlations.gaps()[:1]:
-        if gap > THRESHOLDS["correlation"]:
-            names = correlations.names if correlations else ()
-            parts.append(f"a correlation is off by {gap:.2f} ({names[first]}, {names[second]})")
+    if correlations is not None:
+        names, gaps = (
+            correlations.names,
+            [each for each in correlations.gaps()[:1] if each[0] > THRESHOLDS["correlation"]],
+        )
+        parts += [f"a correlation is off by {gap:.2f} ({names[i]}, {names[j]})" for gap, i, j in gaps]
     if chance is not None and chance > most_ks:
         parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
     return Verdict(
