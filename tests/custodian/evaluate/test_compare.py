@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,23 +54,21 @@ def test_pairs_are_split_by_the_correlation_of_the_real_dummies(compared: Evalua
     assert compared.result("two-way, |r| < 0.5").errors.size == len(slow_errors(2)) - high
 
 
-def test_a_sample_of_triples_estimates_their_total_variation(compared: Evaluation) -> None:
+def test_samples_of_triples_other_numbers_of_rows_and_few_attributes_are_said(compared: Evaluation) -> None:
     sampled = evaluate(records(90, 0), records(90, 1), SCHEMA, max_triples=10)
     assert sampled.triples == "a random sample of 500,000 of 81 triples (seed 2020)"
     assert sampled.result("three-way").tv == pytest.approx(compared.result("three-way").tv, rel=0.02)
-
-
-def test_other_numbers_of_rows_are_scaled_and_said() -> None:
-    evaluation = evaluate(records(90), records(45), SCHEMA)
-    drawn = as_dummies(codes(90)).sum(axis=1) - 2 * as_dummies(codes(45)).sum(axis=1)
-    assert evaluation.result("one-way").errors.total == pytest.approx(np.abs(drawn).sum())
-    assert "Synthetic counts are scaled to the number of real rows." in evaluation.lines()
-
-
-def test_two_attributes_have_no_three_way_distance() -> None:
-    evaluation = evaluate(records(9), records(9, 1), Schema(name="two", attributes=SCHEMA.attributes[:2]))
-    assert (evaluation.result("three-way").errors.size, evaluation.result("three-way").tv) == (0, None)
-    assert evaluation.lines()
+    scaled = evaluate(records(90), records(45), SCHEMA)
+    apart = as_dummies(codes(90)).sum(axis=1) - 2 * as_dummies(codes(45)).sum(axis=1)
+    assert scaled.result("one-way").errors.total == pytest.approx(np.abs(apart).sum())
+    assert "Synthetic counts are scaled to the number of real rows." in scaled.lines()
+    two = evaluate(records(9), records(9, 1), Schema(name="two", attributes=SCHEMA.attributes[:2]))
+    assert (two.result("three-way").errors.size, two.result("three-way").tv) == (0, None)
+    assert two.lines()
+    true = answer(records(50), SCHEMA, choose_triples(SCHEMA))
+    without_rows = compare(true, replace(true, valid_rows=None, form=None))
+    assert without_rows.valid_share is None
+    assert "valid" not in without_rows.lines()[2]
 
 
 def test_lines_begin_with_the_notice_and_fit_a_terminal() -> None:
@@ -94,27 +93,19 @@ def test_the_dictionary_is_json_and_carries_the_notice(compared: Evaluation) -> 
     assert len(first["cdf"]["error"]) == len(first["cdf"]["share"])
 
 
-def test_answers_without_rows_have_no_valid_share() -> None:
-    true = answer(records(50), SCHEMA, choose_triples(SCHEMA))
-    evaluation = compare(true, replace(true, valid_rows=None, form=None))
-    assert evaluation.valid_share is None
-    assert "valid" not in evaluation.lines()[2]
-
-
-@pytest.mark.parametrize("arguments", [{"target": "a"}, {"test": "x.csv"}])
-def test_usefulness_needs_a_target_and_a_test_table(arguments: dict[str, str]) -> None:
-    with pytest.raises(DataError, match="needs both a target attribute and a test table of real rows"):
-        evaluate(records(9), records(9), SCHEMA, **arguments)  # type: ignore[arg-type]
-
-
 def test_bad_arguments_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SchemaError, match="has no attribute 'income'"):
-        evaluate("no such file.csv", "nor this.csv", SCHEMA, target="income", test="t.csv")
-    with pytest.raises(OutputError, match=r"must end in .png or .svg"):
-        evaluate("no such file.csv", "nor this.csv", SCHEMA, plot=tmp_path / "plot.pdf")
+    both = "needs both a target attribute and a test table of real rows"
+    refused: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"target": "a"}, DataError, both),
+        ({"test": "x.csv"}, DataError, both),
+        ({"target": "income", "test": "t.csv"}, SchemaError, "has no attribute 'income'"),
+        ({"plot": tmp_path / "plot.pdf"}, OutputError, r"must end in .png or .svg"),
+        ({"plot": tmp_path / "p.png"}, MissingExtraError, r"^a plot needs matplotlib: pip install 'sklar\[plot\]'$"),
+    ]
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"^a plot needs matplotlib: pip install 'sklar\[plot\]'$"):
-        evaluate("no such file.csv", "nor this.csv", SCHEMA, plot=tmp_path / "plot.png")
+    for arguments, kind, message in refused:
+        with pytest.raises(kind, match=message):
+            evaluate("no such file.csv", "nor this.csv", SCHEMA, **arguments)
     assert not list(tmp_path.iterdir())
 
 

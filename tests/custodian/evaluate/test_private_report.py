@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -56,14 +55,11 @@ def test_every_part_is_there_and_says_private() -> None:
         assert f"<title>{what} of {attribute.name}" in document
 
 
-def test_what_is_shown_does_not_print_its_counts() -> None:
+def test_what_is_shown_does_not_print_its_counts_and_dummies_are_drawn_by_levels() -> None:
     real, synthetic = (answer(records(60, seed), SCHEMA, choose_triples(SCHEMA)) for seed in (0, 2))
     shown = view(compare(real, synthetic), real, synthetic)
     for each in (shown, shown["pairs"], shown["pairs"]["worst"][0]):
         assert repr(each) == "Hidden(private)"
-
-
-def test_dummies_are_drawn_by_levels() -> None:
     _, document = reported(records(300), dummies(300), SCHEMA)
     read(document)
     assert "Valid records" in document
@@ -120,18 +116,15 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
 
 
 def test_a_table_that_is_written_otherwise_is_compared_with_a_plain_release(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(
-        '[table]\nname = "t"\ndelimiter = ";"\ndecimal = ","\n[attributes.x]\ntype = "real"\nedges = [0, 1, 2]\n'
+    schema = Schema.from_toml(
+        '[table]\ndelimiter = ";"\ndecimal = ","\n[attributes.x]\ntype = "real"\nedges = [0, 1, 2]\n'
         '[attributes.y]\ntype = "integer"\nedges = [0, 5, 10]\n'
     )
     (tmp_path / "real.csv").write_text("x;y\n0,5;1\n1,25;7\n0,75;3\n")
     (tmp_path / "syn.csv").write_text("x,y\n0.5,1\n1.25,7\n0.75,3\n")
-    paths = [str(tmp_path / name) for name in ("real.csv", "syn.csv")]
-    done = CliRunner().invoke(cli, ["evaluate", *paths, "--schema", str(tmp_path / "s.toml"), "--json"])
-    assert done.exit_code == 0, done.output
-    column = json.loads(done.stdout)["columns"][0]
-    assert column["numbers"]["ks"] == 0
-    assert column["numbers"]["real"]["mean"] == pytest.approx(2.5 / 3)
+    numbers = evaluate(tmp_path / "real.csv", tmp_path / "syn.csv", schema).to_dict()["columns"][0]["numbers"]
+    assert numbers["ks"] == 0
+    assert numbers["real"]["mean"] == pytest.approx(2.5 / 3)
 
 
 def drawn(kind: AttributeKind, real: object, synthetic: object, without: tuple[float, ...] = ()) -> svg.PairedSteps:

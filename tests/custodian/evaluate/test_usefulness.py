@@ -47,17 +47,13 @@ def test_an_evaluation_with_a_target_shows_the_scores() -> None:
     assert len(evaluation.to_dict()["usefulness"]) == 4
 
 
-def test_a_target_with_one_level_in_training_is_predicted_throughout() -> None:
+def test_a_target_with_one_level_in_training_is_predicted_throughout_and_one_that_no_row_has_is_refused() -> None:
     synthetic = records(50).filter(pl.col("a") == "x")
     scores = usefulness(records(50), synthetic, records(60, 3), SCHEMA, target="a")[2:]
     share = float(np.mean(codes(60, 3)[0] == 0))
     assert all(score.accuracy == pytest.approx(share) and score.auc == 0.5 for score in scores)
-
-
-def test_a_target_that_no_row_has_is_refused() -> None:
-    table = records(5).with_columns(a=pl.lit("unlisted"))
     with pytest.raises(DataError, match="no row has a level of the target 'a'"):
-        usefulness(records(5), table, records(5), SCHEMA, target="a")
+        usefulness(records(5), records(5).with_columns(a=pl.lit("unlisted")), records(5), SCHEMA, target="a")
 
 
 def test_auc_is_one_against_rest_averaged() -> None:
@@ -70,13 +66,9 @@ def test_auc_is_one_against_rest_averaged() -> None:
     assert _judge(np.zeros(4, dtype=np.int32), np.ones((4, 1))) == (1.0, 0.5)
 
 
-def test_training_rows_are_a_bounded_sample_of_those_with_a_target() -> None:
-    kept = _sample(records(500), SCHEMA, 0, 60)
-    assert kept.shape == (4, 60)
+def test_training_rows_are_a_bounded_sample_and_of_dummies_the_first_level_that_is_set_counts() -> None:
+    assert _sample(records(500), SCHEMA, 0, 60).shape == (4, 60)
     assert _sample(records(50), SCHEMA, 0, 60).tolist() == codes(50).tolist()
-
-
-def test_the_first_level_that_is_set_counts() -> None:
     matrix = as_dummies(codes(30))
     assert first_codes(matrix, SCHEMA).tolist() == codes(30).tolist()
     matrix[:3] = False
