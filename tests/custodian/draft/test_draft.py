@@ -17,7 +17,7 @@ from sklar.custodian.draft.columns import Tie
 from sklar.errors import DataError, SchemaError
 from sklar.generate import generate
 from sklar.public.axis import days
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Schema
 
 TOWNS = ("Ulm", "Bonn", "Trier", "Jena")
 
@@ -171,14 +171,6 @@ def drafted(name: str, values: Sequence[object]) -> Draft:
     return draft(pa.table({name: pa.array(values, kind), "y": [True] * len(values)}))
 
 
-def proposed(name: str, values: Sequence[object]) -> Attribute:
-    return drafted(name, values).schema.attribute(name)
-
-
-def left_out(name: str, values: Sequence[object]) -> str:
-    return drafted(name, values).left_out[name]
-
-
 def some(*texts: str, rows: int = 200) -> list[str]:
     return [PICK.choice(texts) for _ in range(rows)]
 
@@ -187,86 +179,100 @@ def numbers(low: int, high: int, rows: int = 400) -> list[str]:
     return [str(PICK.randrange(low, high)) for _ in range(rows)]
 
 
-def test_categories_are_private_and_public_lists_are_proposed_whole() -> None:
-    attribute = proposed("town", some("Ulm", "Bonn"))
-    assert (attribute.kind, attribute.domain, attribute.values) == ("categorical", "private", ())
-    many = proposed("town", [f"Town {i % 300}" for i in range(3_000)])
-    assert (many.domain, many.at_most) == ("private", 50)
-    states = proposed("state", some("TX", "AL", "NY"))
-    assert (states.domain, len(states.values)) == ("public", 56)
-    assert proposed("sex", some("Male", "Female")).values == ("Female", "Male")
-    assert proposed("month", some("2", "10", "1")).values == tuple(map(str, range(1, 13)))
-    truth = proposed("smoker", some("Y", "N"))
-    assert (truth.kind, truth.texts) == ("boolean", ("N", "Y"))
+def decimals(low: float, high: float, places: int) -> list[str]:
+    return [f"{PICK.uniform(low, high):.{places}f}" for _ in range(99)]
+
+
+SAILED = [dt.date(1912, 1, 1) + dt.timedelta(days=PICK.randrange(9_000)) for _ in range(200)]
+CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "edges"),
+    ("name", "values", "expected"),
     [
-        ("hours-per-week", numbers(1, 99), (0, 169)),
-        ("pct_done", numbers(0, 100), (0, 101)),
-        ("lat", [f"{PICK.uniform(-80, 80):.5f}" for _ in range(99)], (-90.0, 90.0)),
-        ("share", [f"{PICK.random():.5f}" for _ in range(99)], (0.0, 1.0)),
-        ("income", numbers(0, 10**6), (0, 10**9)),
-        ("balance", numbers(-500, 500), (-(10**9), 10**9)),
-        ("large", numbers(0, 10**12), (0, 10**15)),
-        ("price", [f"{PICK.uniform(0, 900):.2f}" for _ in range(99)], (0.0, 1e9)),
+        # Categories are private, and public lists are proposed whole.
+        ("town", some("Ulm", "Bonn"), {"kind": "categorical", "domain": "private", "values": (), "at_most": 50}),
+        ("town", [f"Town {i % 300}" for i in range(3_000)], {"domain": "private", "at_most": 50}),
+        ("county name", some(*(f"County {i}" for i in range(120)), rows=20_000), {"domain": "private"}),
+        ("state", some("TX", "AL", "NY"), {"domain": "public", "n_values": 56}),
+        ("sex", some("Male", "Female"), {"values": ("Female", "Male")}),
+        ("month", some("2", "10", "1"), {"values": tuple(map(str, range(1, 13)))}),
+        ("smoker", some("Y", "N"), {"kind": "boolean", "texts": ("N", "Y")}),
+        # Codes in digits are categories; numbers that nearly all differ, but are not in a row, are quantities.
+        ("ZIP Code", numbers(10_000, 90_000), {"kind": "categorical", "domain": "private"}),
+        ("region_id", numbers(1, 12), {"kind": "categorical", "domain": "private"}),
+        ("income", numbers(0, 10**6, rows=300), {"kind": "integer"}),
+        # Numbers get wide public bounds, and keep their places.
+        ("hours-per-week", numbers(1, 99), {"domain": "private", "edges": (0, 169)}),
+        ("pct_done", numbers(0, 100), {"domain": "private", "edges": (0, 101)}),
+        ("lat", decimals(-80, 80, 5), {"domain": "private", "edges": (-90.0, 90.0), "step": None}),
+        ("share", decimals(0, 1, 5), {"domain": "private", "edges": (0.0, 1.0)}),
+        ("income", numbers(0, 10**6), {"domain": "private", "edges": (0, 10**9)}),
+        ("balance", numbers(-500, 500), {"domain": "private", "edges": (-(10**9), 10**9)}),
+        ("large", numbers(0, 10**12), {"domain": "private", "edges": (0, 10**15)}),
+        ("price", decimals(0, 900, 2), {"domain": "private", "edges": (0.0, 1e9), "step": 0.01}),
+        # Ages have public bins, but not what only has the word in its name.
+        ("Age", numbers(17, 91), {"domain": "public", "edges": (*range(0, 101, 5), 120)}),
+        ("age_in_days", numbers(0, 40_000), {"edges": (0, 10**9)}),
+        # A common text among numbers is special, and sentinels are that stand apart.
+        ("PINCP", [*numbers(0, 90_000), *["N"] * 60], {"kind": "integer", "special": ("N",), "domain": "private"}),
+        ("income", [*numbers(0, 5_000), *["-9"] * 20], {"special": (-9,)}),
+        ("income", [*numbers(0, 500), *["999"] * 20, *["998"] * 20], {"special": (998, 999)}),
+        ("income", [*numbers(0, 1_000), *["999"] * 20], {"special": ()}),
+        ("income", [*numbers(-50, 50), *["-9"] * 20], {"special": ()}),
+        ("income", [*numbers(0, 5_000), "-9"], {"special": ()}),
+        # Days and times are what they are.
+        ("sailed", [f"{day:%d.%m.%Y}" for day in SAILED], {"kind": "date", "format": "%d.%m.%Y", "edges": CENTURIES}),
+        ("sailed", [f"{day:%m/%d/%Y}" for day in SAILED], {"kind": "date", "format": "%m/%d/%Y"}),
+        ("until", [*map(str, SAILED), *["9999-12-31"] * 30], {"special": ("9999-12-31",), "edges": CENTURIES}),
+        ("at", [f"{i % 24:02}:{i % 60:02}" for i in range(300)], {"kind": "time", "shown": ["00:00:00", "24:00:00"]}),
+        (
+            "took",
+            [f"{i % 90}:{i % 60:02}:00" for i in range(300)],
+            {"kind": "duration", "shown": ["0:00:00", "100000:00:00"]},
+        ),
+        ("built_year", [f"{1950 + i % 70}" for i in range(300)], {"kind": "year", "shown": ["1900", "2100"]}),
+        ("built", [f"{1950 + i % 70}" for i in range(300)], {"kind": "integer", "shown": ["0", "1000000000"]}),
+        (
+            "in",
+            [f"20{i % 20:02}-{i % 12 + 1:02}" for i in range(300)],
+            {"kind": "yearmonth", "shown": ["1900-01", "2100-01"]},
+        ),
+        (
+            "day",
+            [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)],
+            {"kind": "date", "format": "%Y%m%d", "edges": CENTURIES},
+        ),
+        (
+            *("seen", [f"{i % 28 + 1}.{i % 12 + 1}.2001 {i % 24:02}:{i % 60:02}" for i in range(300)]),
+            {"format": "%d.%m.%Y %H:%M", "shown": ["1900-01-01T00:00:00", "2100-01-01T00:00:00"]},
+        ),
+        # Types say what texts do not.
+        ("x", [True, None], {"kind": "boolean", "missing": "", "reviewed": True}),
+        ("n", list(range(0, 600, 3)), {"output": None}),
+        ("wait", [dt.timedelta(minutes=7 * i) for i in range(200)], {"kind": "duration", "domain": "private"}),
     ],
 )
-def test_numbers_get_wide_public_bounds(name: str, values: list[str], edges: tuple[float, ...]) -> None:
-    attribute = proposed(name, values)
-    assert (attribute.domain, attribute.edges) == ("private", edges)
+def test_what_is_proposed(name: str, values: list[object], expected: dict[str, object]) -> None:
+    attribute = drafted(name, values).schema.attribute(name)
+    shown = {"shown": [attribute.axis.text(edge) for edge in attribute.edges]} if attribute.binned else {}
+    assert {key: shown[key] if key in shown else getattr(attribute, key) for key in expected} == expected
 
 
-def test_ages_have_public_bins() -> None:
-    attribute = proposed("Age", numbers(17, 91))
-    assert (attribute.domain, attribute.edges) == ("public", (*range(0, 101, 5), 120))
-    # Not what only has the word in its name.
-    assert proposed("age_in_days", numbers(0, 40_000)).edges == (0, 10**9)
-    # Decimals keep their places.
-    assert proposed("price", [f"{PICK.uniform(0, 900):.2f}" for _ in range(99)]).step == 0.01
-    assert proposed("ratio", [repr(PICK.uniform(0, 900)) for _ in range(99)]).step is None
+def test_categories_of_a_type_are_proposed_in_their_order() -> None:
+    sizes = pl.Series("size", ["S", "L"] * 20, dtype=pl.Enum(["S", "M", "L"]))
+    attribute = draft(pl.DataFrame({"size": sizes})).schema.attribute("size")
+    assert (attribute.values, attribute.output, attribute.reviewed) == (("S", "M", "L"), "ordered category", False)
 
 
-def test_a_common_text_among_numbers_is_special_and_a_rare_one_is_not_named() -> None:
-    attribute = proposed("PINCP", [*numbers(0, 90_000), *["N"] * 60])
-    assert (attribute.kind, attribute.special, attribute.domain) == ("integer", ("N",), "private")
+def test_a_rare_text_among_numbers_is_not_named_and_doubtful_days_are_a_question() -> None:
     made = drafted("income", [*numbers(0, 90_000), "rather not say"])
     attribute = made.schema.attribute("income")
     assert (attribute.kind, attribute.special, attribute.missing) == ("integer", (), "")
     assert "rather" not in made.to_toml()
     assert "rather not say" in made.private_page()
-
-
-@pytest.mark.parametrize(
-    ("values", "special"),
-    [
-        ([*numbers(0, 5_000), *["-9"] * 20], (-9,)),
-        ([*numbers(0, 500), *["999"] * 20, *["998"] * 20], (998, 999)),
-        ([*numbers(0, 1_000), *["999"] * 20], ()),
-        ([*numbers(-50, 50), *["-9"] * 20], ()),
-        ([*numbers(0, 5_000), "-9"], ()),
-    ],
-)
-def test_sentinels_stand_apart(values: list[str], special: tuple[int, ...]) -> None:
-    assert proposed("income", values).special == special
-
-
-def test_dates_in_other_formats_are_recognized() -> None:
-    days_ = [dt.date(1912, 1, 1) + dt.timedelta(days=PICK.randrange(9_000)) for _ in range(200)]
-    german = proposed("sailed", [day.strftime("%d.%m.%Y") for day in days_])
-    assert (german.kind, german.format, german.domain) == ("date", "%d.%m.%Y", "private")
-    assert german.edges == (days(dt.date(1900, 1, 1)), days(dt.date(2100, 1, 1)))
-    american = proposed("sailed", [day.strftime("%m/%d/%Y") for day in days_])
-    assert american.format == "%m/%d/%Y"
     made = drafted("sailed", [f"{i % 12 + 1:02}/{i % 11 + 1:02}/2001" for i in range(200)])
     assert "The days also read as %m/%d/%Y: is the format right?" in made.to_toml()
-
-
-def test_a_day_that_means_no_end_is_special() -> None:
-    ends = [str(dt.date(2000, 1, 1) + dt.timedelta(days=i)) for i in range(200)] + ["9999-12-31"] * 30
-    attribute = proposed("until", ends)
-    assert (attribute.special, attribute.edges[-1]) == (("9999-12-31",), days(dt.date(2100, 1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -282,65 +288,11 @@ def test_a_day_that_means_no_end_is_special() -> None:
         ("site", ["Ulm"] * 200, "it is constant"),
         ("nothing", ["", "?"] * 100, "it holds no values"),
         (
-            "Provider ID",
-            [f"{10_000 + i % 150}" for i in range(1_000)],
+            *("Provider ID", [f"{10_000 + i % 150}" for i in range(1_000)]),
             "its name is that of an identifier with several rows each: if they are people, name it as person in "
             "[table] (docs/people.md)",
         ),
     ],
 )
 def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str], reason: str) -> None:
-    assert left_out(name, values) == reason
-
-
-def test_codes_in_digits_are_categories() -> None:
-    for name, values in (("ZIP Code", numbers(10_000, 90_000)), ("region_id", numbers(1, 12))):
-        attribute = proposed(name, values)
-        assert (attribute.kind, attribute.domain) == ("categorical", "private")
-    assert proposed("county name", some(*(f"County {i}" for i in range(120)), rows=20_000)).domain == "private"
-    # Numbers that nearly all differ, but are not in a row, are quantities.
-    assert proposed("income", [str(PICK.randrange(10**6)) for _ in range(300)]).kind == "integer"
-
-
-def test_types_say_what_texts_do_not() -> None:
-    assert proposed("x", [True, None]) == Attribute(name="x", kind="boolean", missing="")
-    sizes = pl.Series("size", ["S", "L"] * 20, dtype=pl.Enum(["S", "M", "L"]))
-    attribute = draft(pl.DataFrame({"size": sizes})).schema.attribute("size")
-    assert (attribute.values, attribute.output, attribute.reviewed) == (("S", "M", "L"), "ordered category", False)
-    assert proposed("n", list(range(0, 600, 3))).output is None
-    waits = pl.Series("wait", [dt.timedelta(minutes=PICK.randrange(5_000)) for _ in range(200)])
-    attribute = draft(pl.DataFrame({"wait": waits, "y": [True] * 200})).schema.attribute("wait")
-    assert (attribute.kind, attribute.domain) == ("duration", "private")
-    assert [attribute.axis.text(edge) for edge in attribute.edges] == ["0:00:00", "100000:00:00"]
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "kind", "form", "edges"),
-    [
-        ("at", [f"{i % 24:02}:{i % 60:02}" for i in range(300)], "time", None, ["00:00:00", "24:00:00"]),
-        ("took", [f"{i % 90}:{i % 60:02}:00" for i in range(300)], "duration", None, ["0:00:00", "100000:00:00"]),
-        ("built_year", [str(1950 + i % 70) for i in range(300)], "year", None, ["1900", "2100"]),
-        ("built", [str(1950 + i % 70) for i in range(300)], "integer", None, ["0", "1000000000"]),
-        ("in", [f"20{i % 20:02}-{i % 12 + 1:02}" for i in range(300)], "yearmonth", None, ["1900-01", "2100-01"]),
-        (
-            "day",
-            [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)],
-            "date",
-            "%Y%m%d",
-            ["1900-01-01", "2100-01-01"],
-        ),
-        (
-            "seen",
-            [f"{i % 28 + 1}.{i % 12 + 1}.2001 {i % 24:02}:{i % 60:02}" for i in range(300)],
-            "datetime",
-            "%d.%m.%Y %H:%M",
-            ["1900-01-01T00:00:00", "2100-01-01T00:00:00"],
-        ),
-    ],
-)
-def test_days_and_times_are_what_they_are(
-    name: str, values: list[str], kind: str, form: str | None, edges: list[str]
-) -> None:
-    attribute = proposed(name, values)
-    assert (attribute.kind, attribute.format) == (kind, form)
-    assert [attribute.axis.text(edge) for edge in attribute.edges] == edges
+    assert drafted(name, values).left_out[name] == reason
