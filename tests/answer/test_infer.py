@@ -480,9 +480,7 @@ def test_rules_are_honored() -> None:
 @pytest.mark.parametrize("dummies", [False, True])
 def test_the_papers_copula_is_refused_with_a_remedy(model: Model, dummies: bool) -> None:
     binary = sklar.fit_tables(model.measured, method=sklar.Method(name="binary", dummies=dummies))
-    with pytest.raises(
-        QueryError, match=r"the paper's copula over dummies\. Fit another to the same noisy tables"
-    ):
+    with pytest.raises(QueryError, match=r"the paper's copula over dummies\. Fit another to the same noisy tables"):
         infer(binary, "mean(age)")
 
 

@@ -201,8 +201,7 @@ def measurer(drawn: Any, **settings: Any) -> Callable[[], Measured]:
         plan = plan_tables(cells, budget, one_way_share=0.4)
     else:
         stages = plan_stages(cells, budget, 4000 if budget.neighbors == "replace-one" else None)
-        second = Plan.of_tables(cells, pairs=stages.reserve.copy())
-        plan = Plan(parts=stages.first.parts + second.parts)
+        plan = Plan(parts=(*stages.first.parts, (Tables(cells=cells, order=2), stages.reserve.copy())))
     exact = [query.count(drawn) for query, _ in plan.parts]
 
     def draw() -> Measured:

@@ -22,6 +22,7 @@ from sklar.kernel.theorems import Budget
 from sklar.machine.threads import undivided
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
+from tests.fitting.test_denoise import estimates
 
 CELLS = Cells([3, 12, 2, 1, 9])
 GENERATOR = np.random.default_rng(5)
@@ -93,19 +94,11 @@ def test_every_part_is_renewed_in_turn() -> None:
 
 def estimates_of(cells: Cells, triples: Tables, codes: NDArray[np.int64], sd: float) -> Estimates:
     """Exact counts that claim noise of this sd."""
-    one_way, pairs = (Tables(cells=cells, order=order).count(codes).astype(np.float64) for order in (1, 2))
-    three = triples.count(codes).astype(np.float64)
-    return Estimates(
-        cells=cells,
-        n_rows=codes.shape[1],
-        one_way=one_way,
-        one_way_sd=np.full(cells.n_attributes, sd),
-        pairs=pairs,
-        pair_sd=np.full(cells.n_pairs, sd),
-        triples=triples,
-        third=three,
-        third_sd=np.full(len(triples.members), sd),
+    one_way, pairs, three = (
+        query.count(codes).astype(np.float64) for query in (*(Tables(cells=cells, order=k) for k in (1, 2)), triples)
     )
+    third_sd = np.full(len(triples.members), sd)
+    return estimates(cells, codes.shape[1], one_way, pairs, sd, triples=triples, third=three, third_sd=third_sd)
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -117,11 +110,11 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     codes[2] = (codes[0] + codes[1]) % 3
     coarse = np.concatenate([np.tile(np.arange(3), 3), np.arange(cells.sizes[3]) % 4])
     triples = Tables(cells=cells, order=3, sets=np.array([[0, 1, 2]]), coarse=coarse)
-    estimates = estimates_of(cells, triples, codes, 20.0)
-    targets = denoise_tables(estimates, denoise_margins(estimates).levels)
+    exact = estimates_of(cells, triples, codes, 20.0)
+    targets = denoise_tables(exact, denoise_margins(exact).levels)
     weights = CellWeights(cells, targets.precision)
     errors = []
-    for three in (None, descent.three_way_loss(estimates)):
+    for three in (None, descent.three_way_loss(exact)):
         fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
         with undivided():
             fit.advance(250)
@@ -168,27 +161,19 @@ def with_xor(rows: int, m: int, seed: int = 1) -> NDArray[np.int64]:
 def test_tables_follow_from_parities_without_noise() -> None:
     codes = with_xor(500, 4)
     measured = measure(frame(codes), bits(4), Budget(epsilon=1e9))
-    estimates, cells = pool(measured), Cells([2] * 4)
-    assert np.array_equal(estimates.one_way, Tables(cells=cells, order=1).count(codes))
-    assert np.array_equal(estimates.pairs, Tables(cells=cells, order=2).count(codes))
-    assert np.array_equal(estimates.third, Parities(cells=cells, orders=3).count(codes)[-4:])
-    assert estimates.crossed
+    pooled, cells = pool(measured), Cells([2] * 4)
+    assert np.array_equal(pooled.one_way, Tables(cells=cells, order=1).count(codes))
+    assert np.array_equal(pooled.pairs, Tables(cells=cells, order=2).count(codes))
+    assert np.array_equal(pooled.third, Parities(cells=cells, orders=3).count(codes)[-4:])
+    assert pooled.crossed
 
 
 def parities(m: int = 5, n: int = 10_000) -> Estimates:
     generator, cells = np.random.default_rng(0), Cells([2] * m)
     ones, odd = generator.uniform(2_000, 8_000, m), generator.uniform(2_000, 6_000, cells.n_pairs)
-    return Estimates(
-        cells=cells,
-        n_rows=n,
-        one_way=np.column_stack([n - ones, ones]).ravel(),
-        one_way_sd=np.full(m, 30.0),
-        pairs=crossed_tables(cells, ones, odd, n),
-        pair_sd=np.full(cells.n_pairs, 40.0),
-        crossed=True,
-        third=generator.uniform(3_000, 6_000, cells.n_trios),
-        third_sd=np.full(cells.n_trios, 100.0),
-    )
+    sds = {"one_way_sd": np.full(m, 30.0), "third_sd": np.full(cells.n_trios, 100.0)}
+    pairs, third = crossed_tables(cells, ones, odd, n), generator.uniform(3_000, 6_000, cells.n_trios)
+    return estimates(cells, n, np.column_stack([n - ones, ones]).ravel(), pairs, 40.0, crossed=True, third=third, **sds)
 
 
 def test_halves_keep_their_margins_and_the_noise_that_they_state() -> None:
