@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -13,24 +12,13 @@ from sklar.budget.certificate import rounded_up
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.kernel.theorems import NOTHING, Budget, gaussian_epsilon, laplace_epsilon
-from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify import verify
-from tests.trust.conftest import KINDS
+from tests.trust.conftest import KINDS, SCHEMA, table
 from tests.trust.forge import forged
 
 DELTA = 2.0**-30
-SCHEMA = Schema(
-    name="t",
-    attributes=(
-        Attribute(name="a", kind="categorical", values=tuple("wxyz")),
-        Attribute(name="b", kind="categorical", values=tuple("pqrst")),
-        Attribute(name="c", kind="boolean"),
-    ),
-)
-TABLE = pa.table({"a": list("wxyz") * 50, "b": list("pqrs") * 50, "c": [True, False] * 100})
-
 GROUPS: list[tuple[list[float], list[int]]] = [
     ([79.8], [210]), ([40.0, 90.0], [28, 182]), ([9.0, 20.0], [6, 6]), ([0.6], [6]), ([11017.0], [4_002_000]),
     ([9000.0, 15000.0], [4000, 3_998_000]), ([1e6], [6]),
@@ -65,19 +53,9 @@ def test_small_discrete_gaussians_by_brute_force() -> None:
 
 
 CHECKS = [
-    "format",
-    "layout",
-    "schema",
-    "settings",
-    "unit",
-    "rows",
-    "measurements",
-    "arrays",
-    "domains",
-    "theorem",
-    "independent",
-    "noise",
-]
+    "format", "layout", "schema", "settings", "unit", "rows", "measurements", "arrays", "domains", "theorem",
+    "independent", "noise",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,11 +115,10 @@ def test_cost_charge_and_claim_agree(epsilon: float, tmp_path: Path) -> None:
 
     The claim is the budget, fixed beforehand; what a second stage happens to cost is stated nowhere.
     """
-    ledger = Ledger(tmp_path / "ledger.db")
-    ledger.open_account("t", epsilon=epsilon, delta=DELTA)
-    measured = measure(TABLE, SCHEMA, Budget(epsilon=epsilon), ledger=ledger)
-    (charge,) = ledger.account("t").charges
-    budget = Budget(epsilon=epsilon)
+    ledger, budget = Ledger(tmp_path / "ledger.db"), Budget(epsilon=epsilon)
+    ledger.open_account("people", epsilon=epsilon, delta=DELTA)
+    measured = measure(table(), SCHEMA, budget, ledger=ledger)
+    (charge,) = ledger.account("people").charges
     cost = budget.spent(sum((block.spend(budget) for block in measured.blocks), NOTHING))
     assert cost <= charge.body["epsilon"] <= measured.certificate.epsilon == epsilon
     assert charge.body["delta"] == measured.certificate.delta
