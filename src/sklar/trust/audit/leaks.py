@@ -52,15 +52,13 @@ def check_shown(folder: Path, _: Effort, release: Release = release_twice) -> It
         every = {key for facts in shown for run in facts for key in run}
         values = {key: [{run.get(key) for run in facts} for facts in shown] for key in every}
         telling = sorted(key for key, (one, two) in values.items() if len(one) == len(two) == 1 and one != two)
-        yield conclude(
-            "facts beside the cells",
+        tried = (
             f"{2 * _RUNS} releases of two neighbors ({words}, {budget.neighbors}): all that is released beside noisy "
-            "cells, from the certificate to the number of rows and the noise scales.",
-            [f"These tell the two apart: {', '.join(telling[:3])}."] * len(telling),
-            "Nothing tells the two apart.",
-            "It sees every fact that follows from the rows and not from noise.",
-            2 * _RUNS,
+            "cells, from the certificate to the number of rows and the noise scales."
         )
+        wrong = [f"These tell the two apart: {', '.join(telling[:3])}."] * len(telling)
+        sees = "It sees every fact that follows from the rows and not from noise."
+        yield conclude("facts beside the cells", tried, wrong, "Nothing tells the two apart.", sees, 2 * _RUNS)
     yield check_first_plan(folder, release)
 
 
@@ -72,14 +70,10 @@ def check_first_plan(folder: Path, release: Release) -> Comparison:
         facts = inventions.facts_of(release(path, PEOPLE, ADDED).measured)
         first = ("block 0", "block 1", "block 2", "schema")
         shown.append({key: value for key, value in facts.items() if key.startswith(first)})
-    return conclude(
-        "first plan",
-        "releases of 3, 300 and 100,000 rows under add-remove: the noise scales of their first stage.",
-        ["They differ, and so tell how many rows there are." for facts in shown[1:] if facts != shown[0]],
-        "They are the same.",
-        "It sees a plan that was made from the exact number of rows.",
-        len(shown),
-    )
+    tried = "releases of 3, 300 and 100,000 rows under add-remove: the noise scales of their first stage."
+    wrong = ["They differ, and so tell how many rows there are." for facts in shown[1:] if facts != shown[0]]
+    sees = "It sees a plan that was made from the exact number of rows."
+    return conclude("first plan", tried, wrong, "They are the same.", sees, len(shown))
 
 
 def check_plan(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -89,14 +83,10 @@ def check_plan(folder: Path, _: Effort) -> Iterator[Comparison]:
     codes = np.array([first, (first + generator.integers(0, 2, 3_000)) % 4, generator.integers(0, 5, 3_000)])
     path, runs = write(frame_of(schema, codes), folder / "plan.parquet"), 10
     follow = [follows(measure(path, schema, ONE), schema, ONE) for _ in range(runs)]
-    yield conclude(
-        "second plan",
-        f"{runs} releases in two stages: the second's scales worked out again from the first's noisy tables.",
-        ["They do not follow: something else decided them."] * (runs - sum(follow)),
-        "They follow.",
-        "It sees a plan that was made from exact counts.",
-        runs,
-    )
+    tried = f"{runs} releases in two stages: the second's scales worked out again from the first's noisy tables."
+    wrong = ["They do not follow: something else decided them."] * (runs - sum(follow))
+    sees = "It sees a plan that was made from exact counts."
+    yield conclude("second plan", tried, wrong, "They follow.", sees, runs)
 
 
 def check_refit(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -109,14 +99,9 @@ def check_refit(folder: Path, _: Effort) -> Iterator[Comparison]:
         alike = all(one.shape == two.shape and np.allclose(one, two, 1e-3, 1e-4) for one, two in pairs)
         if model.n_rows != again.n_rows or not alike:
             wrong.append(f"Another model comes out ({method}).")
-    yield conclude(
-        "model",
-        "two releases, a model of each kind: fitted again to the noisy tables that the model holds.",
-        wrong,
-        "The same models come out.",
-        "It sees a model that was fitted to anything but its noisy tables.",
-        2,
-    )
+    tried = "two releases, a model of each kind: fitted again to the noisy tables that the model holds."
+    sees = "It sees a model that was fitted to anything but its noisy tables."
+    yield conclude("model", tried, wrong, "The same models come out.", sees, 2)
 
 
 _THIRD_ROWS, _THIRD_BUDGET = 20_000, Budget(epsilon=2.0)
@@ -154,15 +139,13 @@ def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
             wrong.append(f"{name} was not seen")
         elif 2 * min(chdtr(freedom, total), chdtrc(freedom, total)) < _LEVEL:
             wrong.append(f"{name} has {total / freedom:.3g} times the variance that is stated")
-    yield conclude(
-        "three-way tables",
+    tried = (
         f"{runs} releases with a third stage: its tables and scales worked out again from the first stage's "
-        "noisy tables and noisy scores, its counts and scores compared with those of the rows, its cost added up.",
-        [f"Wrong: {each}." for each in wrong],
-        "All of it follows.",
-        "It sees tables that exact counts chose, noise that is missing, rows counted twice, and a cost left out.",
-        runs,
+        "noisy tables and noisy scores, its counts and scores compared with those of the rows, its cost added up."
     )
+    wrong = [f"Wrong: {each}." for each in wrong]
+    sees = "It sees tables that exact counts chose, noise that is missing, rows counted twice, and a cost left out."
+    yield conclude("three-way tables", tried, wrong, "All of it follows.", sees, runs)
 
 
 def _codes() -> NDArray[np.int32]:
@@ -252,14 +235,11 @@ def check_ledger(folder: Path, _: Effort) -> Iterator[Comparison]:
     found = f"{done} releases left; together they cost epsilon {spent:.4g}."
     sees = "It sees a ledger that lets more out than its total."
     yield Comparison("ledger", tried, found, sees, passed, _TOTAL, spent, done)
-    yield conclude(
-        "ledger",
-        f"the charges of these {done} releases, beside the noise scales of all tables that they measured.",
-        [f"{short} charges do not cover what was measured."] * short,
-        "Every charge covers its release, and a refusal charged nothing.",
-        "It sees a table or a stage that was measured and not charged.",
-        done,
-    )
+    tried = f"the charges of these {done} releases, beside the noise scales of all tables that they measured."
+    wrong = [f"{short} charges do not cover what was measured."] * short
+    right = "Every charge covers its release, and a refusal charged nothing."
+    sees = "It sees a table or a stage that was measured and not charged."
+    yield conclude("ledger", tried, wrong, right, sees, done)
 
 
 def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -281,23 +261,17 @@ def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
     closed = closed and (not files or stat.S_IMODE(kept.stat().st_mode) == 0o700)
     last.write_bytes(whole)
     cells = inventions.released(measure(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)).cells
-    right = inventions.right_counts(np.concatenate([part.codes for part in parts], axis=1), PEOPLE)
-    same = raised and bool(files) and np.array_equal(cells, right)
-    yield conclude(
-        "checkpoint",
-        "a pass over four files that was interrupted at the last, and went on.",
-        [] if same else ["The counts are not those of the rows."],
-        "The counts are those of the rows.",
-        "It sees a file that is counted twice, or not at all, after an interruption.",
-    )
-    yield conclude(
-        "checkpoint",
-        "what that pass kept on the disk while it was interrupted, and what it left behind in the end.",
-        ["Exact counts were open to others, or were left behind."] * ((not closed) + kept.exists()),
-        "It was closed to others, and nothing was left.",
-        "It sees rights beyond those of the owner, and every file that stays.",
-        len(files),
-    )
+    counts = inventions.right_counts(np.concatenate([part.codes for part in parts], axis=1), PEOPLE)
+    same = raised and bool(files) and np.array_equal(cells, counts)
+    tried = "a pass over four files that was interrupted at the last, and went on."
+    wrong = [] if same else ["The counts are not those of the rows."]
+    sees = "It sees a file that is counted twice, or not at all, after an interruption."
+    yield conclude("checkpoint", tried, wrong, "The counts are those of the rows.", sees)
+    tried = "what that pass kept on the disk while it was interrupted, and what it left behind in the end."
+    wrong = ["Exact counts were open to others, or were left behind."] * ((not closed) + kept.exists())
+    right = "It was closed to others, and nothing was left."
+    sees = "It sees rights beyond those of the owner, and every file that stays."
+    yield conclude("checkpoint", tried, wrong, right, sees, len(files))
 
 
 def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
@@ -307,10 +281,6 @@ def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
         noise.discrete_gaussian = noise.discrete_gaussian
     except AttributeError:
         wrong = []
-    yield conclude(
-        "seal",
-        "to assign to the name of the sampler, from outside its module.",
-        wrong,
-        "It is refused.",
-        "It sees a sampler that any code in the process can switch off.",
-    )
+    tried = "to assign to the name of the sampler, from outside its module."
+    sees = "It sees a sampler that any code in the process can switch off."
+    yield conclude("seal", tried, wrong, "It is refused.", sees)

@@ -76,17 +76,17 @@ def check_noise_of_cells(folder: Path, release: Release, budget: Budget, runs: i
     odd = odd_noise(scores, noise, exact)
     # The relative error of a scale that all draws together reveal.
     reach = (_BLUR - 1) / 2 + 5.5 / math.sqrt(2 * noise.size)
-    return conclude(
-        "noise of cells",
+    tried = (
         f"{runs} releases of one file, {noise.shape[1]} cells each ({words}): the size of every cell's noise, "
-        "and how it goes with that of every other cell, table, stage and release.",
-        [f"Found: {what}." for what, _ in odd],
-        "Every cell has noise of its own.",
-        f"It sees half the noise in one cell, {1 - 2 * reach:.0%} in all, noise that two cells share, and noise that "
-        "leans to one side.",
-        runs,
-        odd[0][1] if odd else None,
+        "and how it goes with that of every other cell, table, stage and release."
     )
+    wrong = [f"Found: {what}." for what, _ in odd]
+    sees = (
+        f"It sees half the noise in one cell, {1 - 2 * reach:.0%} in all, noise that two cells share, and noise that "
+        "leans to one side."
+    )
+    p_value = odd[0][1] if odd else None
+    return conclude("noise of cells", tried, wrong, "Every cell has noise of its own.", sees, runs, p_value)
 
 
 def odd_noise(scores: Array, noise: NDArray[np.int64], exact: NDArray[np.int64]) -> list[Odd]:
@@ -228,14 +228,10 @@ def check_fresh(_: Path, __: Effort) -> Iterator[Comparison]:
     runs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise NoiseError("a fresh process must be able to draw noise, got an error. Reinstall Sklar, then audit again.")
-    yield conclude(
-        "fresh noise",
-        "noise drawn twice by one process, and once by each of two.",
-        ["Noise is repeated, as if it were seeded."] * ((first == second) + (runs[0] == runs[1])),
-        "No draw was repeated.",
-        "It sees a seed and a key that is always the same.",
-        4,
-    )
+    tried = "noise drawn twice by one process, and once by each of two."
+    wrong = ["Noise is repeated, as if it were seeded."] * ((first == second) + (runs[0] == runs[1]))
+    sees = "It sees a seed and a key that is always the same."
+    yield conclude("fresh noise", tried, wrong, "No draw was repeated.", sees, 4)
 
 
 def _towns(at_most: int) -> Attribute:
@@ -264,16 +260,15 @@ def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
     write(frame, path)
     drawn = [measure(path, _BOTH, ONE, method=PAPER) for _ in range(effort.searches)]
     odd = [*_odd_towns(threshold, drawn), *_odd_amounts(frame["amount"].to_numpy(), drawn)]
-    yield conclude(
-        "search",
+    tried = (
         f"{len(drawn)} searches of one file, for {_EDGE + 2} towns and an amount: the noise of every table that was "
-        "measured, and which towns were listed.",
-        [f"Found: {what}." for what, _ in odd],
-        "Every table has noise, and no town below the threshold is listed.",
-        "It sees a table, a cell or a common town without noise or counted twice, and a threshold off by one.",
-        len(drawn),
-        odd[0][1] if odd else None,
+        "measured, and which towns were listed."
     )
+    wrong = [f"Found: {what}." for what, _ in odd]
+    right = "Every table has noise, and no town below the threshold is listed."
+    sees = "It sees a table, a cell or a common town without noise or counted twice, and a threshold off by one."
+    p_value = odd[0][1] if odd else None
+    yield conclude("search", tried, wrong, right, sees, len(drawn), p_value)
 
 
 def _odd_towns(threshold: int, drawn: list[Measured]) -> list[Odd]:
