@@ -19,15 +19,14 @@ RING = {
     "encode": ("a row's codes depend on that row and the schema alone", "guarantees/test_row_by_row.py"),
     "count": ("exact answers equal the plain routine's", "rows/test_count.py"),
     "planes": ("the same on bits, compiled", "rows/test_count.py"),
-    "sums": ("partial answers add up", "rows/test_sums.py"),
     "bounded": ("at most so many rows of a person, the same in every pass", "rows/test_people.py"),
     "shares": ("a person's entries are that person's alone", "rows/test_shares.py"),
     "checkpoint": ("a part is counted once, also after an interruption", "rows/test_checkpoint.py"),
     "engines": ("every engine gives the same answers", "rows/test_engines.py"),
-    "executors": ("the same on a cluster", "rows/test_spark.py"),
+    "executors": ("the same on a cluster, where partial answers add up", "rows/test_spark.py"),
 }
 # The goal is 1,500.
-MOST_RING = 1_800
+MOST_RING = 1_700
 OUTSIDE = {"cryptography", "numpy", "typing", "sklar.errors"}
 
 

@@ -30,7 +30,7 @@ from sklar.kernel import vault as door
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import executors as on_spark
-from sklar.rows import parts, sums
+from sklar.rows import parts
 from sklar.rows.count import Ask, ask_all, count
 from sklar.rows.engines import open_table
 from sklar.rows.executors import SparkFiles, SparkFrame
@@ -126,7 +126,7 @@ def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.Mo
     rows = pa.table({f"a{i}": column for i, column in enumerate(codes)})
     monkeypatch.setattr(on_spark, "MOST_SHUFFLED", 1)
     frame, ask = spark.createDataFrame(rows).repartition(20), ask_all(schema)
-    assert sums.runs_of(ask) > 2
+    assert on_spark.length(ask) > 2 * on_spark.RUN
     assert same(open_table(frame, schema).count(ask), answers_by(codes, ask, compiled=False))
 
 
@@ -272,7 +272,7 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
         pq.write_table(rows.slice(number * 200, 200), tmp_path / "t" / f"{number}.parquet")
     run = on_spark._run_on_files
 
-    def slowly(work: Any, toml: str, tries: int, numbered: Any) -> Any:
+    def slowly(work: Any, numbered: Any) -> Any:
         import uuid
 
         number = numbered[0]
@@ -281,7 +281,7 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
         (attempts / f"{number}.{started}.{uuid.uuid4().hex}").touch()
         while number >= 2 and not go.exists():
             time.sleep(0.05)
-        return run(work, toml, tries, numbered)
+        return run(work, numbered)
 
     monkeypatch.setattr(on_spark, "_run_on_files", slowly)
     while len(executors(spark)) < 2:

@@ -8,7 +8,7 @@ import pytest
 
 from sklar.errors import DataError
 from sklar.public.schema import Schema
-from sklar.rows import sums
+from sklar.rows import executors
 from sklar.rows.count import Ask, Exact, ask_all, count
 from tests.rows.test_count import answers_by, drawn, same, schema_of
 
@@ -19,31 +19,30 @@ FOUND = Schema.from_toml(
 
 
 def test_pieces_of_parts_add_up_in_any_order_and_however_often_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "RUN", 7)
+    monkeypatch.setattr(executors, "RUN", 7)
     ask, codes = ask_all(schema_of([3, 4, 2])), drawn([3, 4, 2], 300)
     parts = [answers_by(each, ask, compiled=False) for each in np.array_split(codes, 5, axis=1)]
-    pieces = [piece for number, part in enumerate(parts) for piece in sums.cut(part, ask, number, 3)]
+    pieces = [piece for number, part in enumerate(parts) for piece in executors.cut(part, ask, number)]
     order = np.random.default_rng(2).permutation(len(pieces)).tolist()
     mixed = [pieces[at] for at in order] + pieces[:4]
     # Two places where pieces meet, by their runs.
-    added = [piece for place in (0, 1) for piece in sums.add((p for p in mixed if p[0] % 2 == place), ask)]
-    assert sums.runs_of(ask) == len(added) > 3
-    assert same(sums.join(added, ask, 3, 5), answers_by(codes, ask, compiled=False))
-    assert sums.join([], ask, 3).n_rows == 0
-    for lacking in (pieces[1:], pieces[: -sums.runs_of(ask)], []):
+    added = [piece for place in (0, 1) for piece in executors.add(p for p in mixed if p[0] % 2 == place)]
+    assert len(added) > 3
+    assert same(executors.join(added, ask, 5), answers_by(codes, ask, compiled=False))
+    assert executors.join([], ask).n_rows == 0
+    for lacking in (pieces[1:], pieces[: -len(added)], []):
         with pytest.raises(DataError, match=r"partial counts do not add up\. Nothing was released\. Run it again"):
-            sums.join(list(sums.add(lacking, ask)), ask, 3, 5)
+            executors.join(list(executors.add(lacking)), ask, 5)
 
 
 def test_more_rows_than_four_bytes_hold() -> None:
     ask = ask_all(schema_of([2, 2]))
     large, larger = (Exact(n_rows=n, tables=(np.full(4, n // 2), np.full(4, n // 4))) for n in (2**40, 2**41))
-    added = list(sums.add([*sums.cut(large, ask, 0, 1), *sums.cut(large, ask, 1, 1)], ask))
-    assert same(sums.join(added, ask, 1, 2), larger)
+    added = list(executors.add([*executors.cut(large, ask, 0), *executors.cut(large, ask, 1)]))
+    assert same(executors.join(added, ask, 2), larger)
 
 
-def test_histograms_of_parts_add_up_to_those_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "_WAITING", 3)
+def test_histograms_of_parts_add_up_to_those_of_the_table() -> None:
     rng, ask = np.random.default_rng(3), Ask(values=tuple(FOUND.private_domains))
     texts = ["Bern", "Rome", "", "x" * 999, None]
     rows = pl.DataFrame(
@@ -53,13 +52,13 @@ def test_histograms_of_parts_add_up_to_those_of_the_table(monkeypatch: pytest.Mo
     pieces = [
         piece
         for number, part in enumerate(rows.iter_slices(45))
-        for piece in sums.cut(count([ask.prepare(part)], Ask(values=ask.values, chosen=True)), ask, number, 3)
+        for piece in executors.cut(count([ask.prepare(part)], Ask(values=ask.values, chosen=True)), ask, number)
     ]
-    added = [piece for key in range(4) for piece in sums.add((p for p in pieces * 2 if p[0] == key), ask)]
-    found = sums.join(added, ask, 3, 5)
+    added = [piece for key in range(3) for piece in executors.add(p for p in pieces * 2 if p[0] == key)]
+    found = executors.join(added, ask, 5)
     assert found.n_rows == whole.n_rows == 200
     for one, other in zip(found.values, whole.values, strict=True):
         assert dict(one.texts) == dict(other.texts)
         assert [each.tolist() for each in one.values()] == [each.tolist() for each in other.values()]
     with pytest.raises(DataError, match="do not add up"):
-        sums.join(added[1:], ask, 3, 5)
+        executors.join(added[1:], ask, 5)

@@ -27,7 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.search import Ladder, Units
-from sklar.kernel.cells import Cells, Whole
+from sklar.kernel.cells import Cells, Ints, Whole
 from sklar.kernel.queries import NO_CELL, Tables, one_or_none
 from sklar.machine.compiled import load
 from sklar.machine.extras import lazily
@@ -99,13 +99,13 @@ class Histogram:
         self._pending = [(values, times)]
         return values, times
 
-    def table(self, edges: Units) -> NDArray[np.int64]:
+    def table(self, edges: Units) -> Ints:
         """Counts of the cells between these edges, which no row is outside of: one cell for each row."""
         values, times = self.values()
         upto = np.concatenate([[0], np.cumsum(times)])
         return np.diff(upto[np.searchsorted(values, edges)])
 
-    def rounding(self, ladder: Ladder) -> NDArray[np.int64]:
+    def rounding(self, ladder: Ladder) -> Ints:
         """Counts of decade by step: one cell for each row."""
         values, times = self.values()
         counts = np.zeros(ladder.rounding_size, dtype=np.int64)
@@ -154,6 +154,12 @@ class Ask:
         codes = [pl.Series(f"code {index}", self.codes(batch, index).astype(narrow)) for index in self.used]
         values = [self.value_column(batch, number).alias(f"value {number}") for number in range(len(self.values))]
         return pl.DataFrame([*codes, *values]) if codes or values else batch.select(pl.lit(0).alias("row"))
+
+
+def key_of(tables: Tables) -> tuple[int, bytes, bytes]:
+    """What tells apart queries about the same cells."""
+    sets, coarse = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
+    return tables.order, sets, coarse
 
 
 def ask_all(schema: Schema) -> Ask:
@@ -280,7 +286,7 @@ class Counter:
         if self._pairs:
             self._pairs.begin(rows)
 
-    def _put_columns(self, batch: pl.DataFrame, packed: dict[int, Any], group: NDArray[np.int64]) -> None:
+    def _put_columns(self, batch: pl.DataFrame, packed: dict[int, Any], group: Ints) -> None:
         on_bits = [index in packed and index not in self._coded for index in group.tolist()]
         for index, bits in zip(group.tolist(), on_bits, strict=True):
             if bits and self._pairs:
@@ -331,7 +337,7 @@ class Counter:
         return Exact(n_rows=self.n_rows, tables=tuple(tables), values=tuple(Histogram() for _ in self._ask.values))
 
 
-def _coarse(table: Tables) -> NDArray[np.int64]:
+def _coarse(table: Tables) -> Ints:
     """The coarse level of every level, shape (d,); itself where levels are taken as they are."""
     cells = table.cells
     within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
@@ -353,10 +359,10 @@ class _Sets:
 
     def __init__(
         self,
-        kernel: Callable[..., None],
+        kernel: Any,
         table: Tables,
-        members: NDArray[np.int64],
-        offsets: NDArray[np.int64],
+        members: Ints,
+        offsets: Ints,
         counts: NDArray[np.int32],
         *,
         on_bits: bool = False,
@@ -416,7 +422,7 @@ class _Pairs:
         self._levels = np.concatenate([np.empty(0, dtype=np.int64), *(np.r_[cells.levels(i)] for i in ranked)])
         self._bits = np.empty((cells.n_levels, 0), dtype=np.uint64)
 
-    def include(self, members: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def include(self, members: Ints) -> NDArray[np.bool_]:
         """Which of these pairs of attributes are counted on bits."""
         return np.asarray((self._cells.sizes[members] <= self.reach[members[:, ::-1]]).all(axis=1))
 
@@ -427,7 +433,7 @@ class _Pairs:
             self._bits = np.empty((self._cells.n_levels, self._words), dtype=np.uint64)
         self._present = np.ones(self._cells.n_levels, dtype=bool)
 
-    def put(self, index: int, codes: NDArray[Any]) -> NDArray[np.int64]:
+    def put(self, index: int, codes: NDArray[Any]) -> Ints:
         """Take codes plus one; returns how many rows have each."""
         own = self._cells.levels(index)
         planes = np.r_[own]
@@ -451,7 +457,7 @@ class _Pairs:
         self._bits[own.start + 2 : own.stop, : self._words] = 0
         self._present[own.start] = False
 
-    def ones(self, levels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ones(self, levels: Ints) -> Ints:
         """How many rows have each of these levels."""
         return np.asarray(np.bitwise_count(self._bits[levels, : self._words]).sum(axis=1, dtype=np.int64))
 
@@ -462,16 +468,17 @@ class _Pairs:
         # Where the partners of each level begin and end.
         low = np.searchsorted(rank, rank, side="right")
         high = np.maximum(np.searchsorted(self._cells.sizes[attributes], self.reach[attributes], side="right"), low)
+        partners = np.stack([low, high], axis=1)
         tiles = [
             np.array([first, min(first + _TILE_LEVELS, order.size), begin, begin + _TILE_PARTNERS])
             for first in range(0, order.size, _TILE_LEVELS)
             for begin in range(int(low[first]), int(high[first]), _TILE_PARTNERS)
         ]
         where = self._cells.attribute_of_level, self._cells.offsets, self._cells.strips
-        kernel = partial(self._kernels.add_pairs, self._bits, self._words, order, low, high, *where)
+        kernel = partial(self._kernels.add_pairs, self._bits, self._words, order, partners, *where)
         return [partial(kernel, tile, self._counts) for tile in tiles]
 
-    def complete(self, nowhere: NDArray[np.int64], one_way: NDArray[np.int64]) -> None:
+    def complete(self, nowhere: Ints, one_way: Ints) -> None:
         """Put in the counts of first levels, once."""
         given = self._cells.offsets, self._cells.strips, self.reach, nowhere, one_way, self._counts
         # Attributes without partners on bits have nothing to complete.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -29,33 +29,17 @@ from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import merged, workers
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.bounded import Secrets, choose_here, placed, records_of
-from sklar.rows.count import Ask, Exact, Histogram, count
+from sklar.rows.count import Ask, Exact, Histogram, count, key_of
 from sklar.rows.read import open_source, reads_again, takes_one_pass
 from sklar.rows.source import Source, batch_rows, files_at_once, require_columns, require_person
 from sklar.rows.sql import Query as RowsOfQuery
 
+if TYPE_CHECKING:
+    from sklar.rows.executors import SparkTable
 
-class CountedTable(Protocol):
-    """A table where its engine can count it."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-
-    @property
-    def n_rows(self) -> int | None:
-        """How many rows it has, where that is known before they are read."""
-
-    @property
-    def reads_again(self) -> bool:
-        """Whether its rows can be read once more, by what kind of table it is."""
-
-    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
-        """Exact answers about all rows, or about those that are chosen of each person; the same ones in every pass."""
+# A table where its engine can count it: the same rows in every pass. It has the method `count`, a name, columns, the
+# number of its rows where that is known before they are read, and says whether these can be read once more.
+CountedTable: TypeAlias = "LocalTable | SparkTable"
 
 
 class LocalTable:
@@ -187,40 +171,39 @@ class Measurer:
         Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
         tables before it. The whole release is charged here, before the first noise is drawn.
         """
-        schema, budget, vault = self.schema, self.budget, self._vault
-        wanted = tuple(schema.private_domains)
-        if not wanted:
+        schema, budget = self.schema, self.budget
+        attributes = tuple(schema.private_domains)
+        if not attributes:
             return Search(), ()
-        answers = self._table.count(Ask(values=wanted), progress=self._watched("find"))
+        answers = self._table.count(Ask(values=attributes), progress=self._watched("find"))
         search = plan_search(schema, budget, n_rows=answers.n_rows if budget.rows_are_public else None)
-        vault.reserve(search.spend(budget) + (search.rest or NOTHING))
-        exact = {attribute.name: histogram for attribute, histogram in zip(wanted, answers.values, strict=True)}
-        blocks = [
-            block
-            for finding in search.findings
-            for block in _answers(vault, finding, schema.attribute(finding.attribute), exact[finding.attribute])
-        ]
+        self._vault.reserve(search.spend(budget) + (search.rest or NOTHING))
+        exact = dict(zip([attribute.name for attribute in attributes], answers.values, strict=True))
+        blocks: list[Block] = []
+        for finding in search.findings:
+            attribute = schema.attribute(finding.attribute)
+            blocks += _answers(self._vault, finding, attribute, exact[finding.attribute])
         return search, tuple(blocks)
 
     def count(self, *tables: Tables) -> None:
         """Count what was not counted yet, in one pass over the rows."""
-        unknown = tuple(each for each in tables if each.order and _key(each) not in self._exact)
+        unknown = tuple(each for each in tables if each.order and key_of(each) not in self._exact)
         if not unknown:
             return
         progress = self._watched("count again" if self._exact else "count")
         answers = self._table.count(Ask(attributes=self.schema.attributes, tables=unknown), progress=progress)
         self._vault.hold(answers.n_rows)
         self._n_rows = answers.n_rows
-        self._exact |= {_key(each): counts for each, counts in zip(unknown, answers.tables, strict=True)}
+        self._exact |= {key_of(each): counts for each, counts in zip(unknown, answers.tables, strict=True)}
 
     def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
         """The noisy answer to one query."""
         if isinstance(query, Tables):
             self.count(query)
-            exact = np.array([self._n_rows]) if query.order == 0 else self._exact[_key(query)]
+            exact = np.array([self._n_rows]) if query.order == 0 else self._exact[key_of(query)]
         elif isinstance(query, Parities | Distances):
             self.count(*query.tables)
-            exact = query.answer(*(self._exact[_key(each)] for each in query.tables))
+            exact = query.answer(*(self._exact[key_of(each)] for each in query.tables))
         else:
             raise DataError(f"{type(query).__name__} are not counted from the rows of one table.")
         block = self._vault.measure(query, exact, scales)
@@ -238,11 +221,6 @@ class Measurer:
             return SILENT
         self._progress.stage(stage, total=self._table.n_rows, unit="rows")
         return self._progress
-
-
-def _key(tables: Tables) -> tuple[int, bytes, bytes]:
-    sets, coarse = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
-    return tables.order, sets, coarse
 
 
 def _answers(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogram) -> Iterator[Block]:

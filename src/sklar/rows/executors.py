@@ -4,19 +4,21 @@ Of files the driver lists what they say of themselves (columns, row groups, vers
 tasks that take seconds (`rows.parts`); a task reads its parts as the local engine does, in one thread, and rows never
 cross the JVM. A DataFrame that is more than files (a view, a join, a filter) costs a copy beside that: each partition's
 rows come through Arrow (`mapInArrow`). What follows is the same: a task counts to one set of partial counts, which is
-cut into pieces; each is summed over all tasks in an executor (`rows.sums`), so that neither the driver nor any executor
-holds more than a few tables at once. Only the sum comes to the driver, and only there is noise drawn, by the vault.
+cut into pieces; each is summed over all tasks in an executor, so that neither the driver nor any executor holds more
+than a few tables at once. Only the sum comes to the driver, and only there is noise drawn, by the vault.
 
 Where rows are chosen by person, their records meet in buckets first (`rows.bounded`), and buckets are counted.
 
-A task that is repeated, or runs twice, counts the same rows, and sends the same pieces under the same number. What
-Spark keeps on the way (shuffle files, event logs) is private: docs/scale.md.
+A piece is (key, (number of the task, bytes)). The first keys are runs of whole numbers (the number of rows, then the
+cells of all tables); those after them are attributes whose domain is private. A task that is repeated, or runs twice,
+counts the same rows, and sends the same pieces under the same number: a number is added once for each key. What Spark
+keeps on the way (shuffle files, event logs) is private: docs/scale.md.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +26,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from sklar.errors import DataError, SklarError
@@ -32,13 +35,11 @@ from sklar.machine.extras import lazily
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
 from sklar.public.schema import Schema
-from sklar.public.settings import Person
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
 from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, FileFacts, Part, look, open_files, read_part, share_out
 from sklar.rows.source import batch_rows, normalizer, require_different_names
 from sklar.rows.streams import frame_of
-from sklar.rows.sums import Piece, add, cut, join, length, runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,24 +55,24 @@ MOST_SHUFFLED = 1 << 34
 TASKS_PER_CORE, _MOST_TASKS = 4, 1 << 20
 # Bytes of partial counts that are worth a task of their own, and of records of people that a task chooses among.
 _SUMMED_BYTES, _BUCKET_BYTES = 1 << 27, 1 << 27
+# Cells that are summed together: a megabyte, so that they are well spread and no piece is large.
+RUN = 1 << 17
 # The key of a piece that says why nothing is counted.
 _REFUSAL = -1
-_PIECES = "key long, number long, data binary"
 
-# A piece as Spark sends it, by its key.
-Sent = tuple[int, tuple[int, bytes]]
+Piece = tuple[int, tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What tasks do: count, or send records of people to buckets; `spread` is into how many buckets values go."""
+    """What tasks do: count, or send records of people to buckets. Spark tries a task so often."""
 
     ask: Ask
-    spread: int
-    person: Person | None
+    schema: Schema
     secrets: Secrets
     buckets: int
     by_content: bool
+    tries: int
 
 
 def open_spark(data: object, schema: Schema) -> SparkTable:
@@ -81,9 +82,9 @@ def open_spark(data: object, schema: Schema) -> SparkTable:
         if files:
             # Executors may not reach what Spark does: then Spark hands the rows over.
             with suppress(SklarError):
-                found = SparkFiles(files, schema, name="the DataFrame")
-                if set(data.columns) <= set(found.columns):
-                    return found
+                table = SparkFiles(files, schema, name="the DataFrame")
+                if set(data.columns) <= set(table.columns):
+                    return table
         return SparkFrame(data, schema)
     if not isinstance(data, str | Path | list | tuple) or not data:
         raise DataError(f"engine 'spark' takes a path or a Spark DataFrame, got {type(data).__name__}.")
@@ -98,12 +99,13 @@ def files_of_frame(frame: DataFrame) -> list[str] | None:
     """
     with suppress(Exception):
         plan = frame._jdf.queryExecution().analyzed()
-        relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None
-        if relation is not None and relation.getClass().getSimpleName() == "HadoopFsRelation":
-            plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
-            options = [key for key in ("path",) if relation.options().contains(key)]
-            if plain and not relation.partitionSchema().length() and relation.options().size() == len(options):
-                return sorted(frame.inputFiles())
+        # What is no such relation lacks these methods.
+        relation = plan.relation()
+        kinds = [each.getClass().getSimpleName() for each in (plan, relation, relation.fileFormat())]
+        options = int(relation.options().size()) - int(relation.options().contains("path"))
+        plain = kinds == ["LogicalRelation", "HadoopFsRelation", "ParquetFileFormat"]
+        if plain and not options and not relation.partitionSchema().length():
+            return sorted(frame.inputFiles())
     return None
 
 
@@ -121,45 +123,39 @@ class SparkTable(ABC):
 
     def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
         """Exact answers about all rows, or about those that are chosen of each person."""
-        context, person = self._context, self._schema.person
+        context, size = self._context, 4 * length(ask)
+        at_once = TASKS_PER_CORE * int(context.defaultParallelism)
         # More tasks than this would send more partial counts than are worth it.
-        most = max(MOST_SHUFFLED // (4 * length(ask)), TASKS_PER_CORE * int(context.defaultParallelism))
-        most = min(most, _MOST_TASKS)
+        most = min(max(MOST_SHUFFLED // size, at_once), _MOST_TASKS)
+        records = 0 if self.n_rows is None else self.n_rows * (24 + 4 * len(ask.columns))
+        local = context.master.startswith("local[")
         with one_thread(context), _private_failures(self.name):
             work = Work(
                 ask=ask,
-                spread=int(context.defaultParallelism),
-                person=person,
+                schema=self._schema,
                 secrets=self._secrets,
-                buckets=self._buckets(ask),
+                # Each takes as long as a task, and fits in memory.
+                buckets=max(at_once, -(-records // _BUCKET_BYTES)),
                 by_content=isinstance(self, SparkFrame),
+                tries=1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4),
             )
             pieces, parts = self._pieces(work, most)
             if pieces is None:
                 return no_answers(ask)
-            if person is not None:
+            if self._schema.person is not None:
                 gathered = pieces.partitionBy(work.buckets, int)
                 pieces, parts = gathered.mapPartitionsWithIndex(partial(_count_chosen, work)), work.buckets
             # How many partitions a DataFrame has would take a job to find out.
-            sent = 4 * length(ask) * (most if parts is None else parts)
-            keys = runs_of(ask) + (work.spread if ask.values else 0)
-            reducers = min(keys, TASKS_PER_CORE * work.spread, max(-(-sent // _SUMMED_BYTES), len(ask.values)))
-            sums = pieces.partitionBy(max(reducers, 1), int).mapPartitions(partial(_add_up, ask)).collect()
-        refusals = sorted(data.decode() for key, (_, data) in sums if key == _REFUSAL)
-        if refusals:
-            raise DataError(refusals[0])
-        answers = join([(key, number, data) for key, (number, data) in sums], ask, work.spread, parts)
+            sent = size * (most if parts is None else parts)
+            reducers = min(_n_keys(ask), at_once, max(-(-sent // _SUMMED_BYTES), len(ask.values), 1))
+            sums = pieces.partitionBy(reducers, int).mapPartitions(add).collect()
+        answers = join(sums, ask, parts)
         progress.advance(answers.n_rows)
         return answers
 
     @abstractmethod
-    def _pieces(self, work: Work, most: int) -> tuple[RDD[Sent] | None, int | None]:
+    def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
         """What at most so many tasks send, None where there are none, and how many they are where that is known."""
-
-    def _buckets(self, ask: Ask) -> int:
-        """Into how many buckets people go: each takes as long as a task, and fits in memory."""
-        size = 0 if self.n_rows is None else self.n_rows * (24 + 4 * len(ask.columns))
-        return max(TASKS_PER_CORE * int(self._context.defaultParallelism), -(-size // _BUCKET_BYTES))
 
 
 class SparkFiles(SparkTable):
@@ -171,12 +167,12 @@ class SparkFiles(SparkTable):
         self.name, self.columns, self.n_rows = name or source.name, source.columns, source.n_rows
         self.explain = source.explain
 
-    def _pieces(self, work: Work, most: int) -> tuple[RDD[Sent] | None, int | None]:
+    def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
         tasks = share_out(self._parts, self._schema, self._context.defaultParallelism, most)
         if not tasks:
             return None, 0
-        run = partial(_run_on_files, work, self._schema.to_toml(), _tries(self._context))
-        return self._context.parallelize(list(enumerate(tasks)), len(tasks)).flatMap(run), len(tasks)
+        spread = self._context.parallelize(list(enumerate(tasks)), len(tasks))
+        return spread.flatMap(partial(_run_on_files, work)), len(tasks)
 
 
 class SparkFrame(SparkTable):
@@ -190,16 +186,14 @@ class SparkFrame(SparkTable):
         with suppress(Exception):
             self.reads_again = bool(frame._jdf.queryExecution().analyzed().deterministic())
 
-    def _pieces(self, work: Work, most: int) -> tuple[RDD[Sent] | None, int | None]:
-        names = work.ask.columns
-        if work.person is not None:
-            # All that a row is, in every pass: its key follows from that.
-            names = (*self._schema.names, work.person.column)
+    def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
+        person = self._schema.person
+        # Of a person's row all that it is, in every pass: its key follows from that.
+        names = work.ask.columns if person is None else (*self._schema.names, person.column)
         # By position: Spark's names are blind to case, and may hold dots.
         frame = self._frame.toDF(*map(str, range(len(self.columns))))
         rows = frame.select(*(f"`{self.columns.index(name)}`" for name in names)).coalesce(most)
-        run = partial(_run_on_frames, work, self._schema.to_toml(), names, _tries(self._context))
-        sent = rows.mapInArrow(run, _PIECES).rdd
+        sent = rows.mapInArrow(partial(_run_on_frames, work, names), "key long, number long, data binary").rdd
         return sent.map(lambda row: (row[0], (row[1], bytes(row[2])))), None
 
 
@@ -217,116 +211,170 @@ def _private_failures(name: str) -> Iterator[None]:
         ) from None
 
 
-def _tries(context: SparkContext) -> int:
-    """How often Spark tries a task."""
-    return 1 if context.master.startswith("local[") else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
-
-
 def _look_at(context: SparkContext, schema: Schema, addresses: list[str], root: str | None) -> list[FileFacts]:
     if len(addresses) <= _LOOKED_AT_HERE:
         return side_by_side(lambda address: look(address, root, schema), addresses)
     tasks = min(len(addresses), TASKS_PER_CORE * context.defaultParallelism)
     with one_thread(context), _private_failures("the files"):
-        found = context.parallelize(addresses, tasks).map(partial(_look, schema.to_toml(), root)).collect()
-    for each in found:
+        facts = context.parallelize(addresses, tasks).map(partial(_look, schema, root)).collect()
+    for each in facts:
         if isinstance(each, str):
             raise DataError(each)
-    return [each for each in found if isinstance(each, FileFacts)]
+    return [each for each in facts if isinstance(each, FileFacts)]
 
 
-def _look(schema_toml: str, root: str | None, address: str) -> FileFacts | str:
+def _look(schema: Schema, root: str | None, address: str) -> FileFacts | str:
     try:
-        return look(address, root, Schema.from_toml(schema_toml))
+        return look(address, root, schema)
     except SklarError as error:
         return str(error)
 
 
-def _run_on_files(work: Work, schema_toml: str, tries: int, numbered: tuple[int, list[Part]]) -> Iterator[Sent]:
+def _run_on_files(work: Work, numbered: tuple[int, list[Part]]) -> Iterator[Piece]:
     """A task in an executor, of parts of files."""
-    schema, (number, parts) = Schema.from_toml(schema_toml), numbered
-    names = work.ask.columns if work.person is None else (*work.ask.columns, work.person.column)
-    return _run(work, number, tries, chain.from_iterable(read_part(part, schema, names) for part in parts))
+    (number, parts), person = numbered, work.schema.person
+    names = work.ask.columns if person is None else (*work.ask.columns, person.column)
+    return _run(work, number, chain.from_iterable(read_part(part, work.schema, names) for part in parts))
 
 
-def _run_on_frames(
-    work: Work, schema_toml: str, names: tuple[str, ...], tries: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _run_on_frames(work: Work, names: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A task in an executor, of the rows of a partition."""
     import pyarrow as pa
     from pyspark import TaskContext
 
-    context, schema = TaskContext.get(), Schema.from_toml(schema_toml)
+    context, schema = TaskContext.get(), work.schema
     places = {name: place for place, name in enumerate(names)}
     normalize = normalizer(schema.reading, schema) or (lambda frame: frame)
     frames = (normalize(frame_of(na.c_array(batch), places)) for batch in batches)
     kind = pa.schema([("key", pa.int64()), ("number", pa.int64()), ("data", pa.binary())])
-    for key, (number, data) in _run(work, 0 if context is None else context.partitionId(), tries, frames):
+    for key, (number, data) in _run(work, 0 if context is None else context.partitionId(), frames):
         yield pa.record_batch([[key], [number], [data]], schema=kind)
 
 
-def _run(work: Work, number: int, tries: int, batches: Iterable[pl.DataFrame]) -> Iterator[Sent]:
+def _run(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[Piece]:
     """The pieces of a task. What it refuses becomes a piece, so that the driver can say it."""
     from pyspark import TaskContext
 
     try:
         # Spark runs a task per core.
         with using(1):
-            for key, sent, data in _task(work, number, batches):
-                yield key, (sent, data)
+            yield from _task(work, number, batches)
     except SklarError as error:
         context = TaskContext.get()
         # A store may answer the next time; a file that changed stays changed.
-        if not isinstance(error, ChangedError) and context is not None and context.attemptNumber() + 1 < tries:
+        if not isinstance(error, ChangedError) and context is not None and context.attemptNumber() + 1 < work.tries:
             raise
         yield _REFUSAL, (number, str(error).encode())
 
 
 def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[Piece]:
     """Partial counts of some rows, or records of those that may be chosen, to where those of the same people are."""
-    if work.person is None:
+    person = work.schema.person
+    if person is None:
         answers = count(batches, work.ask)
         # Of a DataFrame nobody knows how many partitions have rows.
         if answers.n_rows or not work.by_content:
-            yield from cut(answers, work.ask, number, work.spread)
+            yield from cut(answers, work.ask, number)
         return
     rows = placed(batches, number, by_content=work.by_content)
-    records = records_of(rows, work.person, work.ask.prepare, work.secrets)
-    for sent, frame in enumerate(reduced(records, work.person.rows_per_person)):
+    records = records_of(rows, person, work.ask.prepare, work.secrets)
+    for sent, frame in enumerate(reduced(records, person.rows_per_person)):
         for bucket, own in by_bucket(frame, work.buckets):
             # A number for every piece: a part sends several to a bucket.
-            yield bucket, number << 32 | sent, packed(own)
+            yield bucket, (number << 32 | sent, packed(own))
 
 
-def _count_chosen(work: Work, bucket: int, sent: Iterable[Sent]) -> Iterator[Sent]:
-    """Partial counts of the rows that are chosen in one bucket."""
-    refusals: list[tuple[int, bytes]] = []
+def _count_chosen(work: Work, bucket: int, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Partial counts of the rows that are chosen in one bucket, and what tasks refused."""
+    refusals: list[Piece] = []
 
     def records() -> Iterator[pl.DataFrame]:
-        seen: set[int] = set()
-        for _, number, data in _without_refusals(sent, refusals):
-            if number not in seen:
-                seen.add(number)
+        numbers: set[int] = set()
+        for key, (number, data) in pieces:
+            if key == _REFUSAL:
+                refusals.append((key, (number, data)))
+            elif number not in numbers:
+                numbers.add(number)
                 yield pl.read_ipc(data)
 
-    chosen = choose(records(), work.person.rows_per_person if work.person else 0)
+    chosen = choose(records(), work.schema.person.rows_per_person if work.schema.person else 0)
     frames: Iterable[pl.DataFrame] = [] if chosen is None else chosen.iter_slices(batch_rows(chosen.width))
     with using(1):
         answers = count(frames, replace(work.ask, chosen=True))
-    for key, number, data in cut(answers, work.ask, bucket, work.spread):
-        yield key, (number, data)
-    yield from ((_REFUSAL, refusal) for refusal in refusals)
+    yield from cut(answers, work.ask, bucket)
+    yield from refusals
 
 
-def _add_up(ask: Ask, sent: Iterable[Sent]) -> Iterator[Sent]:
-    refusals: list[tuple[int, bytes]] = []
-    for key, number, data in add(_without_refusals(sent, refusals), ask):
-        yield key, (number, data)
-    yield from ((_REFUSAL, refusal) for refusal in refusals)
+def length(ask: Ask) -> int:
+    """How many whole numbers the answers are: the number of rows, and the cells of all tables."""
+    return 1 + sum(table.n_cells for table in ask.tables)
 
 
-def _without_refusals(sent: Iterable[Sent], refusals: list[tuple[int, bytes]]) -> Iterator[Piece]:
-    for key, (number, data) in sent:
+def _n_keys(ask: Ask) -> int:
+    """In how many pieces they are summed, with one for each attribute whose domain is private."""
+    return -(-length(ask) // RUN) + len(ask.values)
+
+
+def cut(answers: Exact, ask: Ask, number: int) -> Iterator[Piece]:
+    """The answers of one part: no cell exceeds the number of rows, so that four bytes mostly hold it."""
+    flat = np.concatenate([[answers.n_rows], *answers.tables]).astype(np.uint32 if answers.n_rows < 2**32 else np.int64)
+    frames = [pl.DataFrame({"times": flat[first : first + RUN]}) for first in range(0, flat.size, RUN)]
+    for attribute, histogram in zip(ask.values, answers.values, strict=True):
+        texts = list(histogram.texts), list(histogram.texts.values())
+        values, times = texts if attribute.categorical else histogram.values()
+        kinds = {"value": pl.String if attribute.categorical else pl.Int64, "times": pl.Int64}
+        frames.append(pl.DataFrame({"value": values, "times": times}, kinds))
+    for key, frame in enumerate(frames):
+        yield key, (number, packed(frame))
+
+
+def add(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The sum of each key that came here, and of how many parts it is. What was refused passes."""
+    held: dict[int, list[pl.DataFrame]] = {}
+    numbers: dict[int, set[int]] = {}
+    for key, (number, data) in pieces:
         if key == _REFUSAL:
-            refusals.append((number, data))
+            yield key, (number, data)
+        elif number not in numbers.setdefault(key, set()):
+            numbers[key].add(number)
+            frames = held.setdefault(key, [])
+            frames.append(pl.read_ipc(data))
+            # Few of them wait, and none is added many times.
+            if sum(frame.height for frame in frames[1:]) > frames[0].height:
+                frames[:] = [_added(frames)]
+    for key, frames in held.items():
+        yield key, (len(numbers[key]), packed(_added(frames)))
+
+
+def _added(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    if frames[0].columns == ["times"]:
+        return pl.DataFrame({"times": np.sum([frame["times"].to_numpy() for frame in frames], axis=0, dtype=np.int64)})
+    return pl.concat(frames).group_by("value").agg(pl.col("times").sum())
+
+
+def join(sums: Sequence[Piece], ask: Ask, parts: int | None = None) -> Exact:
+    """Exact from the sums of all keys, refused where a part is lacking in one; `parts` is how many there are."""
+    refusals = sorted(data.decode() for key, (_, data) in sums if key == _REFUSAL)
+    if refusals:
+        raise DataError(refusals[0])
+    answers, counted = no_answers(ask), {number for _, (number, _) in sums}
+    if not sums and not parts:
+        return answers
+    # A part that is in some sums and not in others would be a table that no row was counted into once.
+    if (
+        sorted(key for key, _ in sums) != list(range(_n_keys(ask)))
+        or len(counted) != 1
+        or parts not in (None, *counted)
+    ):
+        raise DataError("Spark's partial counts do not add up. Nothing was released. Run it again.")
+    frames = [pl.read_ipc(data) for _, (_, data) in sorted(sums)]
+    runs = len(frames) - len(ask.values)
+    flat = pl.concat(frames[:runs])["times"].to_numpy()
+    for frame, attribute, histogram in zip(frames[runs:], ask.values, answers.values, strict=True):
+        if attribute.categorical:
+            histogram.texts.update(dict(frame.iter_rows()))
         else:
-            yield key, number, data
+            histogram.add_times(frame["value"].to_numpy(), frame["times"].to_numpy())
+    ends = np.cumsum([table.n_cells for table in ask.tables])[:-1]
+    tables = tuple(each.copy() for each in np.split(flat[1:], ends)) if ask.tables else ()
+    return Exact(n_rows=int(flat[0]), tables=tables, values=answers.values)

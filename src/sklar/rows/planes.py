@@ -10,16 +10,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.kernel.cells import Ints
 from sklar.machine.compiled import OFFSETS, compiled, population_count
+
+Words = NDArray[np.uint64]
+Codes = NDArray[np.uint8] | NDArray[np.int32]
+Counts = NDArray[np.int32]
 
 # Rows of this many words, and those that they are compared with, fit in a first-level cache of 32 KiB.
 _CHUNK = 512
+_SETS = "void({}[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int32[::1])"
 
 
 @compiled(inline="never", nogil=True, boundscheck=False)
-def _place(
-    a: np.int64, b: np.int64, of: NDArray[np.int64], offsets: NDArray[np.int64], strips: NDArray[np.int64]
-) -> np.int64:
+def _place(a: np.int64, b: np.int64, of: Ints, offsets: Ints, strips: Ints) -> np.int64:
     """Where two levels of different attributes meet in the flat vector of cells (`Cells.places_of`, in any order)."""
     a, b = min(a, b), max(a, b)
     i, j = of[a], of[b]
@@ -29,7 +33,7 @@ def _place(
 
 
 @compiled(inline="never", nogil=True, boundscheck=False)
-def _common(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
+def _common(a: Words, b: Words) -> np.int64:
     """How many ones two rows of words share."""
     total = np.uint64(0)
     for word in range(a.size):
@@ -38,9 +42,7 @@ def _common(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
 
 
 @compiled(inline="never", nogil=True, boundscheck=False)
-def _common_4(
-    a0: NDArray[np.uint64], a1: NDArray[np.uint64], b0: NDArray[np.uint64], b1: NDArray[np.uint64]
-) -> tuple[np.uint64, ...]:
+def _common_4(a0: Words, a1: Words, b0: Words, b1: Words) -> tuple[np.uint64, ...]:
     """The same for two rows with two others, almost twice as fast: every word that is loaded is used twice."""
     s00 = s01 = s10 = s11 = np.uint64(0)
     # Over slices that begin at 0: other indices turn loads into gathers.
@@ -53,27 +55,17 @@ def _common_4(
 
 
 @compiled(
-    "void(uint64[:, ::1], int64, int64[::1], int64[::1], int64[::1], "
-    f"{OFFSETS}, {OFFSETS}, {OFFSETS}, int64[::1], int32[::1])",
+    f"void(uint64[:, ::1], int64, int64[::1], int64[:, ::1], {OFFSETS}, {OFFSETS}, {OFFSETS}, int64[::1], int32[::1])",
     boundscheck=False,
 )
 def add_pairs(
-    bits: NDArray[np.uint64],
-    words: int,
-    order: NDArray[np.int64],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    of: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    strips: NDArray[np.int64],
-    tile: NDArray[np.int64],
-    counts: NDArray[np.int32],
+    bits: Words, words: int, order: Ints, spans: Ints, of: Ints, offsets: Ints, strips: Ints, tile: Ints, counts: Counts
 ) -> None:
     """Add to the flat counts how many ones pairs of rows of `bits` (d, >= words) have in common.
 
     `of` is the attribute of each level, and `strips` where its tables begin (`Cells`). `order` lists the rows that take
-    part; number p of it is paired with numbers low[p] to high[p], and of these pairs the `tile` (first p, end, first
-    partner, end) is counted. Low must not fall along the order, nor high rise.
+    part; number p of it is paired with numbers spans[p, 0] to spans[p, 1], and of these pairs the `tile` (first p,
+    end, first partner, end) is counted. The first must not fall along the order, nor the last rise.
     """
     first, last, begin, end = tile[0], tile[1], tile[2], tile[3]
     for start in range(0, words, _CHUNK):
@@ -82,8 +74,8 @@ def add_pairs(
             left, right = end, end
             if p + 2 <= last:
                 # The partners that both share.
-                left = min(max(low[p + 1], begin), end)
-                right = max(min(high[p + 1], end), left)
+                left = min(max(spans[p + 1, 0], begin), end)
+                right = max(min(spans[p + 1, 1], end), left)
                 right -= (right - left) % 2
                 a0, a1 = bits[order[p], start:stop], bits[order[p + 1], start:stop]
                 for q in range(left, right, 2):
@@ -93,22 +85,14 @@ def add_pairs(
                         counts[at] += np.int32(sums[k])
             for row in range(p, min(p + 2, last)):
                 a = order[row]
-                for q in range(max(low[row], begin), min(high[row], end)):
+                for q in range(max(spans[row, 0], begin), min(spans[row, 1], end)):
                     if q < left or q >= right:
                         shared = _common(bits[a, start:stop], bits[order[q], start:stop])
                         counts[_place(a, order[q], of, offsets, strips)] += np.int32(shared)
 
 
 @compiled(f"void(int64, {OFFSETS}, {OFFSETS}, int64[::1], int64[::1], int64[::1], int32[::1])", boundscheck=False)
-def complete(
-    i: int,
-    offsets: NDArray[np.int64],
-    strips: NDArray[np.int64],
-    reach: NDArray[np.int64],
-    nowhere: NDArray[np.int64],
-    one_way: NDArray[np.int64],
-    counts: NDArray[np.int32],
-) -> None:
+def complete(i: int, offsets: Ints, strips: Ints, reach: Ints, nowhere: Ints, one_way: Ints, counts: Counts) -> None:
     """Put the counts of first levels into attribute i's tables with later ones that were counted on bits.
 
     Those hold, in the place of the first level, the rows that stand in no cell of that attribute. All rows are in one
@@ -133,15 +117,7 @@ def complete(
 
 
 @compiled(inline="never", nogil=True, boundscheck=False)
-def _add_table(
-    a: NDArray[np.uint8] | NDArray[np.int32],
-    b: NDArray[np.uint8] | NDArray[np.int32],
-    height: int,
-    width: int,
-    scratch: NDArray[np.int32],
-    at: int,
-    counts: NDArray[np.int32],
-) -> None:
+def _add_table(a: Codes, b: Codes, height: int, width: int, scratch: Counts, at: int, counts: Counts) -> None:
     """Add the table of two columns of codes plus one, of so many levels each, to the flat counts from `at` on."""
     if (height + 1) * (width + 1) <= a.size:
         table = scratch[: (height + 1) * (width + 1)]
@@ -160,21 +136,8 @@ def _add_table(
                 counts[at + (np.int64(a[row]) - 1) * width + np.int64(b[row]) - 1] += np.int32(1)
 
 
-@compiled(
-    [
-        f"void({code}[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int32[::1])"
-        for code in ("uint8", "int32")
-    ],
-    boundscheck=False,
-)
-def add_codes(
-    codes: NDArray[np.uint8] | NDArray[np.int32],
-    rows: int,
-    sets: NDArray[np.int64],
-    shapes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    counts: NDArray[np.int32],
-) -> None:
+@compiled([_SETS.format(code) for code in ("uint8", "int32")], boundscheck=False)
+def add_codes(codes: Codes, rows: int, sets: Ints, shapes: Ints, offsets: Ints, counts: Counts) -> None:
     """Add the tables of these sets of two or three columns, shape (k, order), to the flat counts at their offsets.
 
     `codes` has shape (columns, >= rows) and holds every code plus one: 0 is a row without a level. Three columns are
@@ -194,15 +157,8 @@ def add_codes(
         _add_table(both, last, height * width, shapes[k, 2], scratch, offsets[k], counts)
 
 
-@compiled("void(uint64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int32[::1])", boundscheck=False)
-def add_threes(
-    bits: NDArray[np.uint64],
-    words: int,
-    planes: NDArray[np.int64],
-    shapes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    counts: NDArray[np.int32],
-) -> None:
+@compiled(_SETS.format("uint64"), boundscheck=False)
+def add_threes(bits: Words, words: int, planes: Ints, shapes: Ints, offsets: Ints, counts: Counts) -> None:
     """The same for small tables of three attributes on bits: `planes`, shape (k, 3), says where their levels begin."""
     both = np.empty((np.max(shapes[:, 0] * shapes[:, 1]), _CHUNK), dtype=np.uint64)
     for start in range(0, words, _CHUNK):
