@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ from sklar.studio.serve import make_server
 PEOPLE = "age,sex,region,smoker\n" + "".join(
     f"{20 + row % 50},{('female', 'male')[row % 2]},{'snn'[row % 3]},{'yn'[row % 5 > 0]}\n" for row in range(400)
 )
+READ = {"delimiter": ",", "encoding": "utf-8", "header": "yes", "quote": '"', "decimal": "."}
 SCHEMA = """
 [table]
 name = "people"
@@ -92,8 +94,7 @@ class Browser:
 
     def enter(self) -> Answer:
         """Open the first address."""
-        path = self.session.first_address.split(self.host)[1]
-        return self.ask("GET", path)
+        return self.ask("GET", self.session.first_address.split(self.host)[1])
 
     def get(self, path: str) -> Answer:
         """A page, redirects followed."""
@@ -136,26 +137,38 @@ def inside(studio: Browser) -> Browser:
     return studio
 
 
-class running:  # noqa: N801 - reads as a word of the language
+@pytest.fixture
+def drafted(inside: Browser) -> Browser:
+    """A browser before the draft of the table's schema."""
+    inside.post("/open", file="people.csv")
+    inside.post("/t/people/open", **READ)
+    return inside
+
+
+@pytest.fixture
+def reviewed(inside: Browser) -> Browser:
+    """A browser before a table that is described."""
+    inside.post("/open", file="people.csv")
+    (inside.folder / "people.toml").write_text(SCHEMA)
+    inside.post("/t/people/open", **READ)
+    return inside
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Browser]:
     """A studio of a folder, while the block runs."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        session = Session(host="127.0.0.1", port=self._socket.getsockname()[1])
-        self._server = make_server(Folder(folder), session)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
-        self._browser = Browser(session=session, folder=folder)
-
-    def __enter__(self) -> Browser:
-        self._thread.start()
-        await_(lambda: self._server.started)
-        return self._browser
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(timeout=300)
-        self._socket.close()
+    folder.mkdir(exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        session = Session(host="127.0.0.1", port=listening.getsockname()[1])
+        server = make_server(Folder(folder), session)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        await_(lambda: server.started)
+        try:
+            yield Browser(session=session, folder=folder)
+        finally:
+            server.should_exit = True
+            thread.join(timeout=20)
 
 
 def await_(done: Callable[[], bool], wait_s: float = 300) -> None:

@@ -18,6 +18,7 @@ import pytest
 from sklar.budget.ledger import Ledger
 from sklar.generate import generate
 from sklar.public.schema import Schema
+from sklar.trust.passport import verify_folder
 from tests.studio.conftest import PEOPLE, SCHEMA
 
 pytestmark = pytest.mark.browser
@@ -220,10 +221,7 @@ def test_the_whole_walk_on_a_generated_census(tmp_path: Path, serve: Callable[..
     page.get_by_text("charged in full").wait_for()
     checked(page)
     assert len(Ledger(tmp_path / "ledger.db").account("census").charges) == 1
-    verified = subprocess.run(
-        [sys.executable, "-m", "sklar", "verify", str(tmp_path / "census-1-published")], capture_output=True
-    )
-    assert verified.returncode == 0
+    assert verify_folder(tmp_path / "census-1-published").passed
 
 
 def test_a_column_is_decided_with_the_keyboard_alone(folder: Path, serve: Callable[..., Server], page: Any) -> None:
@@ -306,25 +304,6 @@ def test_edges_are_dragged_and_what_it_costs_follows(folder: Path, serve: Callab
     card.locator(".cost").get_by_text("2 levels.").wait_for()
 
 
-def test_two_tabs_do_not_overwrite_each_other(folder: Path, serve: Callable[..., Server], page: Any) -> None:
-    page.goto(serve(folder).first)
-    page.get_by_role("button", name="people.csv").click()
-    page.get_by_role("button", name="Read all rows").click()
-    page.wait_for_url("**/describe")
-    other = page.context.new_page()
-    other.goto(page.url)
-    page.get_by_role("button", name="Decide on sex").click()
-    page.get_by_text("'sex' is decided.").wait_for()
-    card = other.locator("article").filter(has=other.get_by_role("heading", name="sex"))
-    card.get_by_label("leave the column out").check()
-    other.get_by_role("button", name="Decide on sex").click()
-    other.get_by_text("was changed meanwhile").wait_for()
-    # What the other tab says of another column is fine.
-    other.get_by_role("button", name="Decide on region").click()
-    other.get_by_text("'region' is decided.").wait_for()
-    assert {"sex", "region"} <= set(Schema.load(folder / "people.toml").names)
-
-
 def begin(page: Any, server: Server) -> None:
     """From the first address to a release that is under way."""
     page.goto(server.first)
@@ -362,17 +341,6 @@ def test_a_release_outlives_a_killed_server(ready: Path, serve: Callable[..., Se
     assert len(Ledger(ready / "ledger.db").account("people").charges) == 1
     assert (ready / "people-1.csv").is_file()
     page.expected.clear()
-
-
-def test_an_unreadable_file_is_told(folder: Path, serve: Callable[..., Server], page: Any) -> None:
-    (folder / "odd.parquet").write_bytes(b"PAR1 and then nothing of the kind")
-    page.goto(serve(folder).first)
-    page.get_by_role("button", name="odd.parquet").click()
-    page.get_by_role("alert").wait_for()
-    checked(page)
-    page.get_by_role("button", name="Read all rows").click()
-    page.get_by_role("alert").first.wait_for()
-    assert not (folder / "odd.toml").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs limits of a process")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from click.testing import CliRunner
 
+from sklar.cli import cli
 from sklar.errors import DataError, SklarError
 from sklar.studio.folder import Folder
 from sklar.studio.guard import MOST_BYTES, Session
@@ -60,18 +65,14 @@ def test_another_host_is_refused(inside: Browser, host: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("header", "value"),
     [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": None},
-        {"Origin": "http://127.0.0.1:1"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
+        *(("Origin", value) for value in ("http://evil.example", "null", None, "http://127.0.0.1:1")),
+        *(("Sec-Fetch-Site", value) for value in ("cross-site", "same-site")),
     ],
 )
-def test_a_form_of_another_page_is_refused(inside: Browser, headers: dict[str, str | None]) -> None:
-    answer = inside.ask("POST", "/open", headers=headers, body=form(inside))
+def test_a_form_of_another_page_is_refused(inside: Browser, header: str, value: str | None) -> None:
+    answer = inside.ask("POST", "/open", headers={header: value}, body=form(inside))
     assert answer.status == 403
     assert "Another page asked for this" in answer.text
     assert inside.ask("POST", "/open", body=form(inside)).status == 303
@@ -117,11 +118,9 @@ def test_every_answer_forbids_inline_script_and_caching(inside: Browser, path: s
     assert headers.get("Server") is None
 
 
-def test_pages_hold_no_inline_script_or_style(inside: Browser) -> None:
-    inside.post("/open", file="people.csv")
-    inside.post("/t/people/open", delimiter=",", encoding="utf-8", header="yes", quote='"', decimal=".")
+def test_pages_hold_no_inline_script_or_style(drafted: Browser) -> None:
     for path in ("/", "/t/people/open", "/t/people/describe", "/t/people/plan", "/books"):
-        text = inside.get(path).text
+        text = drafted.get(path).text
         assert "<style" not in text
         assert " style=" not in text
         assert "onclick" not in text
@@ -139,14 +138,8 @@ def test_text_of_the_table_is_escaped(inside: Browser) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "../outside.csv",
-        "/etc/hostname",
-        "link.csv",
-        "linked/outside.csv",
-        "a/../../outside.csv",
-        ".sklar-studio/x.csv",
-        "\0",
-        "",
+        *("../outside.csv", "/etc/hostname", "link.csv", "linked/outside.csv", "a/../../outside.csv"),
+        *(".sklar-studio/x.csv", "\0", ""),
     ],
 )
 def test_paths_stay_in_the_folder_after_links_are_resolved(tmp_path: Path, name: str) -> None:
@@ -189,18 +182,43 @@ def test_a_failure_shows_no_stack_trace_and_no_cell(inside: Browser, monkeypatch
         assert word not in answer.text
 
 
-def test_the_studio_listens_beyond_this_machine_only_when_told_twice() -> None:
-    check_host("127.0.0.1", beyond=False)
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--host", "192.0.2.1"], "add --beyond-this-machine"),
+        (["--host", "192.0.2.1", "--beyond-this-machine"], "192.0.2.1:0 cannot be listened on"),
+        (["--host", "0.0.0.0", "--beyond-this-machine"], "means all of them"),
+        (["--host", "::", "--beyond-this-machine"], "means all of them"),
+        (["--host", "example.org", "--beyond-this-machine"], "must be an address"),
+        (["nowhere"], "'nowhere' is no folder"),
+    ],
+)
+def test_what_is_not_served(options: list[str], says: str) -> None:
+    """Other machines may connect only when that is said twice."""
+    done = CliRunner().invoke(cli, ["studio", "--no-browser", *options])
+    assert isinstance(done.exception, SklarError)
+    assert says in str(done.exception)
     check_host("::1", beyond=False)
-    check_host("192.0.2.1", beyond=True)
-    for host, beyond, says in (
-        ("192.0.2.1", False, "--beyond-this-machine"),
-        ("0.0.0.0", True, "means all of them"),
-        ("::", True, "means all of them"),
-        ("example.org", True, "must be an address"),
-    ):
-        with pytest.raises(SklarError, match=says):
-            check_host(host, beyond=beyond)
+
+
+def test_without_its_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    done = CliRunner().invoke(cli, ["studio"])
+    assert str(done.exception) == "the studio needs uvicorn: pip install 'sklar[studio]'"
+
+
+def test_the_address_is_printed_and_the_browser_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def serve(root: Path, *, ready: Callable[[str], None], **options: Any) -> None:
+        given.update(options, root=root)
+        ready("http://127.0.0.1:1/enter?token=x")
+
+    monkeypatch.setattr("sklar.studio.serve.serve", serve)
+    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
+    found = CliRunner().invoke(cli, ["studio", str(tmp_path), "--no-browser", "--quiet", "--port", "8642"])
+    assert found.output == "http://127.0.0.1:1/enter?token=x\n"
+    assert given == {"root": tmp_path, "host": "127.0.0.1", "port": 8642, "beyond": False}
 
 
 def test_hosts_and_addresses_of_a_session() -> None:
