@@ -26,23 +26,8 @@ settings.register_profile("new", print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 ODD = (
-    "",
-    " ",
-    "?",
-    '"',
-    "'",
-    "a,b",
-    'say "hi"',
-    "line\nbreak",
-    "\r\n",
-    "\x7f",
-    "\x00",
-    "\\",
-    "é",
-    "名",
-    "#",
-    "a=b",
-    "NA",
+    *("", " ", "?", '"', "'", "a,b", 'say "hi"', "line\nbreak", "\r\n", "\x7f", "\x00", "\\"),
+    *("é", "名", "#", "a=b", "NA"),
 )
 TEXTS = st.sampled_from(ODD) | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 NAMES = TEXTS.filter(lambda text: text != "" and not text.startswith("\ufeff"))
@@ -63,11 +48,7 @@ OUTPUTS = {
 FORMATS = {
     "date": ("%d.%m.%Y", "%Y%m%d", "%b %d, %Y"),
     "datetime": (
-        "%d/%m/%Y %H:%M",
-        "%Y-%m-%dT%H:%M:%S.%f",
-        "%d.%m.%Y %I:%M:%S %p",
-        "%Y-%m-%d %H:%M:%S%z",
-        "%d %b %Y %H",
+        *("%d/%m/%Y %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%d.%m.%Y %I:%M:%S %p", "%Y-%m-%d %H:%M:%S%z", "%d %b %Y %H"),
     ),
     "time": ("%H.%M", "%I:%M:%S %p", "%H%M%S"),
     "yearmonth": ("%m/%Y", "%b %Y"),

@@ -31,7 +31,6 @@ def release(table: str, typed: str) -> tuple[Schema, pl.DataFrame]:
     assert "Every column is reviewed" in run("schema", "review", "t.toml", table, typed=typed)
     run("forecast", "--schema", "t.toml", "--rows", str(ROWS), "--epsilon", "1")
     run("release", table, "--schema", "t.toml", "--epsilon", "1", "--out", "synthetic.csv")
-    # assert "PRIVATE" in run("evaluate", table, "synthetic.csv", "--schema", "synthetic.sklar")
     run("report", "synthetic.sklar", "--out", "report.html")
     run("verify", "synthetic.sklar")
     return sklar.load("synthetic.sklar").schema, pl.read_csv("synthetic.csv", infer_schema=False)

@@ -1,4 +1,4 @@
-"""The generated tables: their shapes, their public schemas, their dependence, and that a seed means the same rows."""
+"""Generated tables: their shapes, their public schemas, their dependence, and that a seed means the same rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import pytest
 
 from sklar.errors import DataError
 from sklar.generate import SHAPES, binary, generate, hospital, schema_toml
+from sklar.generate.visits import KEY, MOST, generate_visits, linked
 from sklar.public.schema import Schema
+from sklar.rows.encode import encode
 
-UNLISTED = {"census": ["person_id"]}
+UNLISTED = {"census": ("person_id",)}
 NARROW = [shape for shape in SHAPES if not shape.startswith("syn")]
 
 
@@ -71,56 +73,33 @@ def binned(shape: str, data: pl.DataFrame, name: str) -> npt.NDArray[Any]:
     return bins
 
 
-# --- shapes and schemas
-
-
-def test_shapes_have_the_rows_of_the_paper() -> None:
-    rows = {name: shape.rows for name, shape in SHAPES.items()}
-    big = 5_240_260
-    assert rows == {"census": 30_000, "hospital": 10_000, "dss": big, "syn1": big, "syn2": big}
-    assert all(shape.description for shape in SHAPES.values())
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_schema_lists_the_columns_in_order(shape: str) -> None:
-    columns, frames = generate(shape, rows=10)
-    assert next(frames).schema == columns
-    assert columns.names() == UNLISTED.get(shape, []) + list(attributes(shape))
-    assert tomllib.loads(schema_toml(shape))["table"] == {"name": shape}
-
-
 @pytest.mark.parametrize(
-    ("shape", "n_attributes", "n_levels", "n_small"),
+    ("shape", "rows", "n_attributes", "n_levels", "n_small"),
     [
-        ("census", 14, 119, None),
-        ("hospital", 9, 1_201, 1),
-        ("dss", 27, 674, 10),
-        ("syn1", 1_000, 2_000, 1_000),
-        ("syn2", 2_000, 4_000, 2_000),
+        ("census", 30_000, 14, 119, 8),
+        ("hospital", 10_000, 9, 1_201, 1),
+        ("dss", 5_240_260, 27, 674, 10),
+        ("syn1", 5_240_260, 1_000, 2_000, 1_000),
+        ("syn2", 5_240_260, 2_000, 4_000, 2_000),
     ],
 )
-def test_levels_are_those_of_the_paper(shape: str, n_attributes: int, n_levels: int, n_small: int | None) -> None:
+def test_shapes_are_those_of_the_paper(shape: str, rows: int, n_attributes: int, n_levels: int, n_small: int) -> None:
     sizes = [levels(entry) for entry in attributes(shape).values()]
-    assert (len(sizes), sum(sizes)) == (n_attributes, n_levels)
-    assert n_small is None or sum(size < 10 for size in sizes) == n_small
+    assert (len(sizes), sum(sizes), sum(size < 10 for size in sizes)) == (n_attributes, n_levels, n_small)
     schema = Schema.from_toml(schema_toml(shape))
-    assert (schema.n_attributes, schema.n_levels) == (n_attributes, n_levels)
-
-
-def test_streams_differ_between_shapes() -> None:
-    assert len({shape.table().stream for shape in SHAPES.values()}) == len(SHAPES)
+    assert (schema.name, schema.n_attributes, schema.n_levels) == (shape, n_attributes, n_levels)
+    assert SHAPES[shape].rows == rows
+    columns, frames = generate(shape, rows=10)
+    assert next(frames).schema == columns
+    assert tuple(columns.names()) == (*UNLISTED.get(shape, ()), *schema.names)
+    # A random stream of its own.
+    assert [each.table().stream for each in SHAPES.values()].count(SHAPES[shape].table().stream) == 1
 
 
 @pytest.mark.parametrize("shape", NARROW)
 def test_values_are_listed_and_of_the_stated_type(shape: str) -> None:
-    kinds = {
-        "boolean": (pl.Boolean,),
-        "integer": (pl.Int32,),
-        "real": (pl.Float64,),
-        "date": (pl.Date,),
-        "datetime": (pl.Datetime("ms"),),
-        "categorical": (pl.String, pl.Categorical),
-    }
+    kinds: dict[str, tuple[Any, ...]] = {"boolean": (pl.Boolean,), "integer": (pl.Int32,), "real": (pl.Float64,)}
+    kinds |= {"date": (pl.Date,), "datetime": (pl.Datetime("ms"),), "categorical": (pl.String, pl.Categorical)}
     data = table(shape, 20_000)
     for name, entry in attributes(shape).items():
         assert data.schema[name] in kinds[entry["type"]], name
@@ -173,9 +152,6 @@ def test_census_has_a_few_values_outside_its_schema() -> None:
     assert contact.max() < np.datetime64("2025-01-01")
 
 
-# --- dependence
-
-
 @pytest.mark.parametrize(
     ("shape", "a", "b", "least"),
     [
@@ -203,10 +179,10 @@ def test_named_pairs_depend(shape: str, a: str, b: str, least: float) -> None:
     assert cramers_v(binned(shape, data, a), binned(shape, data, b)) > least
 
 
-@pytest.mark.parametrize(("shape", "a", "b"), [("census", "region", "sex"), ("dss", "region", "student")])
-def test_unrelated_pairs_do_not(shape: str, a: str, b: str) -> None:
-    data = table(shape, 20_000)
-    assert cramers_v(binned(shape, data, a), binned(shape, data, b)) < 0.04
+def test_unrelated_pairs_do_not() -> None:
+    for shape, other in (("census", "sex"), ("dss", "student")):
+        data = table(shape, 20_000)
+        assert cramers_v(binned(shape, data, "region"), binned(shape, data, other)) < 0.04
 
 
 def test_a_dss_region_lies_in_one_state() -> None:
@@ -229,21 +205,16 @@ def test_binary_means_and_correlations_are_as_designed() -> None:
     error = np.abs(bits.mean(axis=1) - means[:240]) / np.sqrt(means[:240] * (1 - means[:240]) / 65_536)
     assert error.max() < 5
 
-    correlation = np.corrcoef(bits)
-    same: list[float] = []
-    opposite: list[float] = []
-    other: list[float] = []
-    for i in range(240):
-        for j in range(i):
-            (mean_i, _, factor_i, reversed_i), (mean_j, _, factor_j, reversed_j) = design[i], design[j]
-            if factor_i != factor_j:
-                other.append(correlation[i, j])
-            elif 0.3 < mean_i < 0.7 and 0.3 < mean_j < 0.7:
-                (same if reversed_i == reversed_j else opposite).append(correlation[i, j])
-    assert min(same) > 0.1
-    assert max(same) > 0.3
-    assert max(opposite) < 0
-    assert 0.02 < np.mean(np.abs(other)) < 0.1
+    _, _, factors, reverse = map(np.array, zip(*design, strict=True))
+    i, j = np.tril_indices(240, -1)
+    correlation, alike = np.corrcoef(bits)[i, j], factors[i] == factors[j]
+    middle = (means[:240] > 0.3) & (means[:240] < 0.7)
+    near = alike & middle[i] & middle[j]
+    same, opposite = correlation[near & (reverse[i] == reverse[j])], correlation[near & (reverse[i] != reverse[j])]
+    assert same.min() > 0.1
+    assert same.max() > 0.3
+    assert opposite.max() < 0
+    assert 0.02 < np.abs(correlation[~alike]).mean() < 0.1
 
 
 def test_hospital_facts_are_functions_of_the_provider() -> None:
@@ -272,18 +243,14 @@ def test_hospital_directory_is_public_and_nested() -> None:
         assert len(pairs) == len({pair[0] for pair in pairs}), (inner, outer)
 
 
-# --- seeds and streaming
-
-
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_seed_means_the_same_rows(shape: str) -> None:
-    assert table(shape, 200, seed=7).equals(table(shape, 200, seed=7))
-    assert not table(shape, 200, seed=7).equals(table(shape, 200, seed=8))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_short_table_begins_a_long_one(shape: str) -> None:
-    assert table(shape, 1_000).slice(0, 100).equals(table(shape, 100))
+def test_a_seed_means_the_same_rows_drawn_when_they_are_asked_for(shape: str) -> None:
+    long = table(shape, 1_000, seed=7)
+    assert long.head(100).equals(table(shape, 100, seed=7))
+    assert not long.equals(table(shape, 1_000, seed=8))
+    frame = next(generate(shape)[1])
+    assert frame.height == min(SHAPES[shape].table().block_rows, SHAPES[shape].rows)
+    assert frame.estimated_size() < 32 * 2**20
 
 
 @pytest.mark.parametrize("shape", NARROW)
@@ -307,32 +274,57 @@ def test_binary_blocks_join(monkeypatch: pytest.MonkeyPatch) -> None:
     assert long.slice(0, 130).equals(short)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_rows_are_drawn_only_when_asked_for(shape: str) -> None:
-    _, frames = generate(shape)
-    frame = next(frames)
-    assert frame.height == min(SHAPES[shape].table().block_rows, SHAPES[shape].rows)
-    assert frame.estimated_size() < 32 * 2**20
+def test_what_cannot_be_generated() -> None:
+    unknown = r"^shape must be one of census, hospital, dss, syn1, syn2, got 'adult'\. Choose one of those\.$"
+    for call in (generate, schema_toml):
+        with pytest.raises(DataError, match=unknown):
+            call("adult")
+    bad: Any
+    for bad in (0, -5, 2.5, True, "10"):
+        with pytest.raises(DataError, match=rf"^rows must be a whole number of at least 1, got rows={bad!r}\. Leave"):
+            generate("census", rows=bad)
+        with pytest.raises(DataError, match=f"^patients must be a whole number of at least 1, got patients={bad!r}"):
+            generate_visits(bad)
+    for bad in (-1, 0.5, None, False):
+        with pytest.raises(DataError, match=rf"^seed must be a whole number of at least 0, got seed={bad!r}\. Leave"):
+            generate("census", seed=bad)
 
 
-# --- errors
+def both(patients: int, seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
+    blocks = list(generate_visits(patients, seed=seed))
+    return pl.concat([block[0] for block in blocks]), pl.concat([block[1] for block in blocks])
 
 
-def test_an_unknown_shape_is_refused() -> None:
-    message = r"^shape must be one of census, hospital, dss, syn1, syn2, got 'adult'\. Choose one of those\.$"
-    with pytest.raises(DataError, match=message):
-        generate("adult")
-    with pytest.raises(DataError, match=message):
-        schema_toml("adult")
+def test_fewer_patients_are_the_beginning_of_more() -> None:
+    few, more = both(9_000), both(10_000)
+    assert more[0].head(9_000).equals(few[0])
+    assert more[1].head(few[1].height).equals(few[1])
+    assert not both(9_000, seed=1)[0].equals(few[0])
 
 
-@pytest.mark.parametrize("rows", [0, -5, 2.5, True, "10"])
-def test_bad_rows_are_refused_at_once(rows: Any) -> None:
-    with pytest.raises(DataError, match=rf"^rows must be a whole number of at least 1, got rows={rows!r}\. Leave"):
-        generate("census", rows=rows)
+def test_visits_are_as_described() -> None:
+    patients, visits = both(8_000)
+    assert patients[KEY].to_list() == list(range(1, 8_001))
+    assert visits[KEY].is_in(patients[KEY].implode()).all()
+    numbers = visits.group_by(KEY).len()["len"]
+    assert numbers.max() == MOST
+    # One in twenty never comes: 5 sd of 8,000 are 0.012. A mean of 6 has an sd of 0.06.
+    assert abs(1 - len(numbers) / 8_000 - 0.05) < 0.013
+    assert 5.5 < visits.height / 8_000 < 6.5
+    for frame, schema in ((patients, linked().people), (visits, linked().events)):
+        codes = encode(frame.select(schema.names), schema)
+        assert (codes >= 0).all()
+        # Every level occurs.
+        assert all(np.unique(row).size == size for row, size in zip(codes, schema.sizes, strict=True))
 
 
-@pytest.mark.parametrize("seed", [-1, 0.5, None, False])
-def test_bad_seeds_are_refused_at_once(seed: Any) -> None:
-    with pytest.raises(DataError, match=rf"^seed must be a whole number of at least 0, got seed={seed!r}\. Leave"):
-        generate("census", seed=seed)
+def test_visits_of_a_patient_are_alike() -> None:
+    _, visits = both(8_000)
+    first = visits.group_by(KEY, maintain_order=True).agg(pl.all().first(), n=pl.len())
+    last = visits.group_by(KEY, maintain_order=True).agg(pl.all().last())
+    several = first["n"] > 1
+    for name, least in (("department", 0.10), ("diagnosis", 0.03), ("days", 0.05)):
+        same = (first[name] == last[name]).filter(several).mean()
+        assert isinstance(same, float)
+        shares = visits[name].value_counts(normalize=True)["proportion"]
+        assert same > float((shares**2).sum()) + least

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -126,11 +127,11 @@ def test_what_is_measured_is_what_is_fitted() -> None:
 def test_the_certificate_says_what_was_done() -> None:
     budget = Budget(epsilon=1.0, delta=1e-7, mechanism="laplace")
     certificate = sklar.measure(census(300), CENSUS, budget).certificate
-    assert (certificate.neighbors, certificate.mechanism, certificate.composition) == (
+    assert [certificate.neighbors, certificate.mechanism, certificate.composition] == [
         "replace-one",
         "laplace",
         "tight",
-    )
+    ]
     assert (certificate.epsilon, certificate.delta, certificate.public_rows) == (1.0, 1e-7, 300)
     one_way, pairs = certificate.measurements
     assert (one_way.order, one_way.tables, one_way.sensitivity_l1) == (1, CENSUS.n_attributes, 2.0)
@@ -145,12 +146,9 @@ def test_an_unreviewed_schema_is_refused_before_the_data_is_opened() -> None:
         sklar.fit("no-such-file.csv", waiting, epsilon=1.0)
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_tiny_tables(rows: int) -> None:
-    assert sklar.fit(census(rows), CENSUS, epsilon=1.0, method="binary").sample(5, seed=1).height == 5
-
-
-def test_rows_that_lie_outside_every_domain() -> None:
+def test_tiny_tables_and_rows_that_lie_outside_every_domain() -> None:
+    for number in (1, 2):
+        assert sklar.fit(census(number), CENSUS, epsilon=1.0, method="binary").sample(5, seed=1).height == 5
     schema = Schema.from_toml(
         '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n[attributes.b]\ntype = "boolean"'
     )
@@ -161,18 +159,7 @@ def test_rows_that_lie_outside_every_domain() -> None:
 
 
 def test_progress_is_told_of_every_stage() -> None:
-    stages: list[str] = []
-
-    class Listener:
-        rows = 0
-
-        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-            stages.append(name)
-
-        def advance(self, steps: int) -> None:
-            self.rows += steps
-
-    listener = Listener()
+    listener = Mock()
     sklar.fit(census(100), CENSUS, epsilon=1.0, method="binary", progress=listener)
-    assert stages == ["count", "measure", "fit"]
-    assert listener.rows == 100
+    assert [call.args[0] for call in listener.stage.call_args_list] == ["count", "measure", "fit"]
+    assert sum(call.args[0] for call in listener.advance.call_args_list) == 100

@@ -49,26 +49,19 @@ def test_fit_and_sample() -> None:
     assert isinstance(synthesizer.sample(9, to="pandas"), pd.DataFrame)
 
 
-def test_a_schema_may_be_a_path(tmp_path: Path) -> None:
+def test_clones_have_equal_settings_and_no_model_and_every_fit_is_charged(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
-    assert sklar.Synthesizer(tmp_path / "s.toml", epsilon=1.0).fit(ROWS, None).model_.schema == SCHEMA
-
-
-def test_a_ledger_is_charged_by_every_fit(tmp_path: Path) -> None:
     book = Ledger(tmp_path / "l.db")
     book.open_account("t", epsilon=2.0, delta=2**-30)
-    synthesizer = sklar.Synthesizer(SCHEMA, epsilon=1.0, ledger=tmp_path / "l.db").fit(ROWS)
-    clone(synthesizer).fit(ROWS)
-    assert len(book.account("t").charges) == 2
-
-
-def test_clones_have_equal_settings_and_no_model() -> None:
-    fitted = sklar.Synthesizer(SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"), method="mixture").fit(ROWS)
+    fitted = sklar.Synthesizer(tmp_path / "s.toml", Budget(epsilon=1.0), ledger=tmp_path / "l.db").fit(ROWS, None)
+    assert fitted.model_.schema == SCHEMA
     copy = clone(fitted)
     assert copy is not fitted
     assert copy.get_params() == fitted.get_params()
     with pytest.raises(ModelError, match=r"no model yet. Call fit first."):
         copy.sample(3)
+    copy.fit(ROWS)
+    assert len(book.account("t").charges) == 2
 
 
 def test_settings_by_name() -> None:
