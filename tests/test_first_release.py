@@ -17,6 +17,11 @@ ADULT = Path(__file__).parent.parent.parent / "shared" / "data" / "adult.csv"
 ROWS = 3_000
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def run(*arguments: str, typed: str | None = None) -> str:
     done = CliRunner().invoke(cli, list(arguments), input=typed)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -48,9 +53,8 @@ def german(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="latin-1")
 
 
-def test_semicolons_commas_and_latin_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    german(tmp_path / "kunden.csv")
+def test_semicolons_commas_and_latin_1() -> None:
+    german(Path("kunden.csv"))
     schema, rows = release("kunden.csv", typed="\n" * 20)
     assert schema.names == ("Straße", "Größe", "Preis", "Geburtstag", "Raucher")
     assert set(rows["Straße"]) <= {"Südweg", "Nordstraße", "Ostend", "other"}
@@ -71,9 +75,8 @@ def coded(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_sentinels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    coded(tmp_path / "t.csv")
+def test_sentinels() -> None:
+    coded(Path("t.csv"))
     schema, rows = release("t.csv", typed="A\n")
     assert schema.attribute("income").special == ("N", -9)
     assert schema.attribute("visits").special == (999,)
@@ -86,9 +89,8 @@ def test_sentinels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not ADULT.exists(), reason="needs the Adult data beside the project")
-def test_adult(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "adult.csv").write_bytes(ADULT.read_bytes())
+def test_adult() -> None:
+    Path("adult.csv").write_bytes(ADULT.read_bytes())
     # Code-book lists for what a rule ties together; all else as proposed.
     listed = {"education", "education-num", "marital-status", "relationship"}
     run("schema", "draft", "adult.csv", "-o", "t.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from sklar.files.model import Model, fit_tables
 from sklar.kernel.queries import Block, Distances, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import Person
 from sklar.trust.audit import QUICK
 from sklar.trust.audit.inventions import frame_of
 from sklar.trust.audit.leaks import check_third
@@ -34,12 +36,18 @@ from sklar.trust.verify.refit import check_plan
 from tests.trust.forge import forged
 
 SIZES, ROWS = (4, 5, 3, 12), 4_000
-SCHEMA = Schema(
-    name="audit",
-    attributes=tuple(
-        Attribute(name=f"a{index}", kind="integer", edges=tuple(range(size + 1))) for index, size in enumerate(SIZES)
-    ),
-)
+
+
+def schema_of(names: Sequence[str], sizes: Sequence[int]) -> Schema:
+    """Integers from 0, one level each."""
+    attributes = (
+        Attribute(name=name, kind="integer", edges=tuple(range(size + 1)))
+        for name, size in zip(names, sizes, strict=True)
+    )
+    return Schema(name="audit", attributes=tuple(attributes))
+
+
+SCHEMA = schema_of(("a0", "a1", "a2", "a3"), SIZES)
 BUDGET = Budget(epsilon=4.0)
 
 
@@ -67,17 +75,12 @@ def chosen(measured: Measured) -> Block | None:
     return next((b for b in measured.blocks if isinstance(b.query, Tables) and b.query.order == 3), None)
 
 
-def scored(measured: Measured) -> Block | None:
-    """The distances of all three-way tables."""
-    return next((block for block in measured.blocks if isinstance(block.query, Distances)), None)
-
-
 def both(measured: Measured) -> tuple[Block, Tables, Block]:
-    tables, distances = chosen(measured), scored(measured)
+    """Those tables with their query, and the distances of all three-way tables."""
+    tables = chosen(measured)
     assert tables is not None
-    assert distances is not None
     assert isinstance(tables.query, Tables)
-    return tables, tables.query, distances
+    return tables, tables.query, next(block for block in measured.blocks if isinstance(block.query, Distances))
 
 
 def test_three_way_tables_are_measured_within_the_budget_and_certified(released: tuple[Model, Path]) -> None:
@@ -105,36 +108,31 @@ def test_scores_find_what_no_pair_shows() -> None:
     generator = np.random.default_rng(5)
     codes = generator.integers(0, 3, (4, ROWS)).astype(np.int32)
     codes[2] = (codes[0] + codes[1]) % 3
-    attributes = tuple(Attribute(name=name, kind="integer", edges=(0, 1, 2, 3)) for name in "abcd")
-    schema = Schema(name="audit", attributes=attributes)
+    schema = schema_of("abcd", (3, 3, 3, 3))
     model = sklar.fit(frame_of(schema, codes), schema, BUDGET)
     _, query, distances = both(model.measured)
     # The one that is not zero is 1,000 rows from independence, 40 sds of its noise.
     assert distances.values[0] > 10 * distances.scales[0]
     assert [0, 1, 2] in query.members.tolist()
-    assert worst_error(model, codes, [(0, 1, 2)]) < 0.2
+    assert error(model, codes, 0, 1, 2) < 0.2
 
 
-def worst_error(model: Model, codes: NDArray[np.int32], triples: list[tuple[int, int, int]]) -> float:
-    """The largest total variation of these three-way tables."""
-    components = model.copula.components()
+def error(model: Model, codes: NDArray[np.int32], *triple: int) -> float:
+    """The total variation of a three-way table."""
+    components, offsets = model.copula.components(), model.measured_schema.offsets
     assert components is not None
-    offsets = model.measured_schema.offsets
-    errors = []
-    for triple in triples:
-        parts = [components[:, offsets[i] : offsets[i + 1]].astype(np.float64) for i in triple]
-        table = np.einsum("ci,cj,ck->ijk", *parts) / len(components)
-        real = np.zeros_like(table)
-        np.add.at(real, tuple(codes[list(triple)]), 1 / codes.shape[1])
-        errors.append(float(np.abs(table - real).sum()) / 2)
-    return max(errors)
+    parts = [components[:, offsets[i] : offsets[i + 1]].astype(np.float64) for i in triple]
+    table = np.einsum("ci,cj,ck->ijk", *parts) / len(components)
+    real = np.zeros_like(table)
+    np.add.at(real, tuple(codes[list(triple)]), 1 / codes.shape[1])
+    return float(np.abs(table - real).sum()) / 2
 
 
 def test_the_model_knows_what_pairs_do_not(released: tuple[Model, Path]) -> None:
     model, tables = released[0], chosen(released[0].measured)
     pairs = tuple(block for block in model.measured.blocks if block is not tables)
     without = fit_tables(replace(model.measured, blocks=pairs))
-    errors = [worst_error(each, rows(), [(0, 1, 2), (0, 1, 3)]) for each in (model, without)]
+    errors = [max(error(each, rows(), 0, 1, 2), error(each, rows(), 0, 1, 3)) for each in (model, without)]
     # Far apart: the factor is two to ten in draw after draw.
     assert errors[0] < 0.8 * errors[1]
 
@@ -176,12 +174,9 @@ def _rescaled(factor: float, order: int) -> Any:
     return change
 
 
-def _unstated(order: int) -> Any:
-    def change(document: dict[str, Any], _arrays: dict[str, Any]) -> None:
-        entries = document["certificate"]["measurements"]
-        document["certificate"]["measurements"] = [entry for entry in entries if entry["order"] != order]
-
-    return change
+def _unstated(document: dict[str, Any], order: int) -> None:
+    entries = document["certificate"]["measurements"]
+    entries[:] = [entry for entry in entries if entry["order"] != order]
 
 
 def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -196,8 +191,8 @@ def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         (_exact, "noise"),
         (_rescaled(64, 3), "noise"),
         (_rescaled(1 / 4, 3), "theorem"),
-        (_unstated(3), "measurements"),
-        (_unstated(SCORES), "measurements"),
+        (lambda document, arrays: _unstated(document, 3), "measurements"),
+        (lambda document, arrays: _unstated(document, SCORES), "measurements"),
         (_unscored, "measurements"),
         (_rescaled(1 / 8, SCORES), "theorem"),
     ],
@@ -280,10 +275,7 @@ def test_what_can_be_read_once_only_has_no_third_stage() -> None:
 
 
 def test_people_and_add_remove_have_a_third_stage_too() -> None:
-    attributes = {f"a{i}": {"type": "integer", "edges": list(range(size + 1))} for i, size in enumerate(SIZES)}
-    table = {"name": "audit", "person": "id", "count": "rows", "rows_per_person": 2}
-    people = Schema.from_dict({"table": table, "attributes": attributes})
-    many = 30_000
+    people, many = replace(SCHEMA, person=Person(column="id", count="rows", rows_per_person=2)), 30_000
     frame = frame_of(SCHEMA, rows(many)).with_columns(id=pl.int_range(many) // 3)
     measured = sklar.measure(frame, people, replace(BUDGET, neighbors="add-remove"))
     tables, query, _ = both(measured)
