@@ -19,7 +19,7 @@ from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
-from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.events import Linked
 from sklar.public.schema import MAX_ATTRIBUTES, Schema
@@ -277,7 +277,7 @@ def stage_numbers(blocks: Sequence[Block]) -> list[int]:
 def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, ...]:
     """What these blocks measure under this budget, one line for every stage, order and scale; not those of a search."""
     lines: list[Measurement] = []
-    moved = sensitivity(budget.neighbors, budget.rows)
+    moved = float(budget.shifts * budget.rows), math.sqrt(budget.shifts) * budget.rows
     for block, stage in zip(blocks, stage_numbers(blocks), strict=True):
         query, scales = block.query, block.scales
         if not stage:

@@ -115,6 +115,10 @@ class Model:
         """Whether rows are the paper's 0/1 columns instead of valid records."""
         return self.copula.dummies
 
+    @property
+    def _described(self) -> Schema | None:
+        return None if self.dummies else self.schema
+
     @overload
     def sample(
         self, rows: int | None = ..., *, given: Given | None = ..., seed: int | None = ..., to: Literal["polars"] = ...
@@ -138,12 +142,10 @@ class Model:
         bin, the model's shape inside the bin decides, which was not measured unless the release searched there.
 
         The same model, condition and seed give the same rows; without a seed, a fresh one is drawn. `to` names the
-        library whose table is returned; pandas and Arrow hold every type that the schema states, polars the nearest
-        that it has.
+        library; pandas and Arrow hold every type that the schema states, polars the nearest that it has.
         """
         check_library(to)
-        frame = pl.concat(self.sample_batches(rows, given=given, seed=seed))
-        return to_library(frame, to, None if self.dummies else self.schema)
+        return to_library(pl.concat(self.sample_batches(rows, given=given, seed=seed)), to, self._described)
 
     def sample_batches(
         self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
@@ -202,8 +204,7 @@ class Model:
         sampler = self._sampler(seed, given, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
         frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
-        described = None if self.dummies else self.schema
-        write_frames(target, sampler.columns, frames, described, shown=self.columns, spreadsheet=spreadsheet)
+        write_frames(target, sampler.columns, frames, self._described, shown=self.columns, spreadsheet=spreadsheet)
 
     def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
         """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals.
@@ -246,26 +247,27 @@ class Model:
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
         lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
-            found, what = schema.attribute(finding.attribute), "domain"
+            attribute = schema.attribute(finding.attribute)
             if finding.of == "rounding":
-                what, kept = "rounding", "1 noisy table of decade by step"
+                kept = "1 noisy table of decade by step"
             elif finding.threshold is None:
-                heaps = len(found.points)
+                heaps = len(attribute.points)
                 points = f" and {heaps:,} point{'s' if heaps > 1 else ''}" if heaps else ""
-                kept = f"{found.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
+                kept = f"{attribute.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
             else:
-                kept = f"{len(found.values):,} categories with at least {finding.threshold:,} rows after noise"
-            lines.append(f"  {what} of '{found.name}' found: {kept}, noise of scale {finding.scale:.4g} a count")
+                kept = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
+            scale = f"noise of scale {finding.scale:.4g} a count"
+            lines.append(f"  {finding.of} of '{attribute.name}' found: {kept}, {scale}")
         if certificate.domains:
             lines.append(f"  all searches together: {certificate.search_share:.1%} of the cost")
         if certificate.earlier:
             named = ", ".join(f"'{name}'" for name in certificate.earlier)
             lines.append(f"  domains found by an earlier release, which paid for them: {named}")
         lines += _measured(certificate)
-        rules, left_out = schema.rules, schema.determined
-        lines += [f"Rules: '{name}' is determined by '{by}' and was not measured." for name, by in left_out.items()]
-        if len(rules) > len(left_out):
-            lines.append(f"Rules: {len(rules) - len(left_out):,} forbidden combinations; no record holds one.")
+        determined = schema.determined
+        lines += [f"Rules: '{name}' is determined by '{by}' and was not measured." for name, by in determined.items()]
+        if forbidden := len(schema.rules) - len(determined):
+            lines.append(f"Rules: {forbidden:,} forbidden combinations; no record holds one.")
         return [*lines, *self.copula.summary(self.settings)]
 
     def save(self, path: str | Path) -> None:
@@ -421,10 +423,8 @@ def _promise(certificate: Certificate) -> list[str]:
 
 def _measured(certificate: Certificate) -> list[str]:
     """What was measured, one line for every stage and kind of table."""
-    lines = []
-    for (stage, kind, order), group in groupby(
-        certificate.measurements, lambda each: (each.stage, each.kind, each.order)
-    ):
+    lines, groups = [], groupby(certificate.measurements, lambda each: (each.stage, each.kind, each.order))
+    for (stage, kind, order), group in groups:
         entries = list(group)
         scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)
         spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"

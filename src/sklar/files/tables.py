@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -246,13 +245,11 @@ def _check_size(path: Path, cells: pl.LazyFrame, schema: Schema, longest: int) -
         )
     if path.stat().st_size > rows * (len(_TEXTS) * (longest + 16) + 64) + _SLACK:
         raise ModelError("its columns are larger than its schema implies.")
-    counts: Counter[int] = Counter()
-    for frame in cells.select("stage").collect_batches(chunk_size=_BATCH_ROWS):
-        if frame["stage"].null_count():
-            raise ModelError("a row has no stage. Number the stages from 1.")
-        counts.update(dict(frame["stage"].value_counts().iter_rows()))
-        if len(counts) > MAX_STAGES:
-            raise ModelError(f"it has more than {MAX_STAGES} stages.")
+    counts: dict[int, int] = dict(cells.group_by("stage").len().collect(engine="streaming").iter_rows())
+    if None in counts:
+        raise ModelError("a row has no stage. Number the stages from 1.")
+    if len(counts) > MAX_STAGES:
+        raise ModelError(f"it has more than {MAX_STAGES} stages.")
     if sorted(counts) != list(range(1, len(counts) + 1)) or not counts:
         raise ModelError(f"its stages must be numbered 1, 2, ..., got {sorted(counts)!s:.60}.")
     over = [stage for stage in sorted(counts) if counts[stage] > most]

@@ -34,10 +34,8 @@ class Cells:
     """The cells of m attributes with these numbers of levels. Every array that it hands out is read-only.
 
     >>> cells = Cells([2, 3, 2])
-    >>> cells.n_attributes, cells.n_levels, cells.n_pairs, cells.n_cells
-    (3, 7, 3, 16)
-    >>> cells.pair(0, 2), cells.table(np.arange(16), 0, 2).tolist()
-    (1, [[6, 7], [8, 9]])
+    >>> cells.n_levels, cells.pair(0, 2), cells.table(np.arange(16), 0, 2).tolist()
+    (7, 1, [[6, 7], [8, 9]])
     """
 
     def __init__(self, sizes: Sequence[int] | NDArray[np.int64]) -> None:

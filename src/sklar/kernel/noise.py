@@ -67,9 +67,6 @@ def discrete_laplace(
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
     `narrow` noise takes 32 bits a cell, which hold every draw: `_attempt` proves it below 2**31.
-
-    >>> discrete_laplace(np.array([0.5, 80.0]), np.array([4, 6])).shape
-    (10,)
     """
     return _draw_parts(scales, sizes, threads, gaussian=False, narrow=narrow)
 
@@ -77,11 +74,7 @@ def discrete_laplace(
 def discrete_gaussian(
     scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
 ) -> Whole:
-    """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)); otherwise as `discrete_laplace`.
-
-    >>> discrete_gaussian(np.array([0.5, 80.0]), np.array([4, 6])).shape
-    (10,)
-    """
+    """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)); otherwise as `discrete_laplace`."""
     return _draw_parts(scales, sizes, threads, gaussian=True, narrow=narrow)
 
 
@@ -177,10 +170,9 @@ def _attempt(p: _Ints, shift: _Ints, source: _Source, *, gaussian: bool) -> tupl
     probability exp(-U/p). V is geometric with ratio exp(-1). So X = U + pV has P(x) proportional to exp(-x/p), and
     floor(X / q) is geometric with ratio exp(-q/p); the sign is fair, and refusing one of the two zeros counts zero
     once. V <= 127 bounds X. Gaussian (Algorithm 3, its free parameter t set to sigma): y is kept with probability
-    exp(-g), g = (|y| q - p)**2 / (2 p**2); the exponents add up to -|y|/sigma - (|y|/sigma - 1)**2 / 2 = -y**2 / (2
-    sigma**2)
-    - 1/2. As |y| q < 2**31 and p <= 2**24, the square is below 2**62 and d <= 2**49. exp(-g) is a coin exp(-1) for
-    every whole unit of g, then one for the rest.
+    exp(-g), g = (|y| q - p)**2 / (2 p**2); the exponents add up to -|y|/sigma - (|y|/sigma - 1)**2 / 2, which is
+    -y**2 / (2 sigma**2) - 1/2. As |y| q < 2**31 and p <= 2**24, the square is below 2**62 and d <= 2**49. exp(-g) is a
+    coin exp(-1) for every whole unit of g, then one for the rest.
     """
     mask = p - 1
     for bits in (1, 2, 4, 8, 16):

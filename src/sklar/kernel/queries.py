@@ -43,9 +43,6 @@ def one_or_none(codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]
     """Codes of an attribute with this many levels, shape (rows,): what is no level becomes `NO_CELL`. Never raises.
 
     Postcondition: -1 <= code < size. So a row stands in at most one cell of every table that this attribute is in.
-
-    >>> one_or_none(np.array([0, 2, 3, -5]), 3).tolist()
-    [0, 2, -1, -1]
     """
     # Compared before they are narrowed: a number that does not fit would become another one.
     outside, narrow = (codes < 0) | (codes >= size), codes.astype(np.int32, copy=False)
@@ -105,8 +102,6 @@ class Tables(_Query):
 
     >>> Tables(cells=Cells([2, 3, 2]), order=2).sizes.tolist(), Tables(cells=Cells([2, 3]), order=0).n_cells
     ([6, 4, 6], 1)
-    >>> Tables(cells=Cells([2, 3, 2]), order=3, coarse=[0, 1, 0, 0, 1, 0, 1]).sizes.tolist()
-    [8]
     """
 
     cells: Cells
@@ -201,11 +196,7 @@ class Tables(_Query):
 
 
 def moved_sets(m: int) -> NDArray[np.float64]:
-    """How many sets of one, two and three of m bits change parity when s bits change, shape (m + 1, 3).
-
-    >>> moved_sets(3).astype(int).tolist()
-    [[0, 0, 0], [1, 2, 1], [2, 2, 0], [3, 0, 1]]
-    """
+    """How many sets of one, two and three of m bits change parity when s bits change, shape (m + 1, 3)."""
     orders = ((s, s * (m - s), s * math.comb(m - s, 2) + math.comb(s, 3)) for s in range(m + 1))
     return np.array(list(orders), dtype=np.float64)
 
@@ -255,11 +246,7 @@ class Parities(_Query):
         return np.concatenate(parts)
 
     def count(self, codes: Codes) -> NDArray[np.int64]:
-        """Exact numbers of rows with an odd sum, sets in the order of `Tables.members`, order after order.
-
-        >>> Parities(cells=Cells([2, 2, 2]), orders=3).count(np.array([[1, 1], [1, 0], [1, -1]])).tolist()
-        [2, 1, 1, 1, 1, 0, 2]
-        """
+        """Exact numbers of rows with an odd sum, sets in the order of `Tables.members`, order after order."""
         bits = np.array([np.asarray(each) == 1 for each in codes])
         sets = [chosen for table in self.tables for chosen in table.members.tolist()]
         return np.array([int(np.logical_xor.reduce(bits[chosen], axis=0).sum()) for chosen in sets], dtype=np.int64)
@@ -296,11 +283,6 @@ class Distances(_Query):
     With T the counts of a table and R its reference, whole numbers both, and C the projection that takes out means
     along each axis, it is floor(15 |C (T - R)| + 1/2): whole parts of a row. `reference` is laid out as the tables;
     None where a file did not keep it: then nothing can be counted.
-
-    >>> tables = Tables(cells=Cells([2, 2, 2]), order=3)
-    >>> parity = np.array([8, 0, 0, 8, 0, 8, 8, 0])
-    >>> Distances(of=tables, reference=np.zeros(8)).answer(parity).tolist(), round(15 * 8 * 8**0.5 / 2)
-    ([170], 170)
     """
 
     of: Tables
@@ -477,11 +459,7 @@ class Common(_Query):
         return tuple(key for key, keep in zip(keys or (), kept, strict=True) if keep), noisy[kept]
 
     def count(self, values: Sequence[str | None]) -> dict[str, int]:
-        """Exact numbers of rows by value; None is no value.
-
-        >>> Common(about="town", threshold=9).count(["b", "a", None, "b"])
-        {'a': 1, 'b': 2}
-        """
+        """Exact numbers of rows by value; None is no value."""
         names, times = np.unique([value for value in values if value is not None], return_counts=True)
         return dict(zip(map(str, names), times.tolist(), strict=True))
 

@@ -70,9 +70,6 @@ class Spend:
     """What noise costs: `moves[g]` moves over separate cells, each of L1 norm at most `reach[g]`, at scale `scales[g]`.
 
     `lost_delta` is the chance that a threshold fails (`Budget.less`).
-
-    >>> Spend.of([80.0, 90.0, 80.0], 2).moves.tolist()
-    [4.0, 2.0]
     """
 
     scales: NDArray[np.float64]
@@ -87,10 +84,7 @@ class Spend:
         if np.ndim(moves) == 0 and np.ndim(reach) == 0:
             # As below, many times as fast: a plan asks this of millions of tables.
             each, times = np.unique(exact, return_counts=True)
-            total, far = (
-                np.multiply(times, np.asarray(moves, dtype=np.float64)),
-                np.full(each.size, reach, dtype=np.float64),
-            )
+            total, far = np.multiply(times, moves, dtype=np.float64), np.full(each.size, reach, dtype=np.float64)
             return cls(scales=each, moves=total, reach=far, lost_delta=lost_delta)
         parts = [exact, *(np.broadcast_to(np.asarray(part, dtype=np.float64), exact.shape) for part in (moves, reach))]
         order = np.lexsort((parts[2], parts[0]))
@@ -138,9 +132,6 @@ def cost(mechanism: Mechanism, spend: Spend) -> Cost:
     Steinke 2020); one of Laplace noise is pure (|p|_1/s)-DP, at most reach/s, and so reach^2/(2 s^2)-zCDP too (Bun and
     Steinke 2016). Cells are independent: they add. GDP: a move of Gaussian noise is mu-GDP with mu^2 = reach^2/(s^2 -
     4) by the theorem in `gaussian_epsilon`; one of Laplace noise is pure e-DP with e = reach/s and so `pure_mu(e)`-GDP.
-
-    >>> cost("gaussian", Spend.of([10.0], 2))
-    Cost(rho=0.010000000000010001, mu_squared=0.020833333333354166)
     """
     scales, squares = spend.scales, spend.moves * spend.reach**2
     rho = _sum_up(squares / (2 * scales**2))
@@ -150,16 +141,6 @@ def cost(mechanism: Mechanism, spend: Spend) -> Cost:
     if scales.size and scales.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
     return Cost(rho=rho, mu_squared=_sum_up(squares / (scales**2 - BLUR)))
-
-
-def sensitivity(neighbors: Neighbors, rows: int = 1) -> tuple[float, float]:
-    """The L1 and the L2 sensitivity of one table in which up to `rows` rows of a person are counted.
-
-    >>> sensitivity("replace-one"), sensitivity("add-remove", 8)
-    ((2.0, 1.4142135623730951), (8.0, 8.0))
-    """
-    shifts = 2 if neighbors == "replace-one" else 1
-    return float(shifts * rows), math.sqrt(shifts) * rows
 
 
 def pure_mu(epsilon: float) -> float:
@@ -178,9 +159,6 @@ class Budget:
 
     `rows_per_person` is None where a row is a person. Else neighbors differ in all rows of one person, of which at most
     so many are counted.
-
-    >>> Budget(epsilon=1.0).neighbors, Budget(epsilon=1.0, rows_per_person=8).rows_are_public
-    ('replace-one', False)
     """
 
     epsilon: float
@@ -195,11 +173,8 @@ class Budget:
             raise BudgetError(f"epsilon must be positive and finite, got epsilon={self.epsilon}.")
         if not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, got delta={self.delta}. Try 2**-30.")
-        for name, value, known in (
-            ("neighbors", self.neighbors, get_args(Neighbors)),
-            ("mechanism", self.mechanism, get_args(Mechanism)),
-            ("composition", self.composition, get_args(Composition)),
-        ):
+        for name, kind in (("neighbors", Neighbors), ("mechanism", Mechanism), ("composition", Composition)):
+            value, known = getattr(self, name), get_args(kind)
             if value not in known:
                 raise BudgetError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
         if self.mechanism == "gaussian" and self.composition != "tight":
@@ -348,9 +323,8 @@ def matched_factor(shape: Spend, reference: Spend) -> float:
     allowed = cost("gaussian", reference)
     factor = math.sqrt(cost("gaussian", shape).rho / allowed.rho)
     if math.isfinite(allowed.mu_squared):
-        factor = max(
-            factor, smallest(lambda x: cost("gaussian", shape * x).mu_squared <= allowed.mu_squared, start=factor)
-        )
+        least = smallest(lambda x: cost("gaussian", shape * x).mu_squared <= allowed.mu_squared, start=factor)
+        factor = max(factor, least)
     # Sums over millions of tables are rounded: stay a hair below.
     return factor * (1 + 1e-9)
 
@@ -361,11 +335,7 @@ def drawable(scales: ArrayLike) -> NDArray[np.float64]:
 
 
 def round_up_scale(scales: ArrayLike) -> NDArray[np.float64]:
-    """The next scales with a 24-bit numerator over a power of two, which single precision holds exactly.
-
-    >>> float(round_up_scale(0.1)) >= 0.1
-    True
-    """
+    """The next scales with a 24-bit numerator over a power of two, which single precision holds exactly."""
     exact = np.asarray(scales, dtype=np.float64)
     single = exact.astype(np.float32)
     return np.where(single < exact, np.nextafter(single, np.float32(np.inf)), single).astype(np.float64)
@@ -392,9 +362,6 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.float64], d
     of D^2 / (sigma^2 - 4) (Dong, Roth and Su 2022), whose curve delta'(epsilon) is `gdp_delta`. So
     P(S) <= e^(N eta) P~(S) <= e^(N eta) (e^epsilon Q~(S) + delta') <= e^(epsilon + 2 N eta) Q(S) + e^(N eta) delta',
     and for N <= 10^13 cells 2 N eta < 1e-20 (`_SLACK`).
-
-    >>> 0.99 < gaussian_epsilon(np.array([79.8]), np.array([210]), 2.0**-30) < 1.01
-    True
     """
     bounds = [zcdp_epsilon(_sum_up(shifts / (2 * scales**2)), delta)]
     variances = scales**2 - BLUR
@@ -408,9 +375,6 @@ def curve_epsilon(mu_squared: float, delta: float) -> float:
 
     Sensitivity and scales are in `mu_squared` = sum of unit shifts / (sigma^2 - 4). Postcondition: (returned epsilon,
     delta)-DP; 0 where the curve starts below delta.
-
-    >>> curve_epsilon(0.0, 1e-9)
-    0.0
     """
     target = delta * (1 - _SLACK) - ROUNDING * delta
     mu = math.sqrt(mu_squared)
@@ -519,9 +483,6 @@ def advanced_epsilon(each: ArrayLike, counts: ArrayLike, delta: float) -> float:
 
     epsilon = sqrt(2 ln(1/delta) sum e^2) + sum e (exp(e) - 1), which is the paper's formula when all are equal. (Dwork,
     Rothblum and Vadhan 2010: losses lie in [-e, e] with mean at most e (exp(e) - 1); Azuma's inequality does the rest.)
-
-    >>> round(advanced_epsilon([0.014782], [105], 2.0**-30), 3)
-    1.0
     """
     each, counts = np.asarray(each, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     with np.errstate(over="ignore"):
@@ -548,11 +509,7 @@ def chance_of_one(scale: float, threshold: int, rows: int = 1) -> float:
 
 
 def least_threshold(scale: float, chance: float, rows: int = 1) -> int:
-    """The smallest whole threshold that `chance_of_one` shows to be passed with at most this chance.
-
-    >>> chance_of_one(10.0, least_threshold(10.0, 1e-9)) <= 1e-9 < chance_of_one(10.0, least_threshold(10.0, 1e-9) - 1)
-    True
-    """
+    """The smallest whole threshold that `chance_of_one` shows to be passed with at most this chance."""
     enough = 2
     while chance_of_one(scale, enough, rows) > chance:
         enough *= 2
@@ -597,8 +554,5 @@ def smallest(holds: Callable[[float], bool], *, start: float) -> float:
             return high
     while (high - low) > 1e-13 * high:
         middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
