@@ -35,14 +35,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def put(model: Path, to: Path, **members: bytes) -> Path:
-    """The same file with other members."""
+def put(model: Path, to: Path, **members: bytes | None) -> Path:
+    """The same file with other members, None for one that is left out."""
     with zipfile.ZipFile(model) as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
+        contents: dict[str, bytes | None] = {name: archive.read(name) for name in archive.namelist()}
     contents |= {name.replace("__", "."): data for name, data in members.items()}
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, data in contents.items():
-            archive.writestr(name, data)
+            if data is not None:
+                archive.writestr(name, data)
     return to
 
 
@@ -71,6 +72,10 @@ def test_brackets_and_digits_in_texts_are_no_nesting_and_no_numbers() -> None:
 
 def changed(**values: Any) -> Callable[[dict[str, Any]], object]:
     return lambda document: document.update(values)
+
+
+def measured(**values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda document: document["certificate"]["measurements"][0].update(values)
 
 
 FOUND = {
@@ -130,6 +135,23 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["schema"]["attributes"].update(z={"type": "real", "low": 0, "high": 1, "bins": 20_000}),
         "its schema must list the edges of every bin",
     ),
+    "another version": (changed(version=99), r"it has format version 99, not 4\. Use the Sklar that wrote it\.$"),
+    "another schema": (
+        lambda d: d["certificate"].update(schema_sha256="0" * 64),
+        "its certificate is for another schema",
+    ),
+    "read from rows": (
+        lambda d: d["certificate"].update(read_from_rows=["x"]),
+        "its certificate and its schema name different attributes as read from the",
+    ),
+    "no measurement": (
+        lambda d: d["certificate"].update(measurements=[{}]),
+        r"its certificate\.measurements must have exactly the keys .*; 'kind' is missing",
+    ),
+    "an order in words": (measured(order="2"), r"its certificate\.measurements\.order must be a whole number"),
+    "half a table": (measured(tables=1.5), r"its certificate\.measurements\.tables must be a whole number"),
+    "no scale": (measured(scale=None), r"its certificate\.measurements\.scale must be a number"),
+    "a list for a stage": (measured(stage=[1]), r"its certificate\.measurements\.stage must be a whole number"),
     "too many attributes": (
         lambda d: d["schema"].update(attributes={str(number): {} for number in range(10_001)}),
         "its schema must have at most 10000 attributes",
@@ -145,41 +167,71 @@ def test_every_value_is_known_and_bounded(model: Path, tmp_path: Path, name: str
         load(path)
 
 
-def test_counts_that_nobody_has(model: Path, tmp_path: Path) -> None:
-    path = put(model, tmp_path / "f.sklar", block0__npy=packed(np.array([2**62, 0, 0, -(2**63)])))
-    with pytest.raises(ModelError, match=r"its noisy counts must be at most 2\*\*53 in size"):
-        load(path)
+CUTS = "its array 'cuts' must hold 4 values of type float64"
+DAMAGED = "is not a Sklar model file, or it is damaged"
+MEMBERS: list[tuple[dict[str, bytes | None], str]] = [
+    ({"block0__npy": packed(np.array([2**62, 0, 0, -(2**63)]))}, r"its noisy counts must be at most 2\*\*53 in size"),
+    ({"x__npy": bytes(140 << 20)}, "it would unpack to 140 MiB, far more than noisy counts do"),
+    ({"rows__csv": b"1,2"}, r"unexpected member 'rows\.csv'"),
+    ({str(number): b"" for number in range(500)}, "its zip must have at most 420 members and no comment"),
+    ({"cuts__npy": packed(np.zeros(3))}, CUTS),
+    ({"cuts__npy": packed(np.zeros((4, 1)))}, CUTS),
+    ({"cuts__npy": packed(np.zeros((2, 2)))}, CUTS),
+    ({"cuts__npy": packed(np.zeros(4, dtype=np.float32))}, CUTS),
+    ({"cuts__npy": packed(np.zeros(4)).replace(b"'<f8'", b"'|O' ")}, CUTS),
+    ({"cuts__npy": packed(np.zeros(10_000))}, "its array 'cuts' is larger than its schema implies"),
+    ({"cuts__npy": None}, DAMAGED),
+    ({"model__json": b'{"format": "other"}'}, "its description is not a Sklar model's"),
+    ({"model__json": b"[" * 100_000}, "its description is nested more than 16 deep"),
+]
 
 
-def test_a_zip_of_many_members_is_not_listed(model: Path, tmp_path: Path) -> None:
-    buffer = io.BytesIO(model.read_bytes())
-    with zipfile.ZipFile(buffer, "a") as archive:
-        for number in range(500):
-            archive.writestr(f"{number}", b"")
-    (tmp_path / "f.sklar").write_bytes(buffer.getvalue())
-    with pytest.raises(ModelError, match="its zip must have at most 420 members and no comment"):
-        load(tmp_path / "f.sklar")
+@pytest.mark.parametrize(("members", "match"), MEMBERS)
+def test_other_members_are_refused(model: Path, tmp_path: Path, members: dict[str, bytes | None], match: str) -> None:
+    with pytest.raises(ModelError, match=match):
+        load(put(model, tmp_path / "f.sklar", **members))
 
 
 def test_a_member_packed_by_another_method(model: Path, tmp_path: Path) -> None:
-    buffer = io.BytesIO(model.read_bytes())
-    with zipfile.ZipFile(buffer, "a") as archive:
+    path = put(model, tmp_path / "f.sklar")
+    with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("x", b"x", compress_type=zipfile.ZIP_LZMA)
-    (tmp_path / "f.sklar").write_bytes(buffer.getvalue())
     with pytest.raises(ModelError, match="its zip holds a member that no model's does"):
-        load(tmp_path / "f.sklar")
-
-
-def test_a_zip_that_unpacks_to_far_more(model: Path, tmp_path: Path) -> None:
-    path = put(model, tmp_path / "f.sklar", x__npy=bytes(140 << 20))
-    with pytest.raises(ModelError, match=r"it would unpack to 140 MiB, far more than noisy counts do"):
         load(path)
 
 
-def test_an_array_that_no_model_has(model: Path, tmp_path: Path) -> None:
-    path = put(model, tmp_path / "f.sklar", rows__csv=b"1,2")
-    with pytest.raises(ModelError, match=r"unexpected member 'rows\.csv'"):
-        load(path)
+class Payload:
+    """Would run when unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("executed-by-pickle"),))
+
+
+def test_a_pickled_array_executes_nothing(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save(buffer := io.BytesIO(), np.array([Payload()], dtype=object), allow_pickle=True)
+    with pytest.raises(ModelError, match="its array 'cuts' is larger than its schema implies"):
+        load(put(model, tmp_path / "f.sklar", cuts__npy=buffer.getvalue()))
+    assert not Path("executed-by-pickle").exists()
+
+
+def test_damaged_files_raise_nothing_else(model: Path, tmp_path: Path) -> None:
+    """None, no zip, truncated at any length, and flipped bits, most of which are found."""
+    with pytest.raises(ModelError, match=r"^model file '.*' does not exist\. Check the path\.$"):
+        load(tmp_path / "none.sklar")
+    whole, path, generator = model.read_bytes(), tmp_path / "f.sklar", np.random.default_rng(1)
+    for content in (b"not a zip", *(whole[:length] for length in (0, 1, 100, len(whole) // 2, len(whole) - 1))):
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match=DAMAGED):
+            load(path)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        damaged[int(generator.integers(len(whole)))] ^= 1 << int(generator.integers(8))
+        path.write_bytes(damaged)
+        try:
+            load(path)
+        except ModelError as error:
+            assert str(path) in str(error)  # noqa: PT017 - most flips are found, none may raise anything else
 
 
 def wide(model: Path, to: Path) -> Path:

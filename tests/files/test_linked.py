@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,9 @@ from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.trust.verify import verify
+from tests.files.test_archive import put
 from tests.linked import small, tables
+from tests.trust.forge import forged
 
 OLDER = Path(__file__).parent / "models" / "v3-linked.sklar"
 
@@ -124,20 +124,6 @@ def test_a_file_of_the_first_version_is_read_sampled_and_verified(tmp_path: Path
     assert verify(tmp_path / "m.sklar").passed
 
 
-def rewritten(saved: Path, target: Path, change: Callable[[dict[str, Any]], None], **members: bytes) -> Path:
-    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(target, "w") as made:
-        for name in source.namelist():
-            content = source.read(name)
-            if name == "model.json":
-                document = json.loads(content)
-                change(document)
-                content = json.dumps(document, indent=1, ensure_ascii=False).encode()
-            made.writestr(name, content)
-        for name, content in members.items():
-            made.writestr(name, content)
-    return target
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -165,9 +151,12 @@ def test_what_a_file_may_not_say(
     saved: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str
 ) -> None:
     with pytest.raises(ModelError, match=words):
-        load_linked(rewritten(saved, tmp_path / "m.sklar", change))
+        load_linked(forged(saved, lambda document, _: change(document), tmp_path / "m.sklar"))
+
+
+def test_no_other_member_is_read(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"unexpected member 'more\.npy'"):
-        load_linked(rewritten(saved, tmp_path / "m.sklar", lambda _: None, **{"more.npy": b"1"}))
+        load_linked(put(saved, tmp_path / "m.sklar", more__npy=b"1"))
 
 
 def test_classes_must_be_probabilities(model: LinkedModel, tmp_path: Path) -> None:
