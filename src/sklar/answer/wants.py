@@ -170,7 +170,7 @@ class Planned(Tabular):
         if self.account is None or accountant is None:
             return None
         own, delta = own_cost(budget, spend)
-        spent = self.account.epsilon_with(accountant, budget.cost(spend), spend.lost_delta, own, delta)
+        spent = self.account.epsilon_with(accountant, budget.cost(spend), spend.lost_delta, (own, delta))
         return max(self.account.epsilon - spent, 0.0)
 
     def to_dict(self) -> dict[str, Any]:

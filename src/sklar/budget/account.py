@@ -2,13 +2,13 @@
 
 **How releases add up.** A charge holds the noise scales of the whole release. `theorems.cost` turns them into two
 currencies, zCDP and GDP. Both add up over releases even when a later release is chosen after looking at earlier ones,
-as long as the limit was fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). Thresholds that may
-fail (`Budget.less`) have a currency of their own, the chance that one does. It adds up and comes off the total delta.
+as long as the limit was fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). The chance that a
+threshold fails (`Budget.less`) adds up, too, and comes off the total delta.
 
 The third accountant, `sum`, adds up the releases' own (epsilon, delta). A minimum of accountants taken after the fact
 would not be a limit fixed before, so the first charge of a data set decides, before anything of it is measured: the
 smaller of curve and zCDP, unless that does not fit the total or is above `_DEARER` times the sum (a few tables of
-Laplace noise, which are pure); then `sum`. It stays.
+Laplace noise, which are pure); then `sum`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ _WORDS = {"curve": "pooled on the Gaussian curve", "zcdp": "pooled as zCDP", "su
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the journal: a data set was opened with a total, or charged, or something was done to the ledger.
-
-    `head` is the ledger's head after it.
-    """
+    """One line of the journal, with the ledger's head after it."""
 
     number: int
     time: str
@@ -95,11 +92,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A data set: its total, and the charges so far.
+    """A data set: its total, for any one row or any one person with all their rows (`unit`), and the charges so far.
 
-    The `unit` says whom the total is about: any one row, or any one person with all their rows. Costs of releases by
-    row and by person do not add up to either, so an account takes those of its own unit only. Releases by person add up
-    whatever `rows_per_person` each has: each costs what its own noise gives to a person's rows.
+    Costs of releases by row and by person do not add up, so an account takes those of its own unit only. Releases by
+    person do, whatever `rows_per_person` each has: each costs what its own noise gives to a person's rows.
     """
 
     dataset: str
@@ -117,13 +113,13 @@ class Account:
     @property
     def naive(self) -> tuple[float, float]:
         """The sums of the releases' own epsilons and deltas, for comparison."""
-        bodies = [entry.body for entry in self.charges]
-        return math.fsum(body["epsilon"] for body in bodies), math.fsum(body["delta"] for body in bodies)
+        epsilon, delta = (math.fsum(each.body[name] for each in self.charges) for name in ("epsilon", "delta"))
+        return epsilon, delta
 
     @property
     def spent(self) -> float:
         """Epsilon of all charges together, at this data set's delta, by its accountant."""
-        return self.epsilon_with(self.accountant or "curve", Cost(), 0.0, 0.0, 0.0)
+        return self.epsilon_with(self.accountant or "curve", Cost(), 0.0, (0.0, 0.0))
 
     def lines(self) -> list[str]:
         """What was spent and what is left, in words."""
@@ -152,10 +148,7 @@ class Account:
         return largest_fitting(self, budget, budget.tables([1000.0], [1_000_000_000]))
 
     def lasts_until(self, now: dt.datetime) -> dt.date | None:
-        """About the day on which the total is used up at the pace since the first charge; None where none shows yet.
-
-        One charge has no pace, and neither have charges of one day; more than a hundred years is no forecast.
-        """
+        """About the day on which the total is used up at the pace since the first charge; None where none shows yet."""
         if len(self.charges) < 2:
             return None
         first = dt.datetime.fromisoformat(self.charges[0].time)
@@ -179,13 +172,11 @@ class Account:
             "left_epsilon": self.left,
         }
 
-    def epsilon_with(
-        self, accountant: Accountant, more: Cost, lost_delta: float, epsilon: float, delta: float
-    ) -> float:
-        """What would be spent with one more release of this cost, or of this (epsilon, delta) for `sum`."""
+    def epsilon_with(self, accountant: Accountant, more: Cost, lost_delta: float, own: tuple[float, float]) -> float:
+        """What would be spent with one more release of this cost, or of its own (epsilon, delta) for `sum`."""
         if accountant == "sum":
-            epsilons, deltas = self.naive
-            return epsilons + epsilon if deltas + delta <= self.delta * (1 + ROUNDING) else math.inf
+            epsilon, delta = self.naive
+            return epsilon + own[0] if delta + own[1] <= self.delta * (1 + ROUNDING) else math.inf
         total = sum((entry.cost for entry in self.charges), more)
         amount = total.rho if accountant == "zcdp" else total.mu_squared
         if amount == 0 or not math.isfinite(amount):
@@ -220,11 +211,10 @@ def own_cost(budget: Budget, spend: Spend) -> tuple[float, float]:
 
 def choose_accountant(account: Account, budget: Budget, spend: Spend) -> Accountant | None:
     """The accountant that counts this charge, None when it does not fit."""
-    more = budget.cost(spend)
-    own, delta = own_cost(budget, spend)
+    more, own = budget.cost(spend), own_cost(budget, spend)
 
     def total(accountant: Accountant) -> float:
-        return account.epsilon_with(accountant, more, spend.lost_delta, own, delta)
+        return account.epsilon_with(accountant, more, spend.lost_delta, own)
 
     limit = account.epsilon * (1 + ROUNDING)
     if account.accountant is not None:
@@ -242,11 +232,9 @@ def largest_fitting(account: Account, budget: Budget, spend: Spend) -> float:
     def fits(factor: float) -> bool:
         return choose_accountant(account, budget, spend * factor) is not None
 
-    high = 1.0
-    while not fits(high):
-        high *= 2
-        if high > 1e6:
-            return 0.0
+    high = next((2.0**power for power in range(20) if fits(2.0**power)), 0.0)
+    if not high:
+        return 0.0
     low = high / 2
     while high - low > 1e-4 * high:
         middle = (low + high) / 2

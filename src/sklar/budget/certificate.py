@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
@@ -43,9 +44,9 @@ _PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3
 class Measurement:
     """Tables of one order that were measured at one scale in one stage.
 
-    The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so: single counts,
-    which do not all move at once. Scores have the order `SCORES`: single numbers, in parts of a row (`queries`). One
-    person makes `moves` moves in all of them together, over separate cells, each of L1 norm at most `reach`.
+    The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so, and scores have
+    the order `SCORES`: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all of them
+    together, over separate cells, each of L1 norm at most `reach`.
 
     `kind` names tables of linked people and events (`plan.KINDS`): scale and sensitivities are in people, `reach` is
     in tokens, and the noise that was drawn is in tokens, too.
@@ -108,10 +109,10 @@ class Certificate(Tabular):
 
     def __repr__(self) -> str:
         stages = max((each.stage for each in self.measurements), default=0)
-        counted: dict[str, int] = {}
+        numbers: Counter[str] = Counter()
         for each in self.measurements:
-            counted[each.what] = counted.get(each.what, 0) + each.tables
-        tables = ", ".join(f"{number:,} {what}" for what, number in counted.items())
+            numbers[each.what] += each.tables
+        tables = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
         return (
             f"Certificate(epsilon={rounded_up(self.epsilon, 4)}, delta={rounded_up(self.delta, 3)}, {self.neighbors}, "
             f"{self.mechanism}: {tables} in {stages} stages)"
@@ -215,10 +216,7 @@ def certify(
     public_rows: int | None,
     findings: Sequence[Finding] = (),
 ) -> Certificate:
-    """The certificate of finding domains, then measuring these blocks, under this budget.
-
-    Of linked tables `public_rows` is the number of people, and any one person is protected with all their events.
-    """
+    """The certificate of finding domains, then measuring these blocks; of linked tables `public_rows` counts people."""
     of_unit: dict[str, Any]
     if isinstance(of, Linked):
         tokens = max(block.query.each for block in blocks if isinstance(block.query, Shares))
@@ -255,8 +253,7 @@ def is_of_schema(block: Block) -> bool:
 def stage_numbers(blocks: Sequence[Block]) -> list[int]:
     """The stage of every block, from 1; 0 for those of a search.
 
-    A stage ends where a question is asked again, and before what only follows from earlier answers: distances and
-    chosen tables.
+    A stage ends where a question is asked again, and before distances and chosen tables, which follow from answers.
     """
     kinds: set[tuple[str, str | int]] = set()
     numbers, stage = [], 1
@@ -277,35 +274,35 @@ def stage_numbers(blocks: Sequence[Block]) -> list[int]:
 def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, ...]:
     """What these blocks measure under this budget, one line for every stage, order and scale; not those of a search."""
     lines: list[Measurement] = []
-    moved = float(budget.shifts * budget.rows), math.sqrt(budget.shifts) * budget.rows
+    of_table = float(budget.shifts * budget.rows), math.sqrt(budget.shifts) * budget.rows
     for block, stage in zip(blocks, stage_numbers(blocks), strict=True):
         query, scales = block.query, block.scales
         if not stage:
             continue
+        groups: Iterable[tuple[int, Any, Any, Any]]
         if isinstance(query, Parities):
-            orders = zip(range(1, query.orders + 1), query.sizes, scales, query.moves(scales), strict=True)
-            groups = [(order, int(size), float(scale), float(moves)) for order, size, scale, moves in orders]
+            groups = zip(range(1, query.orders + 1), query.sizes, scales, query.moves(scales), strict=True)
         elif isinstance(query, Distances):
-            groups = [(SCORES, query.n_cells, float(scales[0]), float(query.n_cells))]
+            groups = [(SCORES, query.n_cells, scales[0], query.n_cells)]
         else:
-            unique = zip(*np.unique(scales, return_counts=True), strict=True)
             order = query.order if isinstance(query, Tables) else 0
-            groups = [(order, int(number), float(scale), float(budget.shifts * number)) for scale, number in unique]
+            unique = zip(*np.unique(scales, return_counts=True), strict=True)
+            groups = [(order, number, scale, budget.shifts * number) for scale, number in unique]
         reach = float(query.bound(scales, budget).reach[0])
-        each = query.each if isinstance(query, Shares) else 1
-        alone = (reach, reach) if isinstance(query, Parities | Distances) else moved
+        each, kind = (query.each, query.what) if isinstance(query, Shares) else (1, "")
+        alone = (reach, reach) if isinstance(query, Parities | Distances) else of_table
         lines += [
             Measurement(
                 stage=stage,
                 order=order,
-                tables=number,
-                scale=scale / each,
+                tables=int(number),
+                scale=float(scale) / each,
                 sensitivity_l1=alone[0],
                 sensitivity_l2=alone[1],
                 parity=isinstance(query, Parities),
-                moves=moves,
+                moves=float(moves),
                 reach=reach,
-                kind=query.what if isinstance(query, Shares) else "",
+                kind=kind,
             )
             for order, number, scale, moves in groups
         ]
@@ -313,10 +310,7 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
 
 
 def priced(certificate: Certificate) -> Certificate:
-    """A certificate of a file of version 1 to 3, with the moves and the reach that its measurements have.
-
-    Such a file states scores at a sixteenth of the noise that was drawn.
-    """
+    """A certificate of a file of version 1 to 3, with the moves, the reach and the noise of scores that were drawn."""
     budget = Budget(epsilon=1.0, neighbors=certificate.neighbors, rows_per_person=certificate.rows_per_person)
     moves: dict[Measurement, float] = {}
     for stage in {each.stage for each in certificate.measurements if each.parity}:

@@ -94,20 +94,14 @@ class Forecast(Tabular):
 
     @property
     def mostly_noise(self) -> tuple[tuple[str, str], ...]:
-        """Pairs whose cells hold fewer rows on average than their standard error, the noisiest first.
-
-        Their single cells say little; sums over many cells, and what depends on the strongest of them, still may.
-        """
+        """Pairs whose cells hold fewer rows on average than their standard error, the noisiest first."""
         names, (first, second) = self.schema.names, self.schema.cells.pairs
         ratio = self.pair_sd * self.schema.cells.pair_sizes / self.n_rows
         order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
         return tuple((names[first[index]], names[second[index]]) for index in order)
 
     def against_rows(self) -> tuple[Forecast, ...]:
-        """The same release with other numbers of rows of each person, itself among them; none where it counts people.
-
-        Standard errors grow with that number, and so does the number of rows that count, which is the rows' to tell.
-        """
+        """The same release with other numbers of rows of each person, and itself; none where it counts people."""
         person = self.schema.person
         if person is None or person.count == "people":
             return ()

@@ -55,10 +55,7 @@ class Method:
         mechanism: Mechanism | None = None,
         composition: Composition | None = None,
     ) -> Budget:
-        """The budget that a caller gives, or the one that an epsilon is the short form of.
-
-        What is given beside an epsilon replaces the default; the paper's method has defaults of its own.
-        """
+        """The budget that a caller gives, or that of an epsilon and what is given beside it; the paper has defaults."""
         if (budget is None) == (epsilon is None):
             raise BudgetError("give either a budget or an epsilon, for example epsilon=1.0.")
         given = {"delta": delta, "neighbors": neighbors, "mechanism": mechanism, "composition": composition}

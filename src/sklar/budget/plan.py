@@ -162,8 +162,7 @@ def plan_release(
 def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None, *, again: bool) -> Stages:
     """Two looks at the parities of bits that spend the whole budget together, or as much as `rest` costs.
 
-    Of triples too, where rows can be counted a second time, there are few of them, and their noise is small beside the
-    public number of rows.
+    Of triples too, where rows can be counted again, and few triples have little noise beside the public number of rows.
     """
     plan = None
     if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS:
@@ -201,11 +200,7 @@ def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> 
 
 @lru_cache(maxsize=64)
 def best_parities(m: int, orders: int) -> NDArray[np.float64]:
-    """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost.
-
-    >>> best_parities(16, 2).round(2).tolist()
-    [1.0, 1.63]
-    """
+    """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost."""
     moved, weights = moved_sets(m)[:, :orders], np.array(_PARITY_WEIGHTS[:orders])
     # Costs of orders 2 and 3 beside that of ones, from coarse to fine.
     best, width = -math.log(m) * np.arange(1.0, orders), math.log(4.0)
@@ -297,8 +292,7 @@ def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
 def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
     """Whether a release looks for three-way tables after its first stage, by sizes and noise scales alone.
 
-    It needs a second stage to pay for them, and some attribute of more than two levels: of three binary attributes one
-    number is open, which fits do not disagree about.
+    A second stage must pay for them, and of three binary attributes one number is open, which fits agree about.
     """
     m = cells.n_attributes
     if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
@@ -487,10 +481,7 @@ def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
 
 
 def linked_queries(linked: Linked, tokens: int, *, total: bool) -> list[Shares]:
-    """One query for every kind of table, with the number of people where it is not public.
-
-    A person deals `tokens` tokens to a table with events, and one to any other.
-    """
+    """One query a kind of table, with the number of people where not public; tables with events get `tokens` tokens."""
     lengths = {kind: np.array([each.cells for each in tables]) for kind, tables in linked_tables(linked).items()}
     return [
         Shares(what=kind, lengths=own, each=tokens if kind in WITH_EVENTS else 1)

@@ -82,10 +82,7 @@ class ChargeNote(str):
 
 @contextmanager
 def telling(charged: Sequence[Receipt | None], epsilon: float) -> Iterator[None]:
-    """Whatever fails in this block says, in a note, that a release of this epsilon was charged before.
-
-    `charged` may be filled within the block.
-    """
+    """Whatever fails in this block says, in a note, that a release was charged, once `charged` is filled."""
     try:
         yield
     except BaseException as error:

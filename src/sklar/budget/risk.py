@@ -43,11 +43,7 @@ class Risk:
     delta: float
 
     def right(self, others: int) -> tuple[float, float]:
-        """How often the best guess is right, before looking and at most after it, at odds of one to so many.
-
-        >>> Risk(advantage=0.1, theorem="", epsilon=1.0, delta=0.0).right(1)
-        (0.5, 0.55)
-        """
+        """How often the best guess is right, before looking and at most after it, at odds of one to so many."""
         rare = 1 / (1 + others)
         return 1 - rare, min(1 - rare + rare * self.advantage, 1.0)
 

@@ -213,12 +213,7 @@ def next_cells(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale: float
 
 @lru_cache(maxsize=256)
 def ladder_of(attribute: Attribute) -> Ladder:
-    """The frame of the search between an attribute's bounds.
-
-    >>> gain = Attribute(name="gain", kind="integer", edges=(0, 10**9), domain="private", at_most=20)
-    >>> ladder_of(gain).first().size, ladder_of(gain).tables
-    (131, 4)
-    """
+    """The frame of the search between an attribute's bounds."""
     kind, first, last, stated = attribute.kind, attribute.edges[0], attribute.edges[-1], grain(attribute)
     unit = stated or Fraction(10) ** (math.floor(math.log10(max(abs(first), abs(last)))) - _DECADES)
     if kind == "real":
@@ -301,8 +296,7 @@ def _month_starts(span: str) -> Sequence[int]:
 class Finding:
     """What one search measures: noisy tables at one scale; a threshold for categories, and its chance to fail.
 
-    It looks for a `domain`, or for the `rounding` of numbers; these lie between `bounds`, and get at most `at_most`
-    levels.
+    It looks for a `domain`, or for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels.
     """
 
     attribute: str

@@ -395,10 +395,7 @@ def _read_third(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> 
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
-    """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory.
-
-    Of very many cells, whole numbers may have 32 bits.
-    """
+    """A flat array of exactly this type and size (very many whole numbers may have 32 bits); nothing larger is read."""
     info, narrow = archive.getinfo(f"{name}.npy"), np.dtype(np.int32)
     if kind == np.int64 and size > MANY_CELLS and info.file_size == len(_header(narrow, size)) + size * narrow.itemsize:
         kind = narrow

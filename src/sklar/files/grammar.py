@@ -1,7 +1,4 @@
-"""What the description of a model file may hold: known keys and values of known types alone, version by version.
-
-What is not listed here is refused: a key that nobody reads could hold anything.
-"""
+"""What the description of a model file may hold: known keys, and values of known types, version by version."""
 
 from __future__ import annotations
 

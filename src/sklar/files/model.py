@@ -1,8 +1,4 @@
-"""A fitted release, of one table or of linked ones: save, sample any number of rows, ask questions.
-
-Everything in it is already private in the formal sense: the schema, noisy tables, what was fitted to them, and the
-certificate. `files.archive` keeps it in a file.
-"""
+"""A fitted release, of one table or of linked ones: save, sample any number of rows, ask questions. It is public."""
 
 from __future__ import annotations
 
@@ -46,10 +42,7 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
-    """Noisy tables of every stage, the copula fitted to them, and what was decided on the way.
-
-    `n_rows` is the size of the table that it stands for: public, or estimated from noisy totals.
-    """
+    """Noisy tables, the copula fitted to them, and what was decided; `n_rows` is public, or estimated from them."""
 
     measured: Measured
     copula: Copula
@@ -280,10 +273,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LinkedModel:
-    """Noisy tables of people and events, the classes fitted to them, and what was decided on the way.
-
-    `n_people` is how many people the tables stand for: public, or estimated from noisy tables.
-    """
+    """Noisy tables of people and events, the classes fitted to them, what was decided, and the number of people."""
 
     measured: LinkedMeasured
     classes: LinkedClasses

@@ -1,8 +1,7 @@
 """Rows of a model drawn on Spark: every block where there is room for it, the same rows as on one machine.
 
-A block depends on the model, the seed and its number alone, so that it does not matter which executor draws it, or
-whether it is drawn again. The model is public: it may lie on every executor's disk. Executors write files themselves,
-as one machine does; only a DataFrame of rows crosses the JVM.
+A block depends on the model, the seed and its number alone: it does not matter which executor draws it, or whether it
+is drawn again. Executors write files themselves; only a DataFrame of rows crosses the JVM.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ def _prepare(
 def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: int | None = None) -> None:
     """Draw rows straight into a folder of Parquet files, by the executors, wherever they can write.
 
-    A file is there whole or not at all, and the same whichever task wrote it; `_SUCCESS`, as Spark leaves it, says that
-    all are there.
+    A file is there whole or not at all, whichever task wrote it; `_SUCCESS`, as Spark leaves it, says that all are.
     """
     check_folder(path)
     shipped, rows, seed, ranges = _prepare(model, rows, seed)

@@ -1,11 +1,8 @@
 """Results to disk, whole or not at all, and released rows as the tables of other libraries.
 
 A file is written under a temporary name in its own folder, flushed to the disk and then renamed; an interruption leaves
-the old file, or none, and never half a file under the final name.
-
-Rows are drawn as a frame of polars, with its nearest types; Arrow has every type as the schema spells it. In pandas
-categories are `category`, dates and decimals Python objects. DuckDB queries frames of polars and Arrow tables as they
-are.
+the old file, or none. Rows are drawn as a frame of polars, with its nearest types; Arrow has every type as the schema
+spells it. In pandas categories are `category`, dates and decimals Python objects.
 """
 
 from __future__ import annotations
@@ -131,10 +128,7 @@ def write_frames(
 
 
 def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:
-    """Stream frames to a Parquet file of row groups of one size, with these keys in its metadata.
-
-    Its bytes depend on the rows alone: not on the number of threads, and not on how the rows were cut into frames.
-    """
+    """Stream frames to Parquet in row groups of one size; bytes depend on the rows alone, not on threads or frames."""
     try:
         _stream(columns, frames).sink_parquet(
             path,

@@ -3,9 +3,7 @@
 **Claim.** Whoever holds noisy tables of a data set, their charge was on the disk before the first of them was drawn;
 and a ledger with an anchor that lacks a charge whose tables were drawn accepts no other, unless the anchor was taken
 back in time with it. So what is charged is never less than what was spent, and it stays within the total.
-
-`budget.ledger.anchor` has the protocol, the proof and what it rests on. How releases add up is in `budget.account`, how
-entries hang together in `budget.ledger.chain`.
+`budget.ledger.anchor` has the protocol and the proof.
 """
 
 from __future__ import annotations
@@ -49,10 +47,7 @@ class Standing(NamedTuple):
 
 
 class Ledger:
-    """A ledger file. Every method opens it, checks all of it, and closes it again: no state is kept in between.
-
-    `key` is the path of its key, where it has one and the environment (SKLAR_LEDGER_KEY) does not hold it.
-    """
+    """A ledger file, and its key file where the environment holds no key. Every method opens, checks and closes it."""
 
     __slots__ = ("_key_file", "path")
 
@@ -70,10 +65,7 @@ class Ledger:
         unit: Unit = "row",
         anchor: str | Path | None = None,
     ) -> Account:
-        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none.
-
-        The total is for any one row, or for any one person where the schemas of its releases name one.
-        """
+        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none."""
         if unit not in get_args(Unit):
             raise BudgetError(f"unit must be 'row' or 'person', got {unit!r}.")
         budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
@@ -136,13 +128,11 @@ class Ledger:
     def bind(self, dataset: str, digests: Sequence[bytes]) -> tuple[str, ...]:
         """Tie a data set to the contents of its files, given as hashes; the other data sets that share one of them.
 
-        What is kept is keyed with the ledger's own secret: whoever has no ledger cannot test a guess at the rows.
+        They are kept keyed with the ledger's own secret: whoever has no ledger cannot test a guess at the rows.
         """
         with self._writing() as pages:
             self._find(pages.entries, dataset)
-            if pages.setup is None:
-                raise LedgerError(f"ledger '{self.path}' has no set-up. Restore an intact copy.")
-            secret = bytes.fromhex(pages.setup.secret)
+            secret = bytes.fromhex(pages.setups[-1][1].secret)
             files = sorted({hmac.new(secret, digest, hashlib.sha256).hexdigest() for digest in digests})
             bound = [entry for entry in pages.entries if entry.kind == "bind"]
             pages.append("bind", dataset, {"files": files})
@@ -197,10 +187,18 @@ class Ledger:
         """
         with _nothing_measured(), self._writing() as pages:
             account = self._matching(pages.entries, dataset, budget)
-            accountant = choose_accountant(account, budget, spend)
+            accountant, (own, delta) = choose_accountant(account, budget, spend), own_cost(budget, spend)
             if accountant is None:
-                raise BudgetError(self._refusal(account, budget, spend))
-            own, delta = own_cost(budget, spend)
+                fits = largest_fitting(account, budget, spend)
+                remedy = f"A release like this one fits up to about epsilon={fits:.4g}."
+                if fits <= 0:
+                    remedy = "No release like this one fits any more; drawing more rows from a model costs nothing."
+                total = f"epsilon={account.epsilon:.6g} at delta={account.delta:.3g}"
+                raise BudgetError(
+                    f"data set '{dataset}' must stay within {total}, of which {account.spent:.4g} is spent; this "
+                    f"release of epsilon={own:.4g} at delta={budget.delta:.3g} would overspend it. Nothing was "
+                    f"measured. {remedy}"
+                )
             body = {
                 "epsilon": own,
                 "delta": delta,
@@ -247,17 +245,6 @@ class Ledger:
                 f"the two do not add up. {remedy}"
             )
         return account
-
-    def _refusal(self, account: Account, budget: Budget, spend: Spend) -> str:
-        asked, fits = own_cost(budget, spend)[0], largest_fitting(account, budget, spend)
-        remedy = f"A release like this one fits up to about epsilon={fits:.4g}."
-        if fits <= 0:
-            remedy = "No release like this one fits any more; drawing more rows from an existing model costs nothing."
-        return (
-            f"data set '{account.dataset}' must stay within epsilon={account.epsilon:.6g} at delta="
-            f"{account.delta:.3g}, of which {account.spent:.4g} is spent; this release of epsilon={asked:.4g} at delta="
-            f"{budget.delta:.3g} would overspend it. Nothing was measured. {remedy}"
-        )
 
     @contextmanager
     def _writing(

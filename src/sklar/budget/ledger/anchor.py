@@ -208,10 +208,7 @@ def _require(pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
 
 
 def _retire(pages: Pages) -> None:
-    """Tell the anchor before this one of the change: else a backup from before it would pass there for ever.
-
-    It comes before the first mark of the new anchor, without which nothing is charged.
-    """
+    """Tell the anchor before this one of the change, before any charge: else a backup from before it would pass."""
     setups = pages.setups
     if len(setups) < 2 or setups[-1][1].lost:
         return

@@ -203,10 +203,7 @@ class Pages:
 def open_pages(
     path: Path, key: bytes | None, *, begin: str = "BEGIN IMMEDIATE", create: bool = False, keying: bool = False
 ) -> Iterator[Pages]:
-    """A ledger with its file locked, all of it checked; what the block appends is on the disk when it ends well.
-
-    `keying` lets a key pass that the ledger is yet to get.
-    """
+    """A ledger, locked and checked; what is appended is on the disk when the block ends well. `keying` adds a key."""
     try:
         if create:
             # For its owner alone: it holds the secret that fingerprints of files are made with.
