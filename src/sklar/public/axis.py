@@ -223,14 +223,12 @@ def parse_number(text: str) -> int | float | None:
     # Python reads 1_000 as a number; no data file means that.
     if "_" in text or len(text) > 400:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return number if math.isfinite(number := float(text)) else None
-    except ValueError:
-        return None
+    for read in (int, float):
+        try:
+            return number if math.isfinite(number := read(text)) else None
+        except ValueError:
+            continue
+    return None
 
 
 def parse_clock(text: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -231,11 +231,10 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         first, second = np.isin(one, rule.first_levels), np.isin(two, rule.second_levels)
         if i == j:
             # Both follow from one attribute: the maps show which of its levels lead to both.
-            if (first & second).any():
-                level = attributes[i].levels[int(np.argmax(first & second))]
-                both = f"'{rule.first}' and '{rule.second}' both follow from '{attributes[i].name}'"
-                never = f"{both}, whose level '{level}' could then never occur. Correct one of them"
-                raise SchemaError(f"rule {number}: it forbids what the maps require: {never}.")
+            level = attributes[i].levels[int(np.argmax(first & second))]
+            both = f"'{rule.first}' and '{rule.second}' both follow from '{attributes[i].name}'"
+            never = f"{both}, whose level '{level}' could then never occur. Correct one of them"
+            refuse(((first & second).any(), f"rule {number}: it forbids what the maps require: {never}."))
             continue
         if i > j:
             i, j, first, second = j, i, second, first
@@ -276,10 +275,10 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
                 never = f"every level of '{attributes[other].name}', so it can never occur"
                 raise SchemaError(f"rules: {where} is forbidden with {never}. Correct a rule, or remove the level.")
     for group in groups(allowed):
-        within = {pair: free for pair, free in allowed.items() if pair[0] in group}
+        tied = {pair: free for pair, free in allowed.items() if pair[0] in group}
         # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).
-        if len(within) >= len(group):
-            _check_cycle({i: attributes[i] for i in group}, within)
+        if len(tied) >= len(group):
+            _check_cycle({i: attributes[i] for i in group}, tied)
 
 
 def _check_cycle(group: Mapping[int, Attribute], allowed: Allowed) -> None:
@@ -331,17 +330,11 @@ class EffortError(Exception):
     """A search did not end within its effort. Internal: the caller knows what that means and says it."""
 
 
+@dataclass
 class SearchSteps:
     """How many steps searches for a record may still take."""
 
-    def __init__(self, steps: int) -> None:
-        self._left = steps
-
-    def spend(self, steps: int) -> None:
-        """Take steps, and stop the search when none are left."""
-        self._left -= steps
-        if self._left < 0:
-            raise EffortError
+    left: int
 
 
 def solve(
@@ -349,7 +342,7 @@ def solve(
     allowed: Allowed,
     *,
     effort: SearchSteps,
-    order: Callable[[int, NDArray[np.int64]], Iterable[int]] = lambda _attribute, codes: codes.tolist(),
+    order: Callable[[int, NDArray[np.int64]], Sequence[int]] = lambda _attribute, codes: codes.tolist(),
 ) -> dict[int, int] | None:
     """A record: one level from every attribute's domain, such that all pairs are allowed. None when there is none.
 
@@ -357,26 +350,20 @@ def solve(
     no cycle. `order` puts the levels of an attribute into the order in which they are tried.
     """
     neighbors = _neighbors(domains, allowed)
-
-    def branches(parent: Levels, attribute: int) -> Iterator[Levels | None]:
-        size = parent[attribute].size
-        for code in order(attribute, np.flatnonzero(parent[attribute])):
-            yield _propagate({**parent, attribute: np.arange(size) == code}, neighbors, [attribute], effort)
-
     # A stack instead of recursion: rules may tie together more attributes than Python can nest calls.
-    stack: list[Iterator[Levels | None]] = [iter([_propagate(domains, neighbors, domains, effort)])]
+    stack: list[tuple[Levels, Mapping[int, int]]] = [(domains, {})]
     while stack:
-        for current in stack[-1]:
-            if current is None:
-                continue
-            sizes = {i: int(np.count_nonzero(domain)) for i, domain in current.items()}
-            open_sizes = {i: size for i, size in sizes.items() if size > 1}
-            if not open_sizes:
-                return {i: int(np.argmax(domain)) for i, domain in current.items()}
-            stack.append(branches(current, min(open_sizes, key=open_sizes.__getitem__)))
-            break
-        else:
-            stack.pop()
+        parent, chosen = stack.pop()
+        own = {i: np.arange(parent[i].size) == code for i, code in chosen.items()}
+        current = _propagate({**parent, **own}, neighbors, chosen or domains, effort)
+        if current is None:
+            continue
+        sizes = {i: size for i, domain in current.items() if (size := int(np.count_nonzero(domain))) > 1}
+        if not sizes:
+            return {i: int(np.argmax(domain)) for i, domain in current.items()}
+        i = min(sizes, key=sizes.__getitem__)
+        codes = order(i, np.flatnonzero(current[i]))
+        stack += [(current, {i: code}) for code in reversed(codes)]
     return None
 
 
@@ -400,7 +387,9 @@ def _propagate(domains: Levels, neighbors: _Neighbors, changed: Iterable[int], e
     while waiting:
         i = waiting.pop()
         for j, free in neighbors[i]:
-            effort.spend(free.size)
+            effort.left -= free.size
+            if effort.left < 0:
+                raise EffortError
             kept = left[j] & free[left[i]].any(axis=0)
             if not kept.any():
                 return None

@@ -7,7 +7,7 @@ domain that it does not state is marked `reviewed = false`, and a release refuse
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,32 +107,25 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
     name, suffix = path.name.split(".")[0] or "table", path.suffix.lower()
     if format == "arrow" or (format is None and suffix in arrow.SUFFIXES):
         return arrow.from_file(path, name)
+    parse: Callable[[str], Any] = json.loads
+    if suffix in (".yaml", ".yml"):
+        require("yaml", what="a YAML file", package="PyYAML", extra="yaml")
+        from yaml import safe_load as parse
     try:
-        document = (_yaml if suffix in (".yaml", ".yml") else json.loads)(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        document = parse(path.read_text(encoding="utf-8"))
+    except Exception:
+        # Whatever a parser raises: report one clear error.
         raise SchemaError(f"'{path}' cannot be read. It must be a JSON, YAML, Parquet or Arrow file.") from None
     if not isinstance(document, dict):
         raise SchemaError(f"'{path}' must hold an object with keys, got a {type(document).__name__}.")
     kind = format or documents.recognize(document)
     if kind is None:
-        raise SchemaError(
-            f"'{path}' is not recognized as SDV metadata, SmartNoise metadata or a Frictionless Table Schema. "
-            "Say what it is with --format."
-        )
+        known = "SDV metadata, SmartNoise metadata or a Frictionless Table Schema"
+        raise SchemaError(f"'{path}' is not recognized as {known}. Say what it is with --format.")
     try:
         return documents.READERS[kind](document, name)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SchemaError(f"'{path}' does not have the layout of {kind} descriptions. Check its format.") from None
-
-
-def _yaml(text: str) -> Any:
-    require("yaml", what="a YAML file", package="PyYAML", extra="yaml")
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ValueError from None
 
 
 def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
@@ -152,11 +145,7 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
 
 
 def words_in(described: Mapping[str, Any], keys: Sequence[str] = ("title", "description", "unit")) -> dict[str, Any]:
-    """The words that a description states, as far as a schema can hold them.
-
-    >>> words_in({"title": "Age", "description": "", "unit": "years"})
-    {'title': 'Age', 'unit': 'years'}
-    """
+    """The words that a description states, as far as a schema can hold them."""
     words = {}
     for key in keys:
         try:

@@ -62,8 +62,8 @@ def column_types(schema: Any) -> dict[str, ColumnType]:
 def _fields(schema: Any) -> list[Any]:
     import nanoarrow as na
 
-    found = na.c_array_stream(schema).get_schema() if hasattr(schema, "__arrow_c_stream__") else na.c_schema(schema)
-    return list(found.children)
+    table = hasattr(schema, "__arrow_c_stream__")
+    return list((na.c_array_stream(schema).get_schema() if table else na.c_schema(schema)).children)
 
 
 def file_schema(path: Path) -> Any:

@@ -12,18 +12,16 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sklar.errors import SchemaError
+from sklar.public.attribute import refuse
 from sklar.public.axis import AXES
 from sklar.public.importers import IDENTIFIER, ColumnEntry, Imported, between, in_format, words_in
 from sklar.public.outputs import WHOLE
 
 _ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
 _TIMES = ("%H", "%I", "%M", "%S", "%f", "%p", "%X", "%c")
-# Types of Frictionless are called as they are here, but for two.
-_FRICTIONLESS = {kind: kind for kind in AXES if kind not in ("categorical", "real")}
-_FRICTIONLESS |= {"string": "categorical", "number": "real"}
-_SMARTNOISE = {"int": "integer", "float": "real", "string": "categorical"}
-_SMARTNOISE |= {kind: kind for kind in ("boolean", "datetime", "time")}
+# Types of Frictionless and SmartNoise are called as they are here, but for these.
+_KINDS = {kind: kind for kind in AXES if kind not in ("categorical", "real")}
+_KINDS |= {"string": "categorical", "number": "real", "int": "integer", "float": "real"}
 _RESCALING = ("LogTransformer", "StandardScaler", "MinMaxTransformer")
 _TRANSFORMED = dict.fromkeys(("BinTransformer", "ClampTransformer", *_RESCALING), "real")
 _TRANSFORMED |= {"DateTimeTransformer": "datetime", "LabelTransformer": "categorical", "OneHotEncoder": "categorical"}
@@ -34,9 +32,8 @@ def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
     words = words_in(document, ("title", "description"))
     if "resources" in document:
         resources = document["resources"]
-        if len(resources) != 1:
-            names = ", ".join(str(resource.get("name")) for resource in resources)
-            raise SchemaError(f"the Data Package holds {len(resources)} resources ({names}). Keep only one.")
+        names = ", ".join(str(resource.get("name")) for resource in resources)
+        refuse((len(resources) != 1, f"the Data Package holds {len(resources)} resources ({names}). Keep only one."))
         document = resources[0]
         words = words_in(document, ("title", "description")) or words
     if "fields" not in document:
@@ -48,7 +45,7 @@ def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
     columns: dict[str, ColumnEntry | str] = {}
     for described in document["fields"]:
         column, constraints = str(described["name"]), described.get("constraints", {})
-        kind = _FRICTIONLESS.get(described.get("type", "string"))
+        kind = _KINDS.get(described.get("type", "string"))
         if keys == {column} or constraints.get("unique"):
             columns[column] = IDENTIFIER
         elif kind is None and "enum" not in constraints:
@@ -62,7 +59,7 @@ def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
 def _field(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[str]) -> ColumnEntry:
     keys: dict[str, Any] = {"type": kind}
     categories = described.get("categories", ())
-    values = constraints.get("enum") or [_plain(each) for each in categories]
+    values = constraints.get("enum") or _plain(categories)
     if values and kind != "boolean":
         keys = {"type": "categorical", "values": _values(values)}
         if categories:
@@ -92,12 +89,12 @@ def _field(kind: str, described: Mapping[str, Any], constraints: Mapping[str, An
     return in_format(keys, written if formatted else None, notes)
 
 
+def _plain(values: Sequence[Any]) -> list[Any]:
+    return [each["value"] if isinstance(each, Mapping) else each for each in values]
+
+
 def _texts(values: Sequence[Any]) -> list[str]:
-    return [text for text in (str(_plain(each)) for each in values) if text]
-
-
-def _plain(each: Any) -> Any:
-    return each["value"] if isinstance(each, Mapping) else each
+    return [text for text in map(str, _plain(values)) if text]
 
 
 def _values(values: Sequence[Any]) -> list[Any]:
@@ -128,10 +125,9 @@ def from_sdv(document: Mapping[str, Any], name: str) -> Imported:
 
 
 def _only_table(tables: Mapping[str, Any], what: str) -> tuple[str, Any]:
-    if len(tables) != 1:
-        raise SchemaError(f"the {what} metadata describes {len(tables)} tables ({', '.join(tables)}). Keep only one.")
-    [table] = tables.items()
-    return table
+    named = ", ".join(tables)
+    refuse((len(tables) != 1, f"the {what} metadata describes {len(tables)} tables ({named}). Keep only one."))
+    return next(iter(tables.items()))
 
 
 def _sdv_column(described: Mapping[str, Any]) -> ColumnEntry | str:
@@ -165,7 +161,7 @@ def from_smartnoise(document: Mapping[str, Any], name: str) -> Imported:
     for column, described in table.items():
         if not isinstance(described, Mapping):
             continue  # a setting of the table: rows, max_ids, row_privacy
-        kind, value = _SMARTNOISE.get(described["type"]), described.get("missing_value")
+        kind, value = _KINDS.get(described["type"]), described.get("missing_value")
         if described.get("private_id"):
             columns[str(column)] = IDENTIFIER
         elif kind is None:
