@@ -114,7 +114,7 @@ def test_more_components_than_rows_one_level_and_more_levels_than_a_byte_holds()
 
 @pytest.mark.parametrize("kind", ["latent", "records", "dummies"])
 def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks(kind: str) -> None:
-    from tests.paper.test_binary import SCHEMA, probabilities
+    from tests.paper.test_estimate import SCHEMA, probabilities
 
     model: Copula = random_model(schema_of(2, 5, 3), 40)
     if kind != "latent":

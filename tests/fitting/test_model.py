@@ -15,7 +15,7 @@ from sklar.fitting.latent import LatentModel, independent
 from sklar.paper.estimate import fit_binary
 from sklar.paper.gaussian import BinaryCopula, Repairs
 from tests.fitting.test_descent import random_model
-from tests.paper.test_binary import SCHEMA, probabilities
+from tests.paper.test_estimate import SCHEMA, probabilities
 
 SETTINGS: dict[str, Any] = {
     "kind": "mixture", "fits": 2, "steps": 30, "gain_over_independence": 0.25, "priors": {"a": "own"}
