@@ -19,14 +19,8 @@ RATES = dict.fromkeys(("popcount", "histogram", "multiply_add", "memory", "disk_
 def run(method: str = "auto", **facts: Any) -> dict[str, Any]:
     """A run as `pipeline` keeps it, made up."""
     stages = ("start", "count", "measure", *(["choose"] if method == "auto" else []), "fit", "save", "sample")
-    found = {
-        "shape": "adult",
-        "title": "Adult",
-        "method": method,
-        "rows": 1000,
-        "threads": 2,
-        "source": pipeline.SOURCE,
-    }
+    found = {"shape": "adult", "title": "Adult", "method": method, "rows": 1000, "threads": 2}
+    found |= {"source": pipeline.SOURCE}
     found |= {"seconds": 20.0, "cpu_seconds": 30.0, "output_bytes": 10**9, "kernel": 1.0}
     found |= {"stages": {name: {"seconds": 2.0, "cpu_seconds": 3.0} for name in stages}}
     found |= {"multiplications": None if method == "auto" else 3_000_000}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 from experiments.kendall import clip_and_rescale, kendall, kendall_tau, kendall_taus, tau_scale
 from scipy.stats import kendalltau, norm
 
-from experiments import baselines
+from experiments import baselines, paper
 from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks
+from sklar.kernel.cells import Ints
 from sklar.kernel.theorems import Budget, advanced_epsilon
+from sklar.paper.estimate import orthant
 from sklar.public.schema import Attribute, Schema
 from tests.conftest import count_plainly
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes
@@ -40,10 +43,6 @@ def test_cop_keeps_margins_and_pairs_that_a_copula_can_have() -> None:
         each.result("two-way").errors.best(100).average for each in (evaluation, compare(true, independent))
     )
     assert copula < 0.5 * identity
-
-
-def test_cop_ones_nests_the_dummies() -> None:
-    true = truth(20_000)
     drawn = baselines.cop_ones(true, seed=1)
     a, b = np.nonzero(np.triu(drawn.pairs))
     # One normal drives all: the rarer of two dummies implies the other.
@@ -79,36 +78,37 @@ def test_laplace_noise_has_its_scale_and_is_cut_at_zero() -> None:
     cut = baselines.laplace(nothing, epsilon=1.0).triples
     assert cut.min() == 0
     assert cut.mean() == pytest.approx(scale / 2, rel=0.03)
-
-
-def test_laplace_leaves_structural_zeros_alone() -> None:
-    true = truth(50)
-    noisy = baselines.laplace(true, epsilon=1.0)
     block = np.repeat(np.arange(4), SCHEMA.sizes)
-    assert not noisy.pairs[block[:, None] >= block[None, :]].any()
+    # Structural zeros get no noise.
+    assert not baselines.laplace(true, epsilon=1.0).pairs[block[:, None] >= block[None, :]].any()
 
 
-def test_independence_draws_valid_records_with_nearly_the_margins() -> None:
+@pytest.mark.parametrize(("baseline", "epsilon"), [(baselines.independence, 1.0), (kendall, 2.0)])
+def test_valid_records_are_drawn_with_nearly_the_margins(baseline: Callable[..., Answers], epsilon: float) -> None:
     true = truth(20_000)
-    found = baselines.independence(true, epsilon=1.0, seed=3)
-    assert found.valid_rows == found.n_rows == 20_000
-    np.testing.assert_allclose(found.one_way, true.one_way, atol=500)
-    np.testing.assert_allclose(found.two_way, baselines.no_cor(true).two_way, atol=500)
+    drawn = baseline(true, epsilon=epsilon, seed=3)
+    assert drawn.valid_rows == drawn.n_rows == 20_000
+    np.testing.assert_allclose(drawn.one_way, true.one_way, atol=500)
+    if baseline is baselines.independence:
+        np.testing.assert_allclose(drawn.two_way, baselines.no_cor(true).two_way, atol=500)
 
 
 def test_draw_records_has_the_margins_and_the_correlation() -> None:
     chances = [np.array([0.2, 0.0, 0.8]), np.array([0.5, 0.5])]
-    drawn = np.concatenate(
-        list(baselines.draw_records(chances, 100_000, 1, correlation=np.array([[1, 0.6], [0.6, 1]]))), axis=1
-    )
+    correlation = np.array([[1, 0.6], [0.6, 1]])
+    drawn = np.concatenate(list(baselines.draw_records(chances, 100_000, 1, correlation=correlation)), axis=1)
     assert np.bincount(drawn[0], minlength=3).tolist()[1] == 0
     assert np.mean(drawn[0] == 0) == pytest.approx(0.2, abs=0.01)
-    from sklar.paper.estimate import orthant
-
     expected = float(orthant(norm.ppf(0.2), 0.0, 0.6))
     assert np.mean((drawn[0] == 2) & (drawn[1] == 1)) == pytest.approx(expected, abs=0.01)
     again = np.concatenate(list(baselines.draw_records(chances, 70_000, 1, correlation=None)), axis=1)
     assert again.shape == (2, 70_000)
+
+
+def contingency(x: Ints, y: Ints) -> Ints:
+    table = np.zeros((max(x) + 1, max(y) + 1), dtype=np.int64)
+    np.add.at(table, (x, y), 1)
+    return table
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -116,22 +116,18 @@ def test_kendall_tau_is_scipys_without_its_correction_for_ties(seed: int) -> Non
     generator = np.random.default_rng(seed)
     x, y = generator.integers(0, 5, 80), generator.integers(0, 4, 80)
     y = np.where(generator.random(80) < 0.5, np.minimum(x, 3), y)
-    table = np.zeros((5, 4), dtype=np.int64)
-    np.add.at(table, (x, y), 1)
     tied = [sum(k * (k - 1) / 2 for k in np.bincount(z)) for z in (x, y)]
     pairs = 80 * 79 / 2
     # tau-b = (C - D) / sqrt((pairs - ties x) (pairs - ties y)); tau-a = (C - D) / pairs.
     tau_a = kendalltau(x, y).statistic * np.sqrt((pairs - tied[0]) * (pairs - tied[1])) / pairs
-    assert kendall_tau(table, 80) == pytest.approx(tau_a)
+    assert kendall_tau(contingency(x, y), 80) == pytest.approx(tau_a)
 
 
 def test_all_taus_come_in_the_order_of_pairs() -> None:
     drawn = codes(100)
     taus = kendall_taus(SCHEMA.cells.square(count_plainly(drawn, SCHEMA.cells).pairs), SCHEMA, 100)
-    table = np.zeros((3, 3), dtype=np.int64)
-    np.add.at(table, (drawn[0], drawn[3]), 1)
     assert taus.shape == (6,)
-    assert taus[2] == kendall_tau(table, 100)
+    assert taus[2] == kendall_tau(contingency(drawn[0], drawn[3]), 100)
 
 
 def test_one_row_moves_tau_by_at_most_four_over_n() -> None:
@@ -139,17 +135,12 @@ def test_one_row_moves_tau_by_at_most_four_over_n() -> None:
     generator = np.random.default_rng(0)
     for _ in range(300):
         x, y = generator.integers(0, 4, (2, n))
-        tables = []
-        for row in ((x[0], y[0]), generator.integers(0, 4, 2)):
-            table = np.zeros((4, 4), dtype=np.int64)
-            np.add.at(table, (np.append(x[1:], row[0]), np.append(y[1:], row[1])), 1)
-            tables.append(kendall_tau(table, n))
-        worst = max(worst, abs(tables[0] - tables[1]))
+        i, j = generator.integers(0, 4, 2)
+        moved = contingency(np.append(x[1:], i), np.append(y[1:], j))
+        worst = max(worst, abs(kendall_tau(contingency(x, y), n) - kendall_tau(moved, n)))
     # An extreme row on a chain: concordant with all others, then discordant with all.
-    chain = [np.diag(np.ones(n, dtype=np.int64)), np.zeros((n, n), dtype=np.int64)]
-    chain[1][np.arange(n - 1) + 1, np.arange(n - 1)] = 1
-    chain[1][0, n - 1] = 1
-    reached = kendall_tau(chain[0], n) - kendall_tau(chain[1], n)
+    chain = np.arange(n)
+    reached = kendall_tau(contingency(chain, chain), n) - kendall_tau(contingency(np.roll(chain, -1), chain), n)
     assert worst <= 4 / n
     assert reached == pytest.approx(4 / n)
 
@@ -160,13 +151,6 @@ def test_the_noise_on_tau_costs_what_a_table_does() -> None:
     sensitivity = (np.ceil(4 / 32_561 / unit) + 1) * unit
     assert tau_scale(32_561, scale) * unit == pytest.approx(sensitivity / (2 / scale), rel=1e-6)
     assert sensitivity == pytest.approx(4 / 32_561, rel=0.02)
-
-
-def test_kendall_draws_valid_records() -> None:
-    true = truth(20_000)
-    found = kendall(true, epsilon=2.0, seed=1)
-    assert found.valid_rows == found.n_rows == 20_000
-    np.testing.assert_allclose(found.one_way, true.one_way, atol=500)
 
 
 def test_clip_and_rescale_makes_a_correlation_matrix() -> None:
@@ -180,8 +164,6 @@ def test_clip_and_rescale_makes_a_correlation_matrix() -> None:
 
 @pytest.mark.skipif(not (DATA / "adult.csv").is_file(), reason="needs ../shared/data")
 def test_adult_is_where_the_paper_says() -> None:
-    from experiments import paper
-
     schema = Schema.load(DATA / "adult.toml")
     true = answer(DATA / "adult.csv", schema, choose_triples(schema))
     given = {
