@@ -39,29 +39,31 @@ Numbers = tuple[int, ...] | tuple[float, ...]
 
 
 class Key(NamedTuple):
-    """A key of an entry: what it must be or list, of which type, how to mend it, what fits, and its value if unsaid."""
+    """A key of an entry: what it must be or list, its type, how to mend it, which values fit, and its default."""
 
     must: str
     types: type | tuple[type, ...]
     remedy: str = ""
     fits: Callable[[Any], object] = lambda _given: True
-    unsaid: Any = None
+    default: Any = None
 
 
-_FLAG = Key("be true or false", bool, unsaid=False)
+_FLAG = Key("be true or false", bool, default=False)
 _COUNT = Key(f"be a whole number from 1 to {MAX_LEVELS}", int, fits=lambda number: 0 < number <= MAX_LEVELS)
 _WEIGHT = f"be a number from {LEAST_WEIGHT} to {MOST_WEIGHT:g}"
 _SOURCE = "be 'public' (public knowledge) or 'rows' (read from the rows)"
 _COLUMN = "be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', 'string' or 'category'"
 # Those that state the domain, and those that are written, in this order, where they do not have their default.
-_DOMAIN = ("values", "edges", "points", "bins", "at_most", "spacing", "domain")
+_DOMAIN = ("values", "edges", "points", "low", "high", "bins", "at_most", "spacing", "domain")
 _KEYS = {
     "values": Key("list the categories", list, " Write values = ['a', 'b']."),
     "edges": Key("list at least two numbers or dates", list, fits=lambda given: len(given) > 1),
     "points": Key("list numbers within the edges", list, " Write points = [0, 40].", len),
+    "low": Key("be a bound", object),
+    "high": Key("be a bound", object),
     "bins": _COUNT,
     "at_most": _COUNT,
-    "spacing": Key(f"be one of {', '.join(get_args(Spacing))}", str, "", get_args(Spacing).__contains__, "equal"),
+    "spacing": Key(f"be one of {', '.join(get_args(Spacing))}", str, "", get_args(Spacing).__contains__),
     "domain": Key(f"be one of {', '.join(get_args(Domain))}", str, "", get_args(Domain).__contains__, "public"),
     "step": Key("be a positive number", (int, float), " Write step = 100, or step = 0.01.", lambda n: 0 < n < _EXACT),
     "texts": Key("be those of false and true", list, " Write texts = ['N', 'Y'].", lambda given: len(given) == 2),
@@ -72,7 +74,7 @@ _KEYS = {
     "other": _FLAG,
     "outside": Key("be 'clip' or 'missing'", str, "", get_args(Outside).__contains__, "clip"),
     "output": Key(_COLUMN, str, "", parse_output),
-    "reviewed": _FLAG._replace(unsaid=True),
+    "reviewed": _FLAG._replace(default=True),
     "provenance": Key(_SOURCE, str, "", get_args(Provenance).__contains__),
     "weight": Key(_WEIGHT, (int, float), "", lambda weight: LEAST_WEIGHT <= weight <= MOST_WEIGHT, 1.0),
 }
@@ -102,11 +104,11 @@ _BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind
 }
 
 
-def stated(entry: Mapping[str, Any], key: str) -> Any:
+def read_key(entry: Mapping[str, Any], key: str) -> Any:
     """What an entry states under a key, checked by itself."""
     given, known = entry.get(key), _KEYS[key]
     if given is None:
-        return known.unsaid
+        return known.default
     flag = isinstance(given, bool) and known.types is not bool
     if flag or not isinstance(given, known.types) or not known.fits(given):
         raise _refused(key, given)
@@ -142,45 +144,43 @@ def build_attribute(name: str, given: object) -> Attribute:
         return replace(attribute, words=parse_words(given, levels))
 
 
-def _parse(name: str, axis: Axis, given: Mapping[str, Any]) -> Attribute:
+def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     """The attribute, each of its keys checked by itself and with those that it needs."""
-    said = SimpleNamespace(**{key: stated(given, key) for key in _KEYS})
-    categorical, private = axis.kind == "categorical", said.domain == "private"
-    taken = min({"values", "other", "edges", "points", "spacing"} & set(given), default=None)
-    unlisted, absent = categorical and said.domain == "found" and not said.other, said.missing is None
+    keys = SimpleNamespace(**{key: read_key(entry, key) for key in _KEYS})
+    categorical, private = axis.kind == "categorical", keys.domain == "private"
+    taken = min({"values", "other", "edges", "points", "spacing"} & set(entry), default=None)
+    unlisted = categorical and keys.domain == "found" and not keys.other
+    unleveled = keys.outside == "missing" and keys.missing is None
     refuse(
-        (not private and said.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
+        (not private and keys.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
         (private and taken, f'domain = "private" is found by a release, so it takes no {taken}. Remove one.'),
-        (
-            absent and said.outside == "missing",
-            "outside = 'missing' needs a missing level. Add missing = '' or another text.",
-        ),
+        (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
     )
     # Categories that are not found, or are more than at_most, need a level.
-    said.other |= categorical and private
+    keys.other |= categorical and private
     if private:
-        said.at_most = said.bins or DEFAULT_BINS if axis.binned else said.at_most or DEFAULT_AT_MOST
-    said.at_most, said.step, said.weight = said.at_most or 0, _step(axis, said.step), float(said.weight)
-    said.format, said.texts = parse_format(axis, said.format), _texts(said.texts)
-    said.output = None if said.output is None else str(parse_output(said.output))
-    said.values = _values(said, given) if categorical else ()
-    said.edges = _edges(axis, said, given) if axis.binned else ()
-    said.points, said.special = _points(axis, said.points or (), said.edges), _special(axis, said)
-    fields = {key: value for key, value in vars(said).items() if key not in ("bins", "spacing")}
+        keys.at_most = keys.bins or DEFAULT_BINS if axis.binned else keys.at_most or DEFAULT_AT_MOST
+    keys.at_most, keys.step, keys.weight = keys.at_most or 0, _step(axis, keys.step), float(keys.weight)
+    keys.format, keys.texts = parse_format(axis, keys.format), _texts(keys.texts)
+    keys.output = None if keys.output is None else str(parse_output(keys.output))
+    keys.values = _values(keys) if categorical else ()
+    keys.edges = _edges(axis, keys) if axis.binned else ()
+    keys.points, keys.special = _points(axis, keys), _special(axis, keys)
+    fields = {key: value for key, value in vars(keys).items() if key not in ("low", "high", "bins", "spacing")}
     attribute = Attribute(name=name, kind=axis.kind, **fields)
-    unit = grain(attribute) if private and axis.binned and said.bins is None else None
-    if unit is not None and (said.edges[-1] - said.edges[0]) / unit <= EVERY_VALUE:
-        return replace(attribute, at_most=max(int((said.edges[-1] - said.edges[0]) / unit), 1))
+    unit = grain(attribute) if private and axis.binned and keys.bins is None else None
+    if unit is not None and (keys.edges[-1] - keys.edges[0]) / unit <= EVERY_VALUE:
+        return replace(attribute, at_most=max(int((keys.edges[-1] - keys.edges[0]) / unit), 1))
     return attribute
 
 
-def _values(said: SimpleNamespace, given: Mapping[str, Any]) -> tuple[Any, ...]:
+def _values(keys: SimpleNamespace) -> tuple[Any, ...]:
     """The categories, in their order."""
     # A release may find nothing: no category may be common enough.
-    if not said.values and (said.domain == "public" or "values" not in given) and said.domain != "private":
-        raise _refused("values", said.values)
-    values = tuple(said.values or ())
+    if keys.domain != "private" and not keys.values and not (keys.domain == "found" and keys.values == []):
+        raise _refused("values", keys.values)
+    values = tuple(keys.values or ())
     kind = type(values[0]) if values and type(values[0]) is int else str
     for value in values:
         if type(value) is not kind:
@@ -190,62 +190,63 @@ def _values(said: SimpleNamespace, given: Mapping[str, Any]) -> tuple[Any, ...]:
     return values
 
 
-def _edges(axis: Axis, said: SimpleNamespace, given: Mapping[str, Any]) -> Numbers:
+def _edges(axis: Axis, keys: SimpleNamespace) -> Numbers:
     """The edges that are listed or that low, high and bins imply; of a private domain, its two bounds."""
-    spaced = {"low", "high", "bins"} & set(given)
-    if said.domain == "private":
-        if not {"low", "high"} <= spaced:
+    spaced = [key for key in ("bins", "high", "low", "spacing") if getattr(keys, key) is not None]
+    if keys.domain == "private":
+        if keys.low is None or keys.high is None:
             raise SchemaError('domain = "private" needs low and high: wide bounds from public knowledge.')
-        return _spaced(axis, said, given["low"], given["high"], 1)
-    if said.edges is None:
-        if len(spaced) < 3:
+        return _spaced(axis, keys, 1)
+    if keys.edges is None:
+        if not {"low", "high", "bins"} <= set(spaced):
             raise SchemaError("needs edges = [...], or low, high and bins. Add them from public knowledge.")
-        edges = _spaced(axis, said, given["low"], given["high"], said.bins)
+        edges = _spaced(axis, keys, keys.bins)
     else:
-        if spaced or "spacing" in given:
-            beside = min(spaced, default="spacing")
-            raise SchemaError(f"give either edges or low, high and bins, not both. Remove {beside}.")
-        edges = tuple(axis.check(edge) for edge in said.edges)
+        if spaced:
+            raise SchemaError(f"give either edges or low, high and bins, not both. Remove {spaced[0]}.")
+        edges = tuple(axis.check(edge) for edge in keys.edges)
     for before, after in pairwise(edges):
         if not before < after:
             raise SchemaError(f"edges must increase, got {axis.text(after)} after {axis.text(before)}. Remove one.")
     return edges
 
 
-def _spaced(axis: Axis, said: SimpleNamespace, low: object, high: object, bins: int) -> Numbers:
-    first, last = axis.check(low), axis.check(high)
-    step = None if said.step is None else exact(said.step) * (SECOND if axis.timed else 1)
-    if step is None and said.format is not None and axis.timed:
-        step = Fraction(format_grain(said.format))
+def _spaced(axis: Axis, keys: SimpleNamespace, bins: int) -> Numbers:
+    first, last = axis.check(keys.low), axis.check(keys.high)
+    step = None if keys.step is None else exact(keys.step) * (SECOND if axis.timed else 1)
+    if step is None and keys.format is not None and axis.timed:
+        step = Fraction(format_grain(keys.format))
     growing = ", ".join(known.kind for known in AXES.values() if known.grows)
-    odd = said.spacing != "equal" and not axis.grows
+    odd = keys.spacing not in (None, "equal") and not axis.grows
     narrow = (not axis.continuous or step is not None) and last - first < bins * (step or 1)
     refuse(
-        (not first < last, f"low must be below high, got {low} and {high}."),
-        (odd, f"spacing = '{said.spacing}' is for {growing}, where zero means nothing. Use 'equal'."),
-        (narrow, f"{bins} bins do not fit between {low} and {high}. Use fewer."),
+        (not first < last, f"low must be below high, got {keys.low} and {keys.high}."),
+        (odd, f"spacing = '{keys.spacing}' is for {growing}, where zero means nothing. Use 'equal'."),
+        (narrow, f"{bins} bins do not fit between {keys.low} and {keys.high}. Use fewer."),
     )
-    return axis.spaced(first, last, bins, said.spacing, step)
+    return axis.spaced(first, last, bins, keys.spacing or "equal", step)
 
 
-def _points(axis: Axis, given: Iterable[object], edges: Numbers) -> tuple[Any, ...]:
+def _points(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
     """The points, ascending, each within the edges."""
-    points = sorted(axis.check(point, what="points") for point in given)
+    points = sorted(axis.check(point, what="points") for point in keys.points or ())
     twice = repeated(map(axis.text, points))
     refuse((twice is not None, f"points must differ, got {twice} twice. Remove one."))
     for point in points:
-        if not (edges[0] <= point < edges[-1] or (axis.continuous and point == edges[-1])):
-            remedy = "Move the edges past it, or list it under special"
-            raise SchemaError(f"points must lie within the edges, got {axis.text(point)}. {remedy}.")
-        if axis.numeric and abs(point) >= _EXACT:
-            raise SchemaError(f"points must be smaller than 2**53 in size, got {point}. Leave it in its bin.")
+        outside = not (keys.edges[0] <= point < keys.edges[-1] or (axis.continuous and point == keys.edges[-1]))
+        got = f"got {axis.text(point)}. Move the edges past it, or list it under special"
+        large = axis.numeric and abs(point) >= _EXACT
+        refuse(
+            (outside, f"points must lie within the edges, {got}."),
+            (large, f"points must be smaller than 2**53 in size, got {point}. Leave it in its bin."),
+        )
     return tuple(points)
 
 
-def _special(axis: Axis, said: SimpleNamespace) -> tuple[Any, ...]:
+def _special(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
     """The special values: numbers where the column holds numbers, else texts."""
-    special = tuple(_one_special(axis, said, each) for each in said.special or ())
-    twice, listed = repeated(map(str, special)), {*map(str, said.values)} & {*map(str, special)}
+    special = tuple(_one_special(axis, keys, each) for each in keys.special or ())
+    twice, listed = repeated(map(str, special)), {*map(str, keys.values)} & {*map(str, special)}
     refuse(
         (twice is not None, f"special values must differ, got '{twice}' twice. Remove one."),
         (listed, f"'{min(listed, default='')}' is listed under values and under special. Remove one."),
@@ -253,22 +254,21 @@ def _special(axis: Axis, said: SimpleNamespace) -> tuple[Any, ...]:
     return special
 
 
-def _one_special(axis: Axis, said: SimpleNamespace, given: object) -> str | int | float:
+def _one_special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | float:
     """A number if the attribute's values are numbers and it is one, else its text."""
     value = given.isoformat() if isinstance(given, dt.date | dt.time) else given
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _refused("special", given)
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
-    if not text.strip():
-        raise SchemaError("special must not list an empty text, which is missing. Use missing = ''.")
-    whole = isinstance(next(iter(said.values), None), int)
+    refuse((not text.strip(), "special must not list an empty text, which is missing. Use missing = ''."))
+    whole = isinstance(next(iter(keys.values), None), int)
     number = axis.parse(text) if axis.binned else parse_number(text) if whole else None
     if number is None or (not axis.binned and number != number // 1):
         return text
-    if axis.kind == "time" and number == DAY:
-        raise SchemaError(f"special must not list the end of the day, got '{text}'. Use another text.")
+    late = axis.kind == "time" and number == DAY
+    refuse((late, f"special must not list the end of the day, got '{text}'. Use another text."))
     if axis.binned and not axis.numeric:
-        return axis.text(number) if said.format is None else text
+        return axis.text(number) if keys.format is None else text
     if axis.binned and (not abs(number) < _EXACT or (not axis.continuous and number != number // 1)):
         needed = "finite numbers" if axis.continuous else "whole numbers"
         raise SchemaError(f"special numbers must be {needed} smaller than 2**53 in size, got {given!r}.")
@@ -422,8 +422,8 @@ def parse_words(entry: Mapping[str, Any], levels: Sequence[str] | None = None) -
 
 def describe_words(words: Words) -> dict[str, Any]:
     """The keys that `parse_words` reads."""
-    said = {"title": words.title, "description": words.description, "unit": words.unit, "labels": dict(words.labels)}
-    return {key: value for key, value in said.items() if value}
+    keys = {"title": words.title, "description": words.description, "unit": words.unit, "labels": dict(words.labels)}
+    return {key: value for key, value in keys.items() if value}
 
 
 def _text(kind: str, text: object, of: str) -> str:

@@ -91,10 +91,10 @@ class Schema(Remembering):
         """The schema that a caller gives: by value, as the path of a schema or model file, or of what has a schema."""
         if isinstance(given, str | Path):
             return cls.load(given)
-        found = given if isinstance(given, Schema) else getattr(given, "schema", None)
-        if not isinstance(found, Schema):
+        schema = given if isinstance(given, Schema) else getattr(given, "schema", None)
+        if not isinstance(schema, Schema):
             raise SchemaError(f"a schema must be a Schema, the path of one, or a model, got {type(given).__name__}.")
-        return found
+        return schema
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -333,8 +333,11 @@ class Schema(Remembering):
             if word not in get_args(Provenance):
                 raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
             self.attribute(name)
-        said = [(each, given.get(each.name, each.provenance)) for each in self.attributes]
-        return replace(self, attributes=tuple(replace(each, reviewed=True, provenance=word) for each, word in said))
+        sources = [given.get(each.name, each.provenance) for each in self.attributes]
+        attributes = zip(self.attributes, sources, strict=True)
+        return replace(
+            self, attributes=tuple(replace(each, reviewed=True, provenance=word) for each, word in attributes)
+        )
 
 
 def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
@@ -354,7 +357,7 @@ def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
                 refuse((schema.attribute(name).name in schema.determined, determined))
             (one, other), twice = pair, frozenset(pair) in weights
             refuse((twice, f"'{one}' and '{other}' have a weight already. Remove one."))
-            weights[frozenset(pair)] = (one, other, float(declare.stated(entry, "weight")))
+            weights[frozenset(pair)] = (one, other, float(declare.read_key(entry, "weight")))
     return tuple(weights.values())
 
 
