@@ -53,8 +53,6 @@ _COUNT = Key(f"be a whole number from 1 to {MAX_LEVELS}", int, fits=lambda numbe
 _WEIGHT = f"be a number from {LEAST_WEIGHT} to {MOST_WEIGHT:g}"
 _SOURCE = "be 'public' (public knowledge) or 'rows' (read from the rows)"
 _COLUMN = "be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', 'string' or 'category'"
-# Those that state the domain, and those that are written, in this order, where they do not have their default.
-_DOMAIN = ("values", "edges", "points", "low", "high", "bins", "at_most", "spacing", "domain")
 _KEYS = {
     "values": Key("list the categories", list, " Write values = ['a', 'b']."),
     "edges": Key("list at least two numbers or dates", list, fits=lambda given: len(given) > 1),
@@ -78,6 +76,9 @@ _KEYS = {
     "provenance": Key(_SOURCE, str, "", get_args(Provenance).__contains__),
     "weight": Key(_WEIGHT, (int, float), "", lambda weight: LEAST_WEIGHT <= weight <= MOST_WEIGHT, 1.0),
 }
+_DEFAULTS = {key: known.default for key, known in _KEYS.items()}
+# Those that do not state the domain are written, in this order, where they do not have their default.
+_WRITTEN = {key: getattr(Attribute(name="", kind="boolean"), key) for key in list(_KEYS)[9:]}
 # What a format must tell of a kind, the parts of a moment that must and must not come back, and an example.
 _FORMATS = {
     "date": ("a day, a month and a year, and no time", "year month day", "hour", "%d.%m.%Y"),
@@ -93,9 +94,9 @@ _EVERYWHERE = {
     "reviewed",
     "provenance",
     "weight",
-    *TABLE_WORDS,
     "unit",
     "labels",
+    *TABLE_WORDS,
 }
 _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
 _BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
@@ -140,13 +141,13 @@ def build_attribute(name: str, given: object) -> Attribute:
         attribute = _parse(name, AXES[kind], given)
         _check(attribute)
         # A release may find what a label names, or not.
-        levels = attribute.levels if attribute.domain == "public" else None
-        return replace(attribute, words=parse_words(given, levels))
+        words = parse_words(given, attribute.levels if attribute.domain == "public" else None)
+        return attribute if words is NO_WORDS else replace(attribute, words=words)
 
 
 def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     """The attribute, each of its keys checked by itself and with those that it needs."""
-    keys = SimpleNamespace(**{key: read_key(entry, key) for key in _KEYS})
+    keys = SimpleNamespace(**_DEFAULTS | {key: read_key(entry, key) for key in _KEYS if key in entry})
     categorical, private = axis.kind == "categorical", keys.domain == "private"
     taken = min({"values", "other", "edges", "points", "spacing"} & set(entry), default=None)
     unlisted = categorical and keys.domain == "found" and not keys.other
@@ -166,7 +167,8 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     keys.output = None if keys.output is None else str(parse_output(keys.output))
     keys.values = _values(keys) if categorical else ()
     keys.edges = _edges(axis, keys) if axis.binned else ()
-    keys.points, keys.special = _points(axis, keys), _special(axis, keys)
+    keys.points = _points(axis, keys) if keys.points else ()
+    keys.special = _special(axis, keys) if keys.special else ()
     fields = {key: value for key, value in vars(keys).items() if key not in ("low", "high", "bins", "spacing")}
     attribute = Attribute(name=name, kind=axis.kind, **fields)
     unit = grain(attribute) if private and axis.binned and keys.bins is None else None
@@ -216,12 +218,11 @@ def _spaced(axis: Axis, keys: SimpleNamespace, bins: int) -> Numbers:
     step = None if keys.step is None else exact(keys.step) * (SECOND if axis.timed else 1)
     if step is None and keys.format is not None and axis.timed:
         step = Fraction(format_grain(keys.format))
-    growing = ", ".join(known.kind for known in AXES.values() if known.grows)
     odd = keys.spacing not in (None, "equal") and not axis.grows
     narrow = (not axis.continuous or step is not None) and last - first < bins * (step or 1)
     refuse(
         (not first < last, f"low must be below high, got {keys.low} and {keys.high}."),
-        (odd, f"spacing = '{keys.spacing}' is for {growing}, where zero means nothing. Use 'equal'."),
+        (odd, f"spacing = '{keys.spacing}' is for integer, real, duration, where zero means nothing. Use 'equal'."),
         (narrow, f"{bins} bins do not fit between {keys.low} and {keys.high}. Use fewer."),
     )
     return axis.spaced(first, last, bins, keys.spacing or "equal", step)
@@ -229,7 +230,7 @@ def _spaced(axis: Axis, keys: SimpleNamespace, bins: int) -> Numbers:
 
 def _points(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
     """The points, ascending, each within the edges."""
-    points = sorted(axis.check(point, what="points") for point in keys.points or ())
+    points = sorted(axis.check(point, what="points") for point in keys.points)
     twice = repeated(map(axis.text, points))
     refuse((twice is not None, f"points must differ, got {twice} twice. Remove one."))
     for point in points:
@@ -245,7 +246,7 @@ def _points(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
 
 def _special(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
     """The special values: numbers where the column holds numbers, else texts."""
-    special = tuple(_one_special(axis, keys, each) for each in keys.special or ())
+    special = tuple(_one_special(axis, keys, each) for each in keys.special)
     twice, listed = repeated(map(str, special)), {*map(str, keys.values)} & {*map(str, special)}
     refuse(
         (twice is not None, f"special values must differ, got '{twice}' twice. Remove one."),
@@ -317,7 +318,8 @@ def _check(attribute: Attribute) -> None:
     refuse((reason, f"output '{output}' {reason}."))
     unit = grain(attribute)
     _check_step(attribute, unit)
-    _check_special(attribute)
+    if attribute.special:
+        _check_special(attribute)
     if attribute.apart and not attribute.private:
         _check_bins(attribute, unit)
     twice, missing, listed = repeated(attribute.levels), attribute.missing or "", "" in attribute.values
@@ -399,10 +401,9 @@ def describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry["edges"] = edges
     if attribute.points:
         entry["points"] = [attribute.axis.value(point) for point in attribute.points]
-    plain = Attribute(name="", kind="boolean")
-    for key in _KEYS:
-        value = getattr(attribute, key, None)
-        if key not in _DOMAIN and value != getattr(plain, key) and not (key == "other" and attribute.private):
+    for key, default in _WRITTEN.items():
+        value = getattr(attribute, key)
+        if value != default and not (key == "other" and attribute.private):
             entry[key] = list(value) if isinstance(value, tuple) else value
     return entry
 
