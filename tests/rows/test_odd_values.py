@@ -31,6 +31,7 @@ ENTRIES = {
 }
 # Plain, and written in another way: the texts of a table then pass the normalizer.
 TABLES = ("", "[table]\ndecimal = ','\nthousands = '.'\nnulls = ['NA']\n")
+CATEGORIES = Schema.from_toml(f"[attributes.x]\n{ENTRIES['categorical']}")
 SCHEMAS = [
     pytest.param(Schema.from_toml(f"{table}[attributes.x]\n{entry}"), id=f"{kind}{' rewritten' * bool(table)}")
     for table in TABLES
@@ -64,6 +65,21 @@ OBJECTS: list[object] = [
 
 def codes(data: object, schema: Schema) -> list[int]:
     return [code for batch in open_source(data, schema).batches(("x",)) for code in encode(batch, schema)[0].tolist()]
+
+
+CODES: dict[int, list[object]] = {
+    0: ["a", b"a"],
+    1: [7, Decimal("7"), np.int8(7)],
+    2: [None, float("nan"), pd.NA, pd.NaT],
+    3: ["b", True, Decimal("sNaN"), [1], {"a": 1}, dt.date(2000, 1, 1), np.array([1, 2]), "\ud800", 10**5000],
+}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_codes_of_python_objects(code: int) -> None:
+    values = CODES[code]
+    assert codes(pd.DataFrame({"x": pd.Series(values, dtype=object)}), CATEGORIES) == [code] * len(values)
+    assert codes(pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)}), CATEGORIES) == [code] * len(values)
 
 
 def index_of(values: list[object]) -> pd.Index:
@@ -146,19 +162,8 @@ def test_arrow_arrays(name: str, schema: Schema) -> None:
 
 
 TEXTS = [
-    b"",
-    b'"',
-    b"'",
-    b"\xff",
-    b"\0",
-    b"NA",
-    b"1.234,5",
-    b"1.5",
-    b"9" * 5_000,
-    b"x" * 100_000,
-    b"\xed\xa0\x80",
-    b" a",
-]
+    b"", b'"', b"'", b"\xff", b"\0", b"NA", b"1.234,5", b"1.5", b"9" * 5_000, b"x" * 100_000, b"\xed\xa0\x80", b" a",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -183,7 +188,8 @@ def test_json_lines(tmp_path: Path, schema: Schema) -> None:
     usual = [json.dumps({"x": value}).encode() for value in ("a", 7, 5, 15, "2015-01-01", True)]
     odd = [b'{"x": "%b"}' % text.replace(b'"', b'\\"').replace(b"\0", b"\\u0000") for text in TEXTS]
     odd += [b'{"x": %b}' % value for value in (b"NaN", b"[1]", b"{}", b"null", b"1e999", b"1" * 9_000, b'"\\ud800"')]
-    odd += [b"{", b"7", b'{"y": 1}', b'{"x": 1, "x": 2}', b"\xff"]
+    odd += [b"{", b"7", b"[1]", b"\0", b"\xff", b'{"y": 1}', b'{"x": 1, "x": 2}', b'{"x": 1} trailing']
+    odd.append(b'{"x": ' + b"[" * 10_000)
     path = tmp_path / "t.jsonl"
 
     def found(rows: list[bytes]) -> list[int]:
@@ -191,31 +197,20 @@ def test_json_lines(tmp_path: Path, schema: Schema) -> None:
         return codes(path, schema)
 
     expected = found(usual)
-    together = found([*usual, *odd])
+    # A blank line is no row.
+    together = found([*usual, b"", *odd])
     assert together[: len(usual)] == expected
     assert together[len(usual) :] == [found([line])[0] for line in odd]
 
 
 # Values that a query may return, each list in one column.
 SQL = [
-    ["'a'", "''", "'NA'", "'1.234,5'", "repeat('x', 100000)"],
-    ["5::HUGEINT", "170141183460469231731687303715884105727"],
-    ["5.0::DOUBLE", "'nan'::DOUBLE", "'inf'::DOUBLE"],
-    ["'2005-01-01'::DATE", "'infinity'::DATE", "'290000-01-01'::DATE"],
-    ["'2005-01-01'::TIMESTAMP", "'infinity'::TIMESTAMP"],
-    ["'2005-01-01'::TIMESTAMPTZ"],
-    ["'1 day'::INTERVAL"],
-    ["'12:00'::TIME"],
-    ["[1]"],
-    ["{'a': 1}"],
-    ["'\\xFF'::BLOB"],
-    ["uuid()"],
-    ["'a'::ENUM('a', 'b')"],
-    ["1::UTINYINT"],
-    ["1.5::DECIMAL(38, 10)"],
-    ["'101'::BIT"],
-    [],
-]
+    ["'a'", "''", "'NA'", "'1.234,5'", "repeat('x', 100000)"], ["5.0::DOUBLE", "'nan'::DOUBLE", "'inf'::DOUBLE"],
+    ["5::HUGEINT", "170141183460469231731687303715884105727"], ["'2005-01-01'::TIMESTAMP", "'infinity'::TIMESTAMP"],
+    ["'2005-01-01'::DATE", "'infinity'::DATE", "'290000-01-01'::DATE"], ["'2005-01-01'::TIMESTAMPTZ"], ["uuid()"],
+    ["'1 day'::INTERVAL"], ["'12:00'::TIME"], ["[1]"], ["{'a': 1}"], ["'\\xFF'::BLOB"], ["'a'::ENUM('a', 'b')"],
+    ["1::UTINYINT"], ["1.5::DECIMAL(38, 10)"], ["'101'::BIT"], [],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("schema", [SCHEMAS[kind] for kind in (0, 2, 8)])

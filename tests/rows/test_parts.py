@@ -1,9 +1,10 @@
-"""Parts of tables in files: together they are the table, and a file that changed meanwhile is refused."""
+"""Parts of tables in files, on disks and in stores: together they are the table; a file that changed is refused."""
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from sklar.machine.stores import Remote
 from sklar.public.schema import Schema
 from sklar.rows import parts as of_parts
 from sklar.rows.parts import FileFacts, Part, look, open_files, read_part, share_out
-from sklar.rows.read import open_part
+from sklar.rows.read import open_part, open_source
 from sklar.rows.source import Source
 from sklar.rows.text import _lines_within
 
@@ -210,7 +211,10 @@ def test_files_of_a_store_are_read_in_parts(memory: Any) -> None:
     assert (source.name, source.n_rows) == ("folder 'memory://table'", 120)
     assert len(parts) == 2 * 5
     assert rows_of(parts)["city"].to_list() == ["a"] * 120
-    for name, text in {"t.csv": rows.write_csv().encode(), "t.csv.gz": _gzip(rows.write_csv().encode())}.items():
+    for name, text in {
+        "t.csv": rows.write_csv().encode(),
+        "t.csv.gz": gzip.compress(rows.write_csv().encode()),
+    }.items():
         memory.pipe(f"/texts/{name}", text)
         for schema in (SCHEMA, UNQUOTED):
             parts = opened(f"memory://texts/{name}", schema)[1]
@@ -237,7 +241,73 @@ def test_a_file_of_a_store_that_changed_is_refused(memory: Any) -> None:
         opened("memory://bad.parquet")
 
 
-def _gzip(text: bytes) -> bytes:
-    import gzip
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    server = pytest.importorskip("moto.server", reason="moto is not installed")
+    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        running.start()
+        host, port = running.get_host_and_port()
+        settings = {
+            "AWS_ACCESS_KEY_ID": "tester",
+            "AWS_SECRET_ACCESS_KEY": "hidden",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ALLOW_HTTP": "true",
+        }
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="bucket")
+        for key, values in (
+            ("t.parquet", [1, 2, 3]),
+            ("parts/year=2000/1.parquet", [4]),
+            ("parts/year=2001/2.parquet", [5]),
+        ):
+            file = BytesIO()
+            pl.DataFrame({"x": values}).write_parquet(file)
+            client.put_object(Bucket="bucket", Key=key, Body=file.getvalue())
+        file = BytesIO()
+        pl.DataFrame({"x": [6]}).write_ipc(file)
+        client.put_object(Bucket="bucket", Key="t.arrow", Body=file.getvalue())
+        client.put_object(Bucket="bucket", Key="t.csv", Body=b"x\n7\n8\n")
+        yield "s3://bucket"
+        running.stop()
 
-    return gzip.compress(text)
+
+@pytest.mark.parametrize(
+    ("path", "columns", "rows"),
+    [
+        ("t.parquet", ("x",), [(1,), (2,), (3,)]),
+        ("t.arrow", ("x",), [(6,)]),
+        ("parts", ("x", "year"), [(4, 2000), (5, 2001)]),
+        ("parts/", ("x", "year"), [(4, 2000), (5, 2001)]),
+    ],
+)
+def test_files_and_folders(bucket: str, path: str, columns: tuple[str, ...], rows: list[tuple[int, ...]]) -> None:
+    source = open_source(f"{bucket}/{path}")
+    assert source.columns == columns
+    assert sorted(row for batch in source.batches(columns) for row in batch.rows()) == rows
+
+
+def test_what_is_not_there(bucket: str) -> None:
+    with pytest.raises(
+        DataError, match=r"'s3://bucket/no\.parquet' cannot be read\. Check the address, and the"
+    ) as refused:
+        open_source(f"{bucket}/no.parquet")
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"), [("t.parquet", [1, 2, 3]), ("t.arrow", [6]), ("t.csv", [7, 8]), ("parts", [4, 5])]
+)
+def test_parts_of_a_store_are_its_rows(bucket: str, path: str, wanted: list[int]) -> None:
+    """As executors of Spark read them: listed by pyarrow, read by polars."""
+    pytest.importorskip("pyarrow")
+    schema = Schema.from_toml('[attributes.x]\ntype = "integer"\nedges = [0, 9]\n')
+    source, parts = opened(f"{bucket.replace('s3:', 's3a:')}/{path}", schema)
+    rows = [value for part in parts for batch in read_part(part, schema, ("x",)) for value in batch["x"]]
+    assert [int(value) for value in rows] == wanted
+    assert ("year" in source.columns) == (path == "parts")

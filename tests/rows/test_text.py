@@ -1,4 +1,4 @@
-"""Text files as the schema says that they are written: encodings, quotes, no header; errors name the option."""
+"""Text as the schema says that it is written: encodings, quotes, no header, numbers; errors name the option."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from sklar.errors import DataError
 from sklar.public.schema import Schema
-from sklar.public.settings import Reading
+from sklar.public.settings import PLAIN, Reading
 from sklar.rows import text
 from sklar.rows.engines import open_table
 from sklar.rows.read import as_released, open_source
-from sklar.rows.source import require_columns
+from sklar.rows.source import normalizer, require_columns
 
 ROWS = [("Köln", "1"), ("São, Tomé", "2"), ("", "3"), ('say "so"', "4")]
 SCHEMA = Schema.from_toml(
@@ -46,21 +46,11 @@ def written(delimiter: str, quote: str) -> str:
     return "".join(f"{quote}{town}{quote}{delimiter}{age}\n" for town, age in fields)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "as_written"),
-    [
-        ("latin-1", "latin-1"),
-        ("windows-1252", "cp1252"),
-        ("cp850", "cp850"),
-        ("utf-8", "utf-8-sig"),
-        ("utf-16", "utf-16"),
-        ("utf-16", "utf-16-le"),
-        ("utf-16-le", "utf-16"),
-        ("utf-16-be", "utf-16-be"),
-        ("utf-32", "utf-32"),
-        ("gb18030", "gb18030"),
-    ],
-)
+ENCODINGS = {"windows-1252": "cp1252", "utf-8": "utf-8-sig", "utf-16": "utf-16-le", "utf-16-le": "utf-16"}
+SAME = ("latin-1", "cp850", "utf-16", "utf-16-be", "utf-32", "gb18030")
+
+
+@pytest.mark.parametrize(("encoding", "as_written"), [*ENCODINGS.items(), *zip(SAME, SAME, strict=True)])
 @pytest.mark.parametrize("block", [1 << 24, 7])
 def test_files_in_other_encodings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, as_written: str, block: int
@@ -108,9 +98,10 @@ def test_files_without_a_header(tmp_path: Path) -> None:
 
 
 @given(
-    body=st.binary(max_size=40),
+    body=st.text('ab,"\r\n \x00', max_size=60).map(str.encode) | st.binary(max_size=60),
     encoding=st.sampled_from(
         [
+            "utf-8",
             "latin-1",
             "cp1252",
             "cp437",
@@ -126,7 +117,7 @@ def test_files_without_a_header(tmp_path: Path) -> None:
     ),
     quote=st.sampled_from(["'", '"', ""]),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_raise_in_any_encoding(tmp_path: Path, body: bytes, encoding: str, quote: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"x" + body)
@@ -338,3 +329,78 @@ def test_only_odd_blocks_go_to_the_slow_reader(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(text._CsvRecords, "_rewritten", watched)
     list(text._CsvRecords(Reading(), 2).cut(iter([data])))
     assert (not slow) == is_plain
+
+
+ATTRIBUTES = """
+[attributes.x]
+type = "real"
+edges = [0, 10, 20]
+missing = "9,99"
+special = ["0,5", -1]
+[attributes.n]
+type = "categorical"
+values = [1000, 2]
+[attributes.t]
+type = "categorical"
+values = ["1,5", "a"]
+[attributes.d]
+type = "date"
+edges = ["2000-01-01", "2001-01-01"]
+"""
+WRITTEN = Schema.from_toml('[table]\ndecimal = ","\nthousands = "."\nnulls = ["NA", "1,7"]\n' + ATTRIBUTES)
+TEXTS = ["1.234,5", "9,99", "NA", "1,7", "1.5", "N", None, "", "0,5", "-1,0"]
+PLAINLY = ["1234.5", "9,99", None, None, "1,5", "N", None, "", "0,5", "-1.0"]
+
+
+def normalized(column: pl.Series, name: str = "x", schema: Schema = WRITTEN) -> list[object]:
+    normalize = normalizer(schema.reading, schema)
+    assert normalize is not None
+    return normalize(pl.DataFrame([column.alias(name)])).to_series().to_list()
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Binary, pl.Categorical, pl.Object, "bytes"])
+def test_texts_of_every_type(kind: object) -> None:
+    if kind == "bytes":
+        values = [None if text is None else text.encode() for text in TEXTS]
+        assert normalized(pl.Series(values, dtype=pl.Object))[:3] == ["1234.5", b"9,99", None]
+        return
+    column = pl.Series(TEXTS, dtype=pl.Object) if kind == pl.Object else pl.Series(TEXTS).cast(kind)  # type: ignore[arg-type]
+    assert normalized(column) == PLAINLY
+
+
+def test_only_columns_of_numbers_have_their_numbers_rewritten() -> None:
+    assert normalized(pl.Series(["1.000", "2,0"]), "n") == ["1000", "2.0"]
+    assert normalized(pl.Series(["1,5", "NA"]), "t") == ["1,5", None]
+    assert normalized(pl.Series(["01.02.2000", "NA"]), "d") == ["01.02.2000", None]
+    assert normalized(pl.Series([1.5, None])) == [1.5, None]
+
+
+def test_bytes_that_are_not_text_are_replaced() -> None:
+    assert normalized(pl.Series([b"1,5", b"\xff1,5", b"NA", None], dtype=pl.Binary)) == ["1.5", "\ufffd1,5", None, None]
+
+
+def test_objects_that_are_not_text_stay_what_they_are() -> None:
+    values = [1.5, [1], object(), True]
+    assert normalized(pl.Series(values, dtype=pl.Object)) == values
+
+
+def test_a_plain_table_is_not_touched() -> None:
+    assert normalizer(PLAIN, WRITTEN) is None
+    assert normalizer(Reading(delimiter=";", encoding="latin-1"), WRITTEN) is None
+    assert normalizer(Reading(decimal=","), None) is None
+    assert normalizer(Reading(decimal=","), Schema(name="t", attributes=WRITTEN.attributes[2:])) is None
+
+
+@given(
+    texts=st.lists(st.text("0123456789.,' e+-\u00a0\u2019x\n\u0661", max_size=12) | st.none(), max_size=8),
+    decimal=st.sampled_from(".,"),
+    thousands=st.sampled_from([None, ".", ",", " ", "'"]),
+)
+def test_polars_agrees_with_python(texts: list[str | None], decimal: str, thousands: str | None) -> None:
+    reading = Reading(decimal=decimal, thousands=None if thousands == decimal else thousands, nulls=("1",))
+    normalize = normalizer(reading, WRITTEN)
+    assert normalize is not None
+    found = normalize(pl.DataFrame({"x": pl.Series(texts, dtype=pl.String)}))["x"].to_list()
+    kept = (None, "1", "9,99", "0,5")
+    plain = [text if text in kept or not reading.rewrites_numbers else reading.plain(str(text)) for text in texts]
+    assert found == [None if text == "1" else text for text in plain]
