@@ -171,6 +171,10 @@ def test_the_custodian_sees_rows_per_person() -> None:
     assert crowd.warning is None
     dropped = replace(BY_PERSON, person=replace(BY_PERSON.person, null_ids="drop"))  # type: ignore[type-var]
     assert rows_per_person(visits(["a", "a", None]), dropped).people == 1
+    with pytest.raises(SchemaError, match="the schema names no person"):
+        rows_per_person(visits(["a"]), replace(BY_PERSON, person=None))
+    with pytest.raises(DataError, match="has no column 'id'"):
+        rows_per_person(visits(["a"]).drop("id"), BY_PERSON)
 
 
 def test_many_batches_are_brought_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +193,6 @@ def test_many_batches_are_brought_together(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_ids_that_are_no_peoples_are_explained(ids: list[str | None], message: str) -> None:
     assert rows_per_person(visits(ids), BY_PERSON).lines()[-1].startswith(message)
-
-
-def test_a_table_or_schema_without_people_is_refused() -> None:
-    with pytest.raises(SchemaError, match="the schema names no person"):
-        rows_per_person(visits(["a"]), replace(BY_PERSON, person=None))
-    with pytest.raises(DataError, match="has no column 'id'"):
-        rows_per_person(visits(["a"]).drop("id"), BY_PERSON)
 
 
 def test_check_shows_people_to_the_custodian() -> None:

@@ -170,17 +170,14 @@ def test_decimal_and_thousands(tmp_path: Path, values: list[str], decimal: str, 
     assert (reading.decimal, reading.thousands) == (decimal, thousands)
 
 
-def test_files_that_say_how_they_are_written_are_plain(tmp_path: Path) -> None:
+def test_files_that_say_how_they_are_written_are_plain_and_foreign_letters_are_guesses(tmp_path: Path) -> None:
     pl.DataFrame({"a": ["1,5"]}).write_parquet(tmp_path / "t.parquet")
     assert sniff(tmp_path / "t.parquet") == (PLAIN, ())
     (tmp_path / "d").mkdir()
     put(tmp_path / "d" / "1.csv", "a;b\n1;2\n")
     assert sniff(tmp_path / "d")[0].delimiter == ";"
-
-
-def test_foreign_letters_and_a_delimiter_that_is_not_there_are_guesses(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(bytes(range(0xC0, 0xF0)) + b",x\n1,2\n")
     assert remarks(tmp_path / "t.csv")["encoding"].sureness == "guess"
+    # A delimiter that is not there.
     reading, guesses = sniff(put(tmp_path / "t.csv", "a\n1\n2\n"))
-    assert reading == PLAIN
-    assert [(remark.key, remark.sureness) for remark in guesses] == [("delimiter", "guess")]
+    assert (reading, [(remark.key, remark.sureness) for remark in guesses]) == (PLAIN, [("delimiter", "guess")])

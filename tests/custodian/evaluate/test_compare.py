@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -81,16 +80,6 @@ def test_lines_begin_with_the_notice_and_fit_a_terminal() -> None:
     assert "Three-way queries: all 81 triples." in lines
     assert sum(line.startswith(("one-way", "two-way", "three-way")) for line in lines) == 6
     assert max(map(len, lines)) <= 100
-
-
-def test_the_dictionary_is_json_and_carries_the_notice(compared: Evaluation) -> None:
-    document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
-    assert (document["notice"], document["valid_share"]) == (NOTICE, 1.0)
-    assert [result["name"] for result in document["results"]][:2] == ["one-way", "two-way"]
-    first = document["results"][0]
-    assert [best["percent"] for best in first["best"]] == [95, 99, 100]
-    assert first["cdf"]["share"][-1] == 1.0
-    assert len(first["cdf"]["error"]) == len(first["cdf"]["share"])
 
 
 def test_bad_arguments_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sklar.custodian.evaluate import evaluate, usefulness
-from sklar.custodian.evaluate.usefulness import _judge, _sample, first_codes
+from sklar.custodian.evaluate import _judge, _sample, evaluate, first_codes, usefulness
 from sklar.errors import DataError
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema

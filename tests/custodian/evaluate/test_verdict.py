@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from sklar.custodian.evaluate import Evaluation, evaluate
+from sklar.custodian.evaluate import NOTICE, Evaluation, evaluate
 from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable
 from sklar.custodian.evaluate.verdict import (
     PERCENTILES,
@@ -221,6 +221,11 @@ def test_real_rows_of_another_draw_have_no_warning() -> None:
 
 def test_everything_is_in_the_json(lost: tuple[pl.DataFrame, Evaluation]) -> None:
     document = json.loads(json.dumps(lost[1].to_dict(), allow_nan=False))
+    assert (document["notice"], document["valid_share"]) == (NOTICE, 1.0)
+    first = document["results"][0]
+    assert [best["percent"] for best in first["best"]] == [95, 99, 100]
+    assert first["cdf"]["share"][-1] == 1.0
+    assert len(first["cdf"]["error"]) == len(first["cdf"]["share"])
     assert document["overall"]["worst_column"] == "gain"
     assert document["overall"]["thresholds"] == THRESHOLDS
     gain = next(column for column in document["columns"] if column["name"] == "gain")

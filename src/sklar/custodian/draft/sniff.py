@@ -27,9 +27,7 @@ Sureness = Literal["certain", "likely", "guess"]
 # Texts for "no value".
 NULL_TEXTS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "(null)", "None", "NaN", "nan", "\\N", "?", "-", "--", ".")
 
-_BEGINNING = 1 << 20
-_MOST_BYTES = 1 << 28
-_RECORDS = 2_000
+_BEGINNING, _MOST_BYTES, _RECORDS = 1 << 20, 1 << 28, 2_000
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTES = {
     '"': "double quotes, or none, are around fields",
@@ -76,7 +74,13 @@ def sniff(path: str | Path) -> tuple[Reading, tuple[Remark, ...]]:
     if usual is None:
         return PLAIN, ()
     encoding = _encoding(file)
-    text = _beginning(file, encoding.value)
+    codec, mark = begin(file, encoding.value)
+    with open_bytes(file) as stream:
+        stream.read(mark)
+        data, more = stream.read(_BEGINNING), bool(stream.read(1))
+    text = codecs.getincrementaldecoder(codec)(errors="replace").decode(data)
+    # The last line may be cut.
+    text = text[: text.rfind("\n") + 1] or text if more else text
     delimiter, quote = _signs(text, usual)
     records = _records(text, delimiter.value, quote.value)
     width = len(records[0]) if records else 0
@@ -115,28 +119,16 @@ def _encoding(path: Path) -> Remark:
             try:
                 decoder.decode(block)
             except UnicodeDecodeError:
-                return _western(block)
-    return Remark("encoding", "utf-8", "certain", "it holds no bytes that utf-8 forbids")
-
-
-def _western(block: bytes) -> Remark:
-    """The encoding of Western letters in which most of the bytes that are not ASCII are letters of words."""
+                break
+        else:
+            return Remark("encoding", "utf-8", "certain", "it holds no bytes that utf-8 forbids")
+    # The encoding of Western letters in which most of the bytes that are not ASCII are letters of words.
     lines = b"\n".join(line for line in block.splitlines() if not line.isascii())[: 1 << 16]
     fits = {name: len(_IN_A_WORD.findall(lines.decode(name, errors="replace"))) for name in _WESTERN}
     name, reason = max(_WESTERN, key=lambda each: fits[each]), "it holds bytes that utf-8 forbids, and "
     if 2 * fits[name] >= sum(byte >= 0x80 for byte in lines):
         return Remark("encoding", name, "likely", f"{reason}in {name} most of them are letters inside of words")
     return Remark("encoding", name, "guess", f"{reason}few of them are letters of a Western language")
-
-
-def _beginning(path: Path, encoding: str) -> str:
-    codec, mark = begin(path, encoding)
-    with open_bytes(path) as stream:
-        stream.read(mark)
-        data, more = stream.read(_BEGINNING), bool(stream.read(1))
-    text = codecs.getincrementaldecoder(codec)(errors="replace").decode(data)
-    # The last line may be cut.
-    return text[: text.rfind("\n") + 1] or text if more else text
 
 
 def _records(text: str, delimiter: str, quote: str) -> list[list[str]]:

@@ -90,7 +90,17 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
         nothing = np.isnan(points)
     else:
         labels, places = texts_and_places(column)
-        points, nothing = _parse(labels, attribute)
+        plain = plainly_written(pl.Series(labels, dtype=pl.String), attribute.kind, attribute.format)
+        points = plain.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+        nothing, blanks = (
+            np.zeros(points.size, dtype=bool),
+            ("", "nan") if attribute.kind in ("integer", "real") else ("",),
+        )
+        for place in np.flatnonzero(np.isnan(points)).tolist():
+            text = labels[place]
+            nothing[place] = text is None or text == attribute.missing or text.strip().lower() in blanks
+            point = attribute.axis.parse(text, attribute.format) if text is not None and not nothing[place] else None
+            points[place] = np.nan if point is None else float(point)
     times, sentinel = np.bincount(places, minlength=points.size), missing_number(attribute)
     if sentinel is not None:
         nothing |= points == sentinel
@@ -106,25 +116,13 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     return points[places], missing, +texts
 
 
-def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDArray[np.bool_]]:
-    """Where texts stand on the axis, nan for nowhere; and which of them are missing values."""
-    kind = attribute.kind
-    plain = plainly_written(pl.Series(labels, dtype=pl.String), kind, attribute.format)
-    points = plain.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-    nothing, blanks = np.zeros(points.size, dtype=bool), ("", "nan") if kind in ("integer", "real") else ("",)
-    for place in np.flatnonzero(np.isnan(points)).tolist():
-        text = labels[place]
-        if text is None or text == attribute.missing or text.strip().lower() in blanks:
-            nothing[place] = True
-        else:
-            point = attribute.axis.parse(text, attribute.format)
-            points[place] = np.nan if point is None else float(point)
-    return points, nothing
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Distribution:
-    """Values and occupied cells, ascending: their counts, least, largest and mean numbers. `bits` were dropped."""
+    """Values and occupied cells, ascending: their counts, least, largest and mean numbers. `bits` were dropped.
+
+    `single` entries are one value. `widest` is the largest share of the numbers, `size` in all, in a cell with several
+    values: a distribution function is known to this.
+    """
 
     bits: int
     counts: NDArray[np.int64]
@@ -133,21 +131,9 @@ class Distribution:
     center: Floats
     mean: float
     sd: float
-
-    @property
-    def size(self) -> int:
-        """The number of numbers."""
-        return int(self.counts.sum())
-
-    @property
-    def single(self) -> NDArray[np.bool_]:
-        """Which entries are one value."""
-        return np.asarray(self.low == self.high)
-
-    @property
-    def widest(self) -> float:
-        """The largest share of numbers in a cell with several values: a distribution function is known to this."""
-        return float(self.counts[~self.single].max(initial=0) / max(self.size, 1))
+    size: int
+    single: NDArray[np.bool_]
+    widest: float
 
     def share(self, value: float) -> float:
         """The share of the numbers that are exactly this: 0 where it is too rare to be kept apart in its cell."""
@@ -209,8 +195,11 @@ class Sketch:
         """What was collected; None without any number."""
         if not self._parts:
             return None
-        held = {name: column.to_numpy() for name, column in self._merge().to_dict().items()}
-        return Distribution(bits=self._bits, mean=self._mean, sd=float(np.sqrt(self._squares / self._n)), **held)
+        held: dict[str, Any] = {name: column.to_numpy() for name, column in self._merge().to_dict().items()}
+        single = held["low"] == held["high"]
+        held |= {"mean": self._mean, "sd": float(np.sqrt(self._squares / self._n)), "size": self._n}
+        widest = float(held["counts"][~single].max(initial=0) / self._n)
+        return Distribution(bits=self._bits, single=single, widest=widest, **held)
 
 
 def cells(numbers: Floats, bits: int) -> NDArray[np.int64]:
