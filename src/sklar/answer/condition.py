@@ -35,18 +35,6 @@ Given: TypeAlias = str | Mapping[str, Any]
 _MAX_CLASSES = 1 << 16
 
 
-def read_given(given: Given, schema: Schema) -> Node:
-    """A condition as a predicate, names and values as written."""
-    if isinstance(given, str):
-        return parse(given)
-    if not isinstance(given, Mapping) or not given:
-        raise QueryError(
-            f"given must be a predicate, or values by attribute, got {given!r}. Example: "
-            "given={'sex': 'Female', 'age': (30, 45)}."
-        )
-    return joined("and", *(_stated(name, value, schema) for name, value in given.items()))
-
-
 def _stated(name: str, value: Any, schema: Schema) -> Node:
     """What a condition states of one attribute."""
     named = Token("name", str(name))
@@ -78,8 +66,16 @@ def _token(value: Any) -> Token:
 
 def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> tuple[Condition, dict[str, Shape]]:
     """A condition over the levels of a model with this whole schema, and the shapes inside its divided bins."""
-    expression, divided, _ = divide(read_given(given, schema), schema)
-    text = f"'{given}'" if isinstance(given, str) else str(dict(given))
+    if not isinstance(given, str | Mapping) or (not given and not isinstance(given, str)):
+        raise QueryError(
+            f"given must be a predicate, or values by attribute, got {given!r}. Example: "
+            "given={'sex': 'Female', 'age': (30, 45)}."
+        )
+    if isinstance(given, str):
+        node, text = parse(given), f"'{given}'"
+    else:
+        node, text = joined("and", *(_stated(*each, schema) for each in given.items())), str(dict(given))
+    expression, divided, _ = divide(node, schema)
     finer, shares = divide_shapes(divided, schema, shapes, {schema.names[i] for i in expression.attributes})
     offsets = schema.measured.cells.offsets
     condition = Condition(
@@ -161,7 +157,13 @@ def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], see
     """The rows with all attributes of the schema, nulls filled from the model given the rest of each row."""
     schema = copula.schema.whole or copula.schema
     frame = _frame(rows, schema)
-    codes = {name: _codes(frame[name], schema.attribute(name)) for name in frame.columns}
+    codes = {}
+    for column in frame:
+        # The level of every value; -1 for null.
+        distinct = column.unique().drop_nulls()
+        known = pl.Series([_code(schema.attribute(column.name), value) for value in distinct.to_list()], dtype=pl.Int64)
+        own = column.replace_strict(distinct, known, default=None, return_dtype=pl.Int64)
+        codes[column.name] = own.fill_null(-1).to_numpy().astype(np.int64)
     domains = _domains(schema, codes, frame.height)
     filled = schema.complete(fill(copula, domains, seed))
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, 8])))
@@ -182,14 +184,6 @@ def _frame(rows: object, schema: Schema) -> pl.DataFrame:
         raise ModelError(f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: {listed}.")
     # Not a number is how some libraries write null.
     return frame.with_columns(pl.selectors.float().fill_nan(None))
-
-
-def _codes(column: pl.Series, attribute: Attribute) -> NDArray[np.int64]:
-    """The level of every value, shape (rows,); -1 for null."""
-    distinct = column.unique().drop_nulls()
-    known = [_code(attribute, value) for value in distinct.to_list()]
-    codes = column.replace_strict(distinct, pl.Series(known, dtype=pl.Int64), default=None, return_dtype=pl.Int64)
-    return codes.fill_null(-1).to_numpy().astype(np.int64)
 
 
 def _code(attribute: Attribute, value: Any) -> int:

@@ -77,13 +77,23 @@ class Effects:
 
 
 def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[NoisyTable]:
-    """The noisy tables of each attribute, of its pairs with those `beside` it (by default all), and of larger sets."""
+    """The noisy tables of each attribute, of its pairs with those `beside` it (by default all), and of larger sets.
+
+    Parities are tables that hold nothing but their effect: with X rows of an odd sum of k bits, every cell of it is
+    (n - 2 X) / 2^k, up to its sign. White noise of variance v on 2^k cells, centered along all axes, has the variance
+    v / 2^k in a cell: v is 4 / 2^k times that of X, and, where n is measured, 1 / 2^k times that of n.
+    """
+    if has_parities(measured):
+        n, rows_variance = rows_of(measured)
+        for subset, (odd, variance) in pooled_parities(measured, where).items():
+            sign = (-1.0) ** np.indices((2,) * len(subset)).sum(axis=0)
+            counts, noise = sign * (n - 2 * odd) / sign.size, (4 * variance + rows_variance) / sign.size
+            if subset:
+                yield NoisyTable(attributes=subset, counts=counts, variance=noise, alone=True)
+        return
     cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     others = range(cells.n_attributes) if beside is None else tuple(beside)
     pairs = sorted({(min(i, j), max(i, j)) for i in where for j in others if i != j})
-    if has_parities(measured):
-        yield from _parity_tables(measured, where)
-        return
     for block, query in table_blocks(measured):
         if query.sets is None:
             chosen = [((i,), i) for i in where] if query.order == 1 else [(pair, cells.pair(*pair)) for pair in pairs]
@@ -139,21 +149,6 @@ def _rank(chosen: Subset, m: int) -> int:
     """The place of a set among all sets of so many of m attributes, in the order of `combinations`."""
     after = sum(math.comb(m - 1 - each, len(chosen) - at) for at, each in enumerate(chosen))
     return math.comb(m, len(chosen)) - 1 - after
-
-
-def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[NoisyTable]:
-    """The parities of these attributes, of their pairs and triples, as tables that hold nothing but their effect.
-
-    With X rows of an odd sum of k bits, every cell of the effect is (n - 2 X) / 2^k, up to its sign. White noise of
-    variance v on 2^k cells, centered along all axes, has the variance v / 2^k in a cell: v is 4 / 2^k times that of X,
-    and, where n is measured, 1 / 2^k times that of n.
-    """
-    n, rows_variance = rows_of(measured)
-    for subset, (odd, variance) in pooled_parities(measured, where).items():
-        if subset:
-            sign = (-1.0) ** np.indices((2,) * len(subset)).sum(axis=0)
-            counts, noise = sign * (n - 2 * odd) / sign.size, (4 * variance + rows_variance) / sign.size
-            yield NoisyTable(attributes=subset, counts=counts, variance=noise, alone=True)
 
 
 def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:

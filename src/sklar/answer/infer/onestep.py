@@ -80,12 +80,6 @@ class Reference:
         counts = np.bincount(self.places(attributes), weights=weights, minlength=math.prod(shape))
         return np.asarray(counts.reshape(shape))
 
-    def over_records(self, functional: Functional, tops: Functional, coarse: Mapping[Subset, Effect]) -> Floats:
-        """The sum of a functional's functions at every record, shape (records, q); `tops` are of coarse levels."""
-        terms = [(function, self.places(each)) for each, function in functional.items()]
-        terms += [(function, self.places(each, coarse[each])) for each, function in tops.items()]
-        return np.asarray(sum(function.reshape(len(function), -1).T[places] for function, places in terms))
-
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
     """What a model of components says of these attributes."""
@@ -205,7 +199,9 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     coefficients = parts(functional)
     seen = applied(coefficients, effects.by_set) + applied(tops, effects.coarse)
     # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
-    here = reference.over_records(coefficients, tops, effects.coarse)
+    terms = [(function, reference.places(each)) for each, function in coefficients.items()]
+    terms += [(function, reference.places(each, effects.coarse[each])) for each, function in tops.items()]
+    here = np.asarray(sum(function.reshape(len(function), -1).T[places] for function, places in terms))
     fits = linear.by_fit + seen - reference.weights @ here
     beyond = unmeasured = np.zeros_like(whole) if left is None else (left * union[:, None]).T @ left
     if left is not None and linear.scale is not None:

@@ -12,7 +12,6 @@ Names, values and predicates are written as `query` takes them (`answer.predicat
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -76,8 +75,13 @@ class _Reader(TokenReader):
     hint = f" {_EXAMPLES}"
 
     def __init__(self, text: str, schema: Schema) -> None:
-        super().__init__(_split(tokenize(text), schema))
-        self._text, self._schema = text, schema
+        self._text, self._schema, split = text, schema, list[Token]()
+        for token in tokenize(text):
+            # Words such as a+b are divided at the signs, where they are no name.
+            whole = token.kind != "word" or token.text in schema.names
+            pieces = [token.text] if whole else re.split(r"(\+)", token.text)
+            split += [Token(token.kind, piece, token.at) for piece in pieces if piece or whole]
+        super().__init__(split)
 
     def attributes(self, separator: str) -> tuple[int, ...]:
         """Take names of attributes."""
@@ -146,13 +150,3 @@ class _Reader(TokenReader):
             twice = self._schema.names[names[0]]
             raise QueryError(f"{word} takes two different attributes, got '{twice}' twice. Name another.")
         return {"kind": word, "names": names}
-
-
-def _split(tokens: Sequence[Token], schema: Schema) -> list[Token]:
-    """The same tokens, with words such as a+b divided at the signs, where they are no name."""
-    split: list[Token] = []
-    for token in tokens:
-        whole = token.kind != "word" or token.text in schema.names
-        pieces = [token.text] if whole else [piece for piece in re.split(r"(\+)", token.text) if piece]
-        split += [Token(token.kind, piece, token.at) for piece in pieces]
-    return split
