@@ -42,7 +42,7 @@ def test_filled_values_have_the_models_conditional_distribution(given: dict[str,
     for key in zip(*coded.values(), strict=True):
         drawn[key] += 1
     # The age is never missing, and is summed over.
-    whole = law(model, model.probabilities, schema)
+    whole = law(model.probabilities, schema)
     places = [schema.names.index(name) for name in coded]
     age, missing = schema.names.index("age"), schema.attribute("age").missing_code
     expected = dict.fromkeys(drawn, 0.0)

@@ -181,8 +181,8 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
     where = sorted({source for source, _ in sources})
     # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
     place = np.ix_(*(np.arange(int(measured.schema.sizes[i])) for i in where))
-    into = tuple(np.broadcast_arrays(*(levels[place[where.index(source)]] for source, levels in sources)))
-    shape = tuple(each.n_levels for each in attributes)
+    into = tuple(np.broadcast_arrays(*(own[place[where.index(source)]] for source, own in sources)))
+    shape, levels = tuple(each.n_levels for each in attributes), tuple(each.levels for each in attributes)
     if has_parities(measured, len(where)):
         masks = (np.logical_and.reduce([a == b for a, b in zip(into, cell, strict=True)]) for cell in np.ndindex(shape))
         found = np.array([count_by_parities(measured, mask, where) for mask in masks])
@@ -199,7 +199,7 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
         half = sd * reach[which].reshape(shape)
     return Estimate(
         names=names,
-        levels=tuple(each.levels for each in attributes),
+        levels=levels,
         counts=counts,
         standard_errors=sd,
         low=counts - half,
@@ -309,7 +309,7 @@ class CellCount:
 
 def count_cells(
     measured: Measured,
-    cells: NDArray[np.bool_] | Floats,
+    cells: NDArray[Any],
     where: Sequence[int],
     *,
     level: float = DEFAULT_LEVEL,
@@ -369,9 +369,7 @@ def _count_three(
     return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
 
 
-def count_by_parities(
-    measured: Measured, cells: NDArray[np.bool_] | Floats, where: Sequence[int]
-) -> tuple[float, float]:
+def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[int]) -> tuple[float, float]:
     """The same by parities of one to three bits: the count and its standard error.
 
     A cell of k bits is the sum over all sets S of them of (-1)^(sum of its bits in S) (n - 2 X_S) / 2^k, with X_S the

@@ -14,19 +14,7 @@ from markupsafe import Markup
 import sklar
 from sklar.answer.report.publish import draw
 from sklar.answer.report.render import clean, render
-from sklar.answer.report.svg import (
-    WIDTH,
-    Bar,
-    Bins,
-    bars,
-    bins,
-    fitted,
-    heat_map,
-    histogram,
-    paired_bars,
-    text_width,
-    wrap,
-)
+from sklar.answer.report.svg import WIDTH, Bar, bars, bins, fitted, heat_map, histogram, paired_bars, text_width, wrap
 from sklar.public.schema import Schema
 
 LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]
@@ -77,17 +65,13 @@ def test_bars_leave_room_for_labels_and_values() -> None:
 
 def test_the_area_of_a_bin_is_its_share() -> None:
     shares = np.array([0.2, 0.2, 0.6])
-    shown = Bins(
-        edges=np.array([0.0, 0.1, 0.3, 1.0]),
-        shares=np.stack([shares, shares - 0.01, shares + 0.01, shares]),
-        ticks=((0.0, "0"), (1.0, "1,000,000")),
-        told=("one", "two", "three"),
-    )
-    drawn = bins(shown, title="t", description="d")
+    edges, told = np.array([0.0, 0.1, 0.3, 1.0]), ("one", "two", "three")
+    whiskers = np.stack([shares, shares - 0.01, shares + 0.01, shares])
+    drawn = bins(edges, whiskers, ((0.0, "0"), (1.0, "1,000,000")), told, title="t", description="d")
     boxes = re.findall(r'class="bar" x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', drawn)
     areas = [(float(width) + 0.6) * float(height) for width, height in boxes]
     assert np.array(areas) / sum(areas) == pytest.approx(shares, abs=0.01)
-    assert all(f"<title>{each}</title>" in drawn for each in shown.told)
+    assert all(f"<title>{each}</title>" in drawn for each in told)
     assert drawn.count("whisker") == 3
 
 

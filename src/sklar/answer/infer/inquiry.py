@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sklar.files.model import Model
 
 Target = Literal["population", "table"]
+Interval: TypeAlias = tuple[float, float] | None
 # What the caller says of an attribute's scores: midpoints of bins, or a number for each level by its name.
 Declared: TypeAlias = "Literal['midpoint'] | Mapping[str, float]"
 
@@ -297,14 +298,7 @@ class Inquiry:
         return one_step(self.effects, self.reference, linear)
 
     def figure(
-        self,
-        name: str,
-        estimate: float,
-        slope: Floats,
-        step: OneStep,
-        *,
-        interval: tuple[float, float] | None = None,
-        tested: bool = False,
+        self, name: str, estimate: float, slope: Floats, step: OneStep, *, ends: Interval = None, tested: bool = False
     ) -> Figure:
         """A figure whose gradient by the one-step estimates is `slope`, shape (q,)."""
 
@@ -312,9 +306,8 @@ class Inquiry:
             return math.sqrt(max(float(slope @ covariance @ slope), 0.0))
 
         whole = error(step.covariance(population=self.population))
-        if interval is None:
-            interval = estimate - self.quantile * whole, estimate + self.quantile * whole
-        low, high = (each if math.isfinite(each) else None for each in interval)
+        ends = ends or (estimate - self.quantile * whole, estimate + self.quantile * whole)
+        low, high = (each if math.isfinite(each) else None for each in ends)
         return Figure(
             name=name,
             estimate=estimate,

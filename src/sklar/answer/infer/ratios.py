@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from sklar.answer.effects import Codes, Floats
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval
 from sklar.answer.infer.onestep import Linearized, OneStep, Reference
 from sklar.answer.predicate import QueryError
 
@@ -81,7 +81,7 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
     covariance, values = step.covariance(population=inquiry.population), step.values
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     # Of each ratio: its value, its gradient by all terms, its interval, and whether its denominator is above zero.
-    found: list[tuple[float, Floats, tuple[float, float] | None, bool]] = []
+    found: list[tuple[float, Floats, Interval, bool]] = []
     top = 0
     for ratio in ratios:
         slope = np.eye(1, values.size, top)[0]
@@ -103,7 +103,7 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
     if not inquiry.asked.difference:
         return [
-            inquiry.figure(ratio.label, estimate, slope, step, interval=interval)
+            inquiry.figure(ratio.label, estimate, slope, step, ends=interval)
             for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
         ]
     each, figures = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by), []
@@ -111,7 +111,7 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         (here, slope, _, clear), (there, base_slope, _, base_clear) = found[number], found[number % each]
         label, known = f"{ratios[number].label} less {ratios[number % each].label}", clear and base_clear
         ends = None if known else (-math.inf, math.inf)
-        figures.append(inquiry.figure(label, here - there, slope - base_slope, step, interval=ends, tested=known))
+        figures.append(inquiry.figure(label, here - there, slope - base_slope, step, ends=ends, tested=known))
     return figures
 
 

@@ -377,7 +377,7 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
         what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
         kept = ~np.isin(every, heaps)
-        axis = svg.bins(_on_axis(attribute, n, *(kept * each for each in (counts, half, synthetic))), title, told)
+        axis = svg.bins(*_on_axis(attribute, n, *(kept * each for each in (counts, half, synthetic))), title, told)
     if left_out.size:
         what += f". The {left_out.size:,} smallest values have one bar together"
         entries.append(bar(f"{left_out.size:,} others together", left_out))
@@ -419,8 +419,10 @@ def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> ND
     return np.asarray(np.sort(codes[order[:heaps]]))
 
 
-def _on_axis(attribute: Attribute, n: int, counts: Floats, half: Floats, synthetic: Floats) -> svg.Bins:
-    """The bins of an attribute, neighbors together where they are too many to draw."""
+def _on_axis(
+    attribute: Attribute, n: int, counts: Floats, half: Floats, synthetic: Floats
+) -> tuple[Floats, Floats, svg.Ticks, list[str]]:
+    """The bins of an attribute as they are drawn, neighbors together where they are too many."""
     codes, labels, edges = attribute.bin_codes, shown_levels(attribute), np.array(attribute.edges, dtype=np.float64)
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
     counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
@@ -447,4 +449,4 @@ def _on_axis(attribute: Attribute, n: int, counts: Floats, half: Floats, synthet
         for k, start in enumerate(starts)
     ]
     labeled = tuple(zip(place(np.array(at)).tolist(), (svg.tick_text(attribute, each) for each in at), strict=True))
-    return svg.Bins(edges=place(kept), shares=shares, ticks=labeled, told=tuple(told))
+    return place(kept), shares, labeled, told

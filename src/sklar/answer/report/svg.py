@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from markupsafe import Markup
@@ -43,6 +43,10 @@ _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1_200)
 _MOST_TICKS = 6
 
 
+# Labels of an axis and their positions from 0 to 1.
+Ticks: TypeAlias = tuple[tuple[float, str], ...]
+
+
 class Bar(NamedTuple):
     """One bar: a label, a value with its interval, a mark for a second value, and the text behind it."""
 
@@ -54,25 +58,13 @@ class Bar(NamedTuple):
     told: str
 
 
-class Bins(NamedTuple):
-    """Bins on an axis: edges and ticks as positions from 0 to 1, and what each bin is, for those who point at it.
-
-    `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table.
-    """
-
-    edges: Doubles
-    shares: Doubles
-    ticks: tuple[tuple[float, str], ...]
-    told: tuple[str, ...]
-
-
 class PairedSteps(NamedTuple):
     """Shares of two tables in the same bins, with the bins' edges and labeled places as positions from 0 to 1."""
 
     edges: Doubles
     first: Doubles
     second: Doubles
-    ticks: tuple[tuple[float, str], ...]
+    ticks: Ticks
     marks: tuple[float, ...] = ()
 
 
@@ -165,12 +157,16 @@ def _rows(
     return drawing(WIDTH, y + 2, [axis(left, 0, left, y), *parts], title, description)
 
 
-def bins(shown: Bins, title: str, description: str) -> Markup:
-    """Upright bars on an axis: the area of each is its share, so that wide bins do not look larger than they are."""
+def bins(edges: Doubles, shares: Doubles, labels: Ticks, told: Sequence[str], title: str, description: str) -> Markup:
+    """Upright bars on an axis: the area of each is its share, so that wide bins do not look larger than they are.
+
+    Edges and ticks are positions from 0 to 1; `shares`, shape (4, bins), are those of a table, the ends of their
+    intervals, and those of a second table; `told` says what each bin is, to those who point at it.
+    """
     left, right, top, base = 6.0, WIDTH - 6.0, 8.0, 132.0
-    across = left + (right - left) * shown.edges
+    across = left + (right - left) * edges
     widths = np.maximum(np.diff(across), 0.5)
-    density = shown.shares / widths
+    density = shares / widths
     tallest = max(float(density[[0, 3]].max()), 1e-12)
     # Whiskers of narrow bins may be very tall: they end at the top of the drawing.
     tallest = min(max(tallest, float(density[2].max())), 1.6 * tallest)
@@ -181,7 +177,7 @@ def bins(shown: Bins, title: str, description: str) -> Markup:
         middle, cap = x + width / 2, min(3.0, width / 3)
         ends = [step for y in (low, high) for step in ("M", middle - cap, y, "h", 2 * cap)] if caps else []
         inside = [
-            element("title", shown.told[at]),
+            element("title", told[at]),
             # As wide as the bin and as tall as the drawing, so that small bins can be pointed at.
             rect("hover", x, top, width, base - top),
             rect("bar", x, bar, max(width - 0.6, 0.4), base - bar),
@@ -189,7 +185,7 @@ def bins(shown: Bins, title: str, description: str) -> Markup:
             path("tick", "M", x, mark, "h", width),
         ]
         parts.append(element("g", Markup("").join(inside)))
-    for place, label in shown.ticks:
+    for place, label in labels:
         x, half = left + (right - left) * place, text_width(label, 11) / 2
         parts += [axis(x, base, x, base + 4), soft(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle")]
     return drawing(WIDTH, base + 22, parts, title, description)
