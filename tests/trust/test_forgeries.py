@@ -20,20 +20,9 @@ from sklar.files.archive import member
 from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import chance_of_one
 from sklar.trust.verify import verify
+from tests.trust import forge
 from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table
-from tests.trust.forge import (
-    Arrays,
-    Change,
-    Document,
-    drop_blocks,
-    failed,
-    forged,
-    rescale,
-    restate,
-    scales_of,
-    state_what_it_costs,
-    tables_of,
-)
+from tests.trust.forge import Arrays, Change, Document, failed, forged, tables_of
 
 
 @pytest.mark.parametrize("kind", ["auto", "binary", "dummies", "rules", "imported"])
@@ -69,8 +58,8 @@ def parities_exact(document: Document, arrays: Arrays) -> None:
 
 def scaled(factor: float) -> Change:
     def change(document: Document, arrays: Arrays) -> None:
-        rescale(document, arrays, factor)
-        state_what_it_costs(document, arrays)
+        forge.rescale(document, arrays, factor)
+        forge.state_what_it_costs(document, arrays)
 
     return change
 
@@ -96,7 +85,7 @@ def searches(document: Document, about: str | None = None) -> list[int]:
 
 def search_deleted(document: Document, arrays: Arrays) -> None:
     """With its answers."""
-    drop_blocks(document, arrays, searches(document))
+    forge.drop_blocks(document, arrays, searches(document))
     document["certificate"]["domains"] = []
 
 
@@ -105,13 +94,13 @@ def one_grid_table(document: Document, arrays: Arrays) -> None:
     found = document["certificate"]["domains"]
     income = next(each for each in found if each["attribute"] == "income" and each["of"] == "domain")
     assert income["tables"] == 4
-    drop_blocks(document, arrays, searches(document, "income")[1:4])
+    forge.drop_blocks(document, arrays, searches(document, "income")[1:4])
     income["tables"] = 1
 
 
 def one_grid_table_without_bounds(document: Document, arrays: Arrays) -> None:
     """The same, and what could tell is left out."""
-    drop_blocks(document, arrays, searches(document))
+    forge.drop_blocks(document, arrays, searches(document))
     for found in document["certificate"]["domains"]:
         if found["threshold"] is None:
             found |= {"tables": 1, "bounds": None, "at_most": 0}
@@ -147,15 +136,15 @@ def even_counts(document: Document, arrays: Arrays) -> None:
 
 def uneven_scales(document: Document, arrays: Arrays) -> None:
     """Noise moved from stage to stage on paper, at one sum of variances: the cheaper plan on paper."""
-    _, one, two, *_ = scales_of(document, arrays)
+    _, one, two, *_ = forge.scales_of(document, arrays)
     whole = np.sqrt(one**2 + two**2)
     one[:], two[:] = np.float32(0.98 * whole), np.float32(np.sqrt(1 - 0.98**2) * whole)
-    restate(document, arrays)
-    state_what_it_costs(document, arrays)
+    forge.restate(document, arrays)
+    forge.state_what_it_costs(document, arrays)
 
 
 def one_ulp_less(document: Document, arrays: Arrays) -> None:
-    state_what_it_costs(document, arrays)
+    forge.state_what_it_costs(document, arrays)
     document["certificate"]["epsilon"] = math.nextafter(document["certificate"]["epsilon"], 0.0)
 
 
@@ -163,8 +152,8 @@ def other_neighbors(document: Document, arrays: Arrays) -> None:
     """Half the shifts on paper, and the epsilon what that costs."""
     stated = document["certificate"]
     stated["neighbors"], stated["public_rows"], document["public_rows"] = "add-remove", None, None
-    restate(document, arrays)
-    state_what_it_costs(document, arrays)
+    forge.restate(document, arrays)
+    forge.state_what_it_costs(document, arrays)
 
 
 def public_rows(number: int) -> Change:
@@ -188,7 +177,7 @@ def split_measurement(document: Document, _arrays: Arrays) -> None:
 def digits_in_scales(document: Document, arrays: Arrays) -> None:
     """Counts in the low digits of scales, which change no cost that anybody would see."""
     arrays["scales"][: len(SCHEMA.attributes)] += ONE_WAY[: len(SCHEMA.attributes)] * 1e-12
-    restate(document, arrays)
+    forge.restate(document, arrays)
 
 
 def lower_threshold(document: Document, _arrays: Arrays) -> None:
@@ -206,7 +195,7 @@ def public_domain(document: Document, _arrays: Arrays) -> None:
 def older_version(document: Document, arrays: Arrays) -> None:
     """A file of version 2, where searches may have left nothing."""
     stated, (one_way,), pairs = document["certificate"], *(tables_of(document, order) for order in (1, 2))
-    scales = {f"block{n}": own for n, own in enumerate(scales_of(document, arrays))}
+    scales = {f"block{n}": own for n, own in enumerate(forge.scales_of(document, arrays))}
     older: Arrays = {}
     for stage, two_way in enumerate(pairs, start=1):
         first = arrays[one_way] if stage == 1 else np.empty(0, dtype=np.int64)
@@ -306,7 +295,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "a package that is none": ("auto", put("certificate.versions.rows", "1.0"), "format"),
     "a person among the priors": ("auto", put("settings.priors", {"Jane Doe, born 1980": "own"}), "format"),
     "trials that there were none of": ("auto", put("settings.tried", ONE_WAY.tolist()), "format"),
-    "answers left out": ("domains", lambda d, a: drop_blocks(d, a, searches(d)), "domains"),
+    "answers left out": ("domains", lambda d, a: forge.drop_blocks(d, a, searches(d)), "domains"),
     "answers of nobody": ("domains", lambda _, arrays: arrays.update(search=arrays["search"] * 0), "format domains"),
     "a category below its threshold": ("domains", rarer_category, "domains"),
     "a remark of a block": ("auto", put("blocks.0.remark", "x"), "format"),
@@ -358,7 +347,7 @@ def exact_copula(_document: Document, arrays: Arrays) -> None:
 def other_plan(document: Document, arrays: Arrays) -> None:
     """More noise on paper for one table and less for another, at one cost: not what a release plans."""
     arrays["scales"][0] = np.float32(arrays["scales"][0] * 1.01)
-    restate(document, arrays)
+    forge.restate(document, arrays)
 
 
 @pytest.mark.parametrize(
