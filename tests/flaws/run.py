@@ -15,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from tests.flaws.planted import FLAWS, ROOT, Flaw, environment, plant
 
@@ -47,23 +48,17 @@ bins = 5
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caught:
-    """Who caught a flaw, and by what: nothing for who missed it."""
-
-    name: str
-    tests: str
-    audit: str
-    verify: str
+# Who caught a flaw, and by what: nothing for who missed it.
+Caught = dict[str, str]
 
 
 def catch(flaw: Flaw) -> Caught:
     """Plant a flaw and let all three look for it."""
     with tempfile.TemporaryDirectory(prefix="sklar-flaw-") as name:
         folder = plant(flaw, Path(name))
-        caught = Caught(name=flaw.name, tests=by_tests(flaw, folder), audit=by_audit(folder), verify=by_verify(folder))
-    sys.stderr.write(f"{flaw.name}: {caught.tests or '-'} | {caught.audit or '-'} | {caught.verify or '-'}\n")
-    return caught
+        caught = {"tests": by_tests(flaw, folder), "audit": by_audit(folder), "verify": by_verify(folder)}
+    sys.stderr.write(f"{flaw.name}: {' | '.join(by or '-' for by in caught.values())}\n")
+    return {"name": flaw.name, **caught}
 
 
 def by_tests(flaw: Flaw, folder: Path) -> str:
@@ -96,14 +91,10 @@ def by_audit(folder: Path) -> str:
 def by_verify(folder: Path) -> str:
     """Whether the sound package refuses a model that the flawed one released."""
     generator = np.random.default_rng(1)
-    rows = zip(
-        generator.integers(0, 100, 3_000).tolist(),
-        generator.choice(["Bern", "Rome", "Oslo"], 3_000).tolist(),
-        generator.choice(["true", "false"], 3_000).tolist(),
-        generator.integers(0, 100_000, 3_000).tolist(),
-        strict=True,
-    )
-    (folder / "t.csv").write_text("age,city,member,income\n" + "".join(f"{a},{b},{c},{d}\n" for a, b, c, d in rows))
+    towns, ages, amounts = ["Bern", "Rome", "Oslo"], range(100), range(100_000)
+    columns: dict[str, Any] = {"age": ages, "city": towns, "member": [True, False], "income": amounts}
+    drawn = {name: generator.choice(values, 3_000) for name, values in columns.items()}
+    pl.DataFrame(drawn).write_csv(folder / "t.csv")
     (folder / "s.toml").write_text(_SCHEMA)
     release = ["fit", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar"]
     for command, settings in ((release, environment(folder)), (["verify", "m.sklar"], dict(os.environ))):
@@ -117,7 +108,7 @@ def by_verify(folder: Path) -> str:
 
 def page(found: list[Caught]) -> str:
     """The table, as a page of the documentation."""
-    counts = {who: sum(bool(getattr(each, who)) for each in found) for who in ("tests", "audit", "verify")}
+    counts = {who: sum(bool(each[who]) for each in found) for who in ("tests", "audit", "verify")}
     lines = [
         "# Planted flaws, and who catches each",
         "",
@@ -130,12 +121,10 @@ def page(found: list[Caught]) -> str:
         "",
         "| flaw | test that fails first | attack that succeeds first | verify |",
         "|---|---|---|---|",
-        *(
-            f"| {each.name} | {f'`{each.tests}`' if each.tests else '**missed**'} | {each.audit or '-'} | "
-            f"{each.verify or '-'} |"
-            for each in found
-        ),
     ]
+    for each in found:
+        tests = f"`{each['tests']}`" if each["tests"] else "**missed**"
+        lines.append(f"| {each['name']} | {tests} | {each['audit'] or '-'} | {each['verify'] or '-'} |")
     return "\n".join(lines) + "\n"
 
 
@@ -145,17 +134,17 @@ def main(parts: list[str]) -> int:
     kept = json.loads(KEPT.read_text()) if parts and KEPT.exists() else {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for caught in pool.map(catch, chosen):
-            kept[caught.name] = asdict(caught)
+            kept[caught["name"]] = caught
             # After each: a run may be interrupted.
             KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-    found = [Caught(**kept[flaw.name]) for flaw in FLAWS if flaw.name in kept]
+    found = [kept[flaw.name] for flaw in FLAWS if flaw.name in kept]
     PAGE.write_text(page(found))
     sys.stdout.write(page(found))
     wanted = {flaw.name for flaw in FLAWS if flaw.audited}
-    missed = [f"the tests miss: {each.name}\n" for each in found if not each.tests]
-    missed += [f"the audit misses: {each.name}\n" for each in found if each.name in wanted and not each.audit]
+    missed = [f"the tests miss: {each['name']}\n" for each in found if not each["tests"]]
+    missed += [f"the audit misses: {each['name']}\n" for each in found if each["name"] in wanted and not each["audit"]]
     sys.stderr.writelines(missed)
-    return int(bool(missed) or sum(bool(each.audit) for each in found) < LEAST_BY_THE_AUDIT)
+    return int(bool(missed) or sum(bool(each["audit"]) for each in found) < LEAST_BY_THE_AUDIT)
 
 
 if __name__ == "__main__":
