@@ -94,12 +94,15 @@ def by_verify(folder: Path) -> str:
     towns, ages, amounts = ["Bern", "Rome", "Oslo"], range(100), range(100_000)
     columns: dict[str, Any] = {"age": ages, "city": towns, "member": [True, False], "income": amounts}
     drawn = {name: generator.choice(values, 3_000) for name, values in columns.items()}
-    pl.DataFrame(drawn).write_csv(folder / "t.csv")
-    (folder / "s.toml").write_text(_SCHEMA)
+    # Beside the flawed copy and not above it: `python -m` looks for packages in its folder first.
+    place = folder / "release"
+    place.mkdir()
+    pl.DataFrame(drawn).write_csv(place / "t.csv")
+    (place / "s.toml").write_text(_SCHEMA)
     release = ["fit", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar"]
     for command, settings in ((release, environment(folder)), (["verify", "m.sklar"], dict(os.environ))):
         done = subprocess.run(
-            [sys.executable, "-m", "sklar", *command], cwd=folder, env=settings, capture_output=True, check=False
+            [sys.executable, "-m", "sklar", *command], cwd=place, env=settings, capture_output=True, check=False
         )
         if done.returncode:
             return command[0] if command is not release else "no model"
