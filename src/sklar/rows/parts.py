@@ -1,9 +1,8 @@
 """A table in files as parts that any process can count by itself: which there are, how they are shared out, their rows.
 
-A part is a file or a range of it: whole row groups of a Parquet file, rows of an Arrow file, bytes of a CSV file whose
-lines are records by declaration. It is known by its file, its range and the file's version (size and time of change). A
-part of a file that has another version, before or after it was read, is refused: so whoever counts a part again, and
-wherever, counts the same rows. Nothing here looks at a value.
+A part is a file or a span of it: whole row groups of a Parquet file, rows of an Arrow file, bytes of a CSV file whose
+lines are records by declaration. Where the file's version (size and time of change) is another before or after it is
+read, it is refused: whoever counts a part again counts the same rows.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ _WORTH_A_TASK = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some rows of a table: a file, or a span of it, in one version. `weight` says how many rows or bytes it has.
-
-    `root` is the folder that is the table, where it is one: names of folders below it may be columns.
-    """
+    """Some rows of a table, of so many rows or bytes (`weight`); folders below `root`, the table's, may be columns."""
 
     address: str
     root: str | None
@@ -61,10 +57,7 @@ class FileFacts:
 
 
 def list_files(data: object) -> tuple[str, list[str], str | None]:
-    """What messages call a table in files, the addresses of its files, and the folder that it is, where it is one.
-
-    `data` is a path or an address, of a file or a folder, or a list of them.
-    """
+    """What messages call a table in files, the addresses of its files, and the folder that it is, where it is one."""
     if isinstance(data, list | tuple):
         addresses = [address for each in data for address in list_files(each)[1]]
         require_different([place for place in map(place_of, addresses) if isinstance(place, Path)])
@@ -140,13 +133,7 @@ def open_files(
 
 
 def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> list[list[Part]]:
-    """Parts in groups of neighbors, one group a task: each takes seconds, and no more of them are made than `most`.
-
-    >>> schema = Schema.from_toml('[attributes.a]\\ntype = "boolean"')
-    >>> parts = [Part(address=f"{n}.parquet", root=None, version="", span=None, weight=10**9) for n in range(8)]
-    >>> [len(group) for group in share_out(parts, schema, cores=2, most=4)]
-    [2, 2, 2, 2]
-    """
+    """Parts in groups of neighbors, one group a task: each takes seconds, and no more of them are made than `most`."""
     if not parts:
         return []
     texts, row = (*DELIMITERS, *JSON_LINES), _seconds_per_row(schema)

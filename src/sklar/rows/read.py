@@ -1,14 +1,10 @@
 """Tables in files and in memory to batches of the schema's columns: polars data frames.
 
-Files are Parquet, Arrow, CSV and JSON lines, one by one, in folders, or (Parquet and Arrow) in object stores; tables in
-memory are whatever exports an Arrow stream, and pandas and polars frames. The files of a folder are read each once,
-links followed: under two names a file's rows would count twice, which no release accounts for. (Copies of a file are
-files of their own: only their rows could tell.)
-
-Everything about the table's shape (does it exist, has it a header, has every attribute a column) is settled before the
-first row is read, and no row can make reading fail. There is one exception, which polars cannot be talked out of: a
-text in a Parquet or an Arrow file that is not UTF-8, which their formats forbid, is refused as damage to the file is.
-(A damaged Parquet file may also end the process: polars allocates what a page says that it holds.)
+A file is read once, links followed: under two names its rows would count twice, which no release accounts for. (Of
+copies only their rows could tell.) Everything about a table's shape is settled before the first row is read, and no row
+can make reading fail, with one exception that polars has no option for: a text in a Parquet or an Arrow file that is
+not UTF-8, which their formats forbid, is refused as damage to the file is. (A damaged Parquet file may also end the
+process: polars allocates what a page says that it holds.)
 """
 
 from __future__ import annotations
@@ -39,14 +35,10 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
-    """A path to a file, a folder or an address in an object store, a list of paths, a pandas frame, or whatever exports
-    an Arrow stream.
+    """A path to a file or a folder (CSV, JSON lines, Parquet, Arrow), a list of paths, an address in an object store, a
+    query, a pandas or polars frame, or whatever exports an Arrow stream.
 
-    `described` says how its text is written: the table's schema, or a reading where there is no schema yet. This is the
-    one place that decides how a table is read, for every command.
-
-    Raises DataError when there is no such table, when it has no header or repeated column names, or when one file would
-    be read twice.
+    `described` says how its text is written: the table's schema, or a reading where there is no schema yet.
     """
     if isinstance(data, Plainly):
         return open_source(data.data)
@@ -55,10 +47,7 @@ def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
 
 
 def open_part(place: Path | Remote, root: str | None, schema: Schema, span: Span | None = None) -> Source:
-    """One file of a table, or a span of it, as the whole table would read it. `root` is the folder that is the table.
-
-    A span is of rows in Parquet and Arrow files, of bytes in text files whose lines are records.
-    """
+    """One file of a table, or a span of its rows (of a text's bytes), as the table whose folder is `root` reads it."""
     part = _open_file(place, schema.reading, span)
     if root is not None:
         part = _partition(part, PurePosixPath(str(place).removeprefix(root).lstrip("/")))
@@ -140,10 +129,7 @@ def takes_one_pass(data: object) -> bool:
 
 
 def reads_again(data: object) -> bool:
-    """Whether a table is sure to give the same rows again: files that lie still, and frames in memory.
-
-    What else exports a stream may give none.
-    """
+    """Whether a table is sure to give the same rows again: files that lie still, and frames in memory."""
     if isinstance(data, Query):
         return data.reads_again
     if isinstance(data, str) and "://" in data:

@@ -26,11 +26,7 @@ Normalizer = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def batch_rows(columns: int) -> int:
-    """How many rows a batch with this many columns may have: its memory is bounded too.
-
-    >>> batch_rows(14), batch_rows(2_000)
-    (65536, 32768)
-    """
+    """How many rows a batch with this many columns may have: its memory is bounded too."""
     # A power of two, so that columns of bits are cut between words.
     return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
 

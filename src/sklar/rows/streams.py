@@ -1,14 +1,11 @@
 """Tables that other libraries hold: Arrow streams, pandas frames, and files that pyarrow reads, column by column.
 
-An Arrow stream is read once, batch by batch. Only the wanted columns are handed to polars, and only in types that it
-takes without looking at a value: texts as bytes, because they may not be UTF-8; times without their zone's name, which
-this machine may not know; nested values as placeholders, because they can be in no domain. So no value, and no column
-that the schema leaves out, can make reading fail.
+Only the wanted columns are handed to polars, and only in types that it takes without looking at a value: texts as
+bytes, which may not be UTF-8; times without their zone's name, which this machine may not know; nested values as
+placeholders, which are in no domain. So no value, and no column that the schema leaves out, makes reading fail.
 
-pandas exports a frame to Arrow only where pyarrow is installed and no value spoils it (one number among the texts of a
-column). So frames are read by their columns' types, and Python objects are handed on to be encoded one by one.
-
-pyarrow is loaded only where polars does not reach a file. Of a footer the numbers of rows are taken, never statistics.
+pandas exports a frame to Arrow only where pyarrow is installed and no value spoils it, so frames are read by their
+columns' types, and Python objects are encoded one by one. Of a Parquet footer no statistics are taken.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Text files, CSV and JSON lines, to batches of texts.
 
-Types are never guessed, because a guess, and the error when it turns out wrong, would depend on the rows. Bytes that
-are not text become the replacement character. A CSV record with too few or too many fields, or of more than 16 MiB,
-becomes a row of nulls, and so does a line that is not a JSON object: it is still a row of the table.
-
-A CSV reader may fail on an unterminated quote, a long record or a field too many, and its error would depend on a row.
-So polars is given only records that have all their fields and are quoted as a whole or not at all, which is most of
-most files; blocks that hold others are read by Python's reader, which never fails, and written anew.
+Nothing here fails because of a row. Types are not guessed; bytes that are not text become the replacement character; a
+CSV record with too few or too many fields, or of more than 16 MiB, and a line that is not a JSON object are rows of
+nulls. Polars is given only CSV records that have all their fields and are quoted as a whole or not at all; blocks that
+hold others are read by Python's reader, which never fails, and written anew.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 import polars as pl
@@ -33,9 +30,6 @@ from sklar.errors import DataError
 from sklar.machine.extras import require
 from sklar.machine.stores import Remote
 from sklar.public.settings import Reading, codec_of
-
-if TYPE_CHECKING:
-    from _csv import Reader
 
 # Bytes that are read and checked at a time, that polars parses at a time, and that a record may have.
 _BLOCK, _PARSED, _LONGEST = 1 << 17, 1 << 24, 1 << 24
@@ -85,10 +79,7 @@ def open_bytes(path: Path | Remote) -> IO[bytes]:
 
 
 def begin(path: Path | Remote, encoding: str) -> tuple[str, int]:
-    """The codec of a file in this encoding, and how many bytes its byte order mark takes, which may decide between two.
-
-    Without a mark UTF-16 and UTF-32 are read as little-endian, which is how most of them are.
-    """
+    """The codec of a file in this encoding, and the size of its byte order mark; without one, little-endian."""
     codec = codec_of(encoding) or encoding
     for family, order, mark in _marks(path)[1]:
         if codec in (family, family + order):
@@ -104,10 +95,7 @@ def _marks(path: Path | Remote) -> tuple[bytes, list[tuple[str, str, bytes]]]:
 
 
 def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...], int]:
-    """The names of a CSV file's columns, and how many bytes its first record takes once it is UTF-8.
-
-    They are in the file's first record, which is public, or in `reading`, where files have no header.
-    """
+    """The names of a CSV file's columns, by its header, which is public, or by `reading`, and the header's UTF-8 size."""
     taken = 0
     try:
         codec, mark = begin(path, reading.encoding)
@@ -145,7 +133,7 @@ def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...],
     return columns, taken
 
 
-def _records(lines: Iterable[str], reading: Reading) -> Reader:
+def _records(lines: Iterable[str], reading: Reading) -> Any:
     """The records of these lines by Python's reader, without a limit of its own on their length."""
     csv.field_size_limit(2**31 - 1)
     quoting: dict[str, Any] = {"quoting": csv.QUOTE_MINIMAL if reading.quote else csv.QUOTE_NONE}
@@ -153,9 +141,9 @@ def _records(lines: Iterable[str], reading: Reading) -> Reader:
 
 
 def likely_option(path: Path | Remote, reading: Reading, names: Collection[str]) -> str | None:
-    """What in `[table]` would give a CSV file these columns, in words; None where nothing is likely.
+    """What in `[table]` would give a CSV file these columns, in words, by its header alone; None if nothing likely.
 
-    Its header alone decides, which is public, and nothing of it is quoted: what looks like a header may be a row.
+    Nothing of the header is quoted: it may be a row.
     """
     columns, _ = read_header(path, reading)
     for delimiter, quote in product(_SIGNS, (reading.quote, '"', "'")):
@@ -173,9 +161,8 @@ def likely_option(path: Path | Remote, reading: Reading, names: Collection[str])
 
 
 def lines_are_records(path: Path | Remote, reading: Reading) -> bool:
-    """Whether every line feed of a CSV file ends a record, by declaration: then any process can begin at any of them.
-
-    Nothing is quoted, and no other character of the file's encoding holds the byte of a line feed.
+    """Whether every line feed of a CSV file ends a record, by declaration: nothing is quoted, and no other character of
+    its encoding holds that byte. Then any process can begin at any of them.
     """
     return not reading.quote and path.suffix.lower() not in COMPRESSED and _like_ascii(codec_of(reading.encoding) or "")
 
@@ -192,9 +179,8 @@ def read_csv(
     names: tuple[str, ...],
     span: tuple[int, int] | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """The rows after the header, which takes `skip` bytes of UTF-8: texts of these columns, ragged rows last.
-
-    With a `span` of bytes, where lines are records: those whose lines begin in it.
+    """The rows after the header, which takes `skip` bytes of UTF-8: texts of these columns, ragged rows last. With a
+    `span` of bytes, where lines are records: those whose lines begin in it.
     """
     # By position: a name may look like a pattern.
     places = pl.nth([columns.index(name) for name in names])
@@ -260,10 +246,7 @@ def _last_line(text: bytes) -> int:
 
 
 class _CsvRecords:
-    """Cuts UTF-8 text of a CSV file, from its first record on, into whole records of exactly `fields` fields.
-
-    `ragged` counts the records that have another number of fields or are too long, which are left out.
-    """
+    """Cuts UTF-8 text of a CSV file into whole records of exactly `fields` fields; others are left out as `ragged`."""
 
     def __init__(self, reading: Reading, fields: int) -> None:
         self.ragged, self._reading, self._fields = 0, reading, fields
@@ -308,9 +291,7 @@ class _CsvRecords:
         return int(ends[-1]) + 1 if ends.size else 0
 
     def _plain(self, lines: bytes) -> bytes | None:
-        """Whole records with ends of line of one byte, if each has all its fields; with quotes around whole fields, and
-        doubled inside. Else None.
-        """
+        """Whole records with ends of line of one byte; None unless each has all its fields, quoted as a whole."""
         if not self._has_quotes(lines):
             lines = lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             text, outside = np.frombuffer(lines, dtype=np.uint8), np.ones(1, dtype=bool)
@@ -338,10 +319,7 @@ class _CsvRecords:
         return bool((np.diff(marks[last], prepend=-1) - 1 <= _LONGEST).all())
 
     def _rewritten(self, text: bytes, *, last: bool = False) -> tuple[bytes, int]:
-        """The records of a text by Python's reader, in plain lines, and where they end.
-
-        Unless it is the file's `last` text, its last record may go on and is left.
-        """
+        """The records of a text by Python's reader, in plain lines, and where they end: the last may go on."""
         end = len(text) if last else _last_line(text)
         lines = list(io.StringIO(text[:end].decode(), newline=""))
         # A line more, which is a record of nothing, or a part of the last one where that goes on.
