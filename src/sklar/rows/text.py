@@ -95,7 +95,7 @@ def _marks(path: Path | Remote) -> tuple[bytes, list[tuple[str, str, bytes]]]:
 
 
 def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...], int]:
-    """The names of a CSV file's columns, by its header, which is public, or by `reading`, and its header's UTF-8 size."""
+    """The names of a CSV file's columns, by its header (public) or by `reading`, and the header's size in UTF-8."""
     taken = 0
     try:
         codec, mark = begin(path, reading.encoding)
