@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from sklar.files.archive import load
 from sklar.kernel.theorems import Budget, Spend
 from sklar.studio import work
 from sklar.studio.folder import Folder
+from sklar.studio.guard import REPORT_POLICY
 from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
 
 ORDER = {"kind": "release", "desk": "people", "epsilon": 1.0, "delta": 2.0**-30, "dataset": "people", "release": 1}
@@ -42,10 +44,8 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
-def order(folder: Folder, **more: Any) -> Path:
-    path = folder.notes() / "0001.order.json"
-    path.write_text(json.dumps(ORDER | more))
-    return path
+def order(folder: Folder, **more: Any) -> None:
+    (folder.notes() / "0001.order.json").write_text(json.dumps(ORDER | more))
 
 
 def do(folder: Folder, **more: Any) -> dict[str, Any]:
@@ -54,6 +54,13 @@ def do(folder: Folder, **more: Any) -> dict[str, Any]:
     work.do(str(folder.root), 1)
     state: dict[str, Any] = json.loads((folder.notes() / "0001.state.json").read_text())
     return state
+
+
+def begun(folder: Folder, stage: str) -> None:
+    """A piece of work that has come to a stage."""
+    order(folder)
+    state = work.State(number=1, kind="release", desk="people", release=1)
+    work.StateFile(state, folder.notes() / "0001.state.json").stage(stage)
 
 
 def charges(folder: Folder) -> int:
@@ -89,19 +96,14 @@ def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Fold
 def look_at(studio: Browser) -> None:
     """The pages after a release: the private comparison and the public report never meet."""
     private, public = studio.get("/t/people/look"), studio.get("/t/people/report")
-    assert "look/comparison" in private.text
-    assert "report/page" not in private.text
-    assert "report/page" in public.text
-    assert "look/comparison" not in public.text
-    assert "PRIVATE: this page shows exact facts" in private.said
-    assert "PRIVATE: this page shows exact facts" not in public.said
+    for text in ("look/comparison", "PRIVATE: this page shows exact facts"):
+        assert (text in private.text, text in public.text) == (True, False)
+    assert ("report/page" in private.text, "report/page" in public.text) == (False, True)
     for path in ("look/comparison", "report/page"):
         answer = studio.get(f"/t/people/{path}")
-        policy = answer.headers["Content-Security-Policy"]
         assert answer.headers["Cache-Control"] == "no-store"
-        assert "script-src" not in policy
-        assert "default-src 'none'" in policy
-        assert "sandbox" in policy
+        assert answer.headers["Content-Security-Policy"] == REPORT_POLICY
+    assert "script" not in REPORT_POLICY
     page = studio.get("/t/people/publish")
     for name in ("people-1.csv", "people-1.sklar", "people-1.report.html", "people.toml"):
         assert name in page.said
@@ -148,10 +150,7 @@ def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypa
 
 
 def test_cancelling_a_charged_release_is_asked_about_first(folder: Folder) -> None:
-    order(folder)
-    work.StateFile(
-        work.State(number=1, kind="release", desk="people", release=1), folder.notes() / "0001.state.json"
-    ).stage("fit")
+    begun(folder, "fit")
     Ledger(folder.root / "ledger.db").charge("people", Budget(epsilon=1.0), Spend.of([200.0], [3]))
     cancel = folder.notes() / "0001.cancel.json"
     with running(folder.root) as studio, work._lock(folder, wait_s=1.0):
@@ -174,10 +173,7 @@ def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder)
 
 
 def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("Jane Doe")
-
-    monkeypatch.setattr("sklar.custodian.check.check_values", fail)
+    monkeypatch.setattr("sklar.custodian.check.check_values", Mock(side_effect=RuntimeError("Jane Doe")))
     assert do(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
     assert "Jane" not in (folder.notes() / "0001.state.json").read_text()
 
@@ -191,10 +187,7 @@ def test_a_refused_charge_measures_nothing(folder: Folder) -> None:
 def test_a_comparison_that_fails_does_not_take_the_release_with_it(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise SklarError("no room")
-
-    monkeypatch.setattr("sklar.custodian.evaluate.evaluate", fail)
+    monkeypatch.setattr("sklar.custodian.evaluate.evaluate", Mock(side_effect=SklarError("no room")))
     state = do(folder, compare=True)
     assert state["state"] == "done"
     assert state["remark"] == "The release is done. Its comparison with the real rows is not: no room"
@@ -202,10 +195,7 @@ def test_a_comparison_that_fails_does_not_take_the_release_with_it(
 
 
 def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
-    order(folder)
-    state = work.State(number=1, kind="release", desk="people", release=1)
-    told = work.StateFile(state, folder.notes() / "0001.state.json")
-    told.stage("count", total=10, unit="rows")
+    begun(folder, "count")
     works = work.Works(folder)
     assert works.state(1).state == "lost"
     assert "ended without a word" in works.state(1).message
@@ -219,16 +209,9 @@ def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
         works.state(9)
 
 
-def test_progress_that_cannot_be_written_does_not_end_the_work(tmp_path: Path) -> None:
-    told = work.StateFile(work.State(number=1, kind="release", desk="x"), tmp_path / "gone" / "0001.state.json")
-    told.stage("count", unit="rows")
-    told.advance(5)
-    told.write()
-
-
-def test_progress_keeps_steps_and_speed(tmp_path: Path) -> None:
+def test_progress_keeps_steps_and_does_not_end_the_work_where_it_cannot_be_written(tmp_path: Path) -> None:
     state = work.State(number=1, kind="release", desk="x")
-    told = work.StateFile(state, tmp_path / "0001.state.json")
+    told = work.StateFile(state, tmp_path / "gone" / "0001.state.json")
     told.stage("count", total=10, unit="rows")
     told.advance(4)
     told.advance(3)
