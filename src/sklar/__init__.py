@@ -47,84 +47,34 @@ if TYPE_CHECKING:
     from sklar.trust.verify import verify
 
 __all__ = [
-    "Attribute",
-    "Block",
-    "Budget",
-    "BudgetError",
-    "Certificate",
-    "DataError",
-    "LedgerError",
-    "Linked",
-    "LinkedModel",
-    "Measured",
-    "Method",
-    "MissingExtraError",
-    "Model",
-    "ModelError",
-    "NoiseError",
-    "OutputError",
-    "Schema",
-    "SchemaError",
-    "SklarError",
-    "Synthesizer",
-    "check",
-    "draft",
-    "evaluate",
-    "fit",
-    "fit_linked",
-    "fit_tables",
-    "forecast",
-    "infer",
-    "load",
-    "load_linked",
-    "measure",
-    "plan",
-    "query",
-    "read_tables",
-    "report",
-    "verify",
+    "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Linked", "LinkedModel",
+    "Measured", "Method", "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema",
+    "SchemaError", "SklarError", "Synthesizer", "check", "draft", "evaluate", "fit", "fit_linked", "fit_tables",
+    "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "read_tables", "report", "verify",
     "write_tables",
-]
+]  # fmt: skip
 
-# Where each name lives. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
+# Where names live. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
 _HOMES = {
-    "Attribute": "public.schema",
-    "Block": "kernel.queries",
-    "Budget": "kernel.theorems",
-    "BudgetError": "errors",
-    "Certificate": "budget.certificate",
-    "DataError": "errors",
-    "LedgerError": "errors",
-    "Linked": "public.events",
-    "LinkedModel": "files.model",
-    "Measured": "budget.certificate",
-    "Method": "budget.method",
-    "MissingExtraError": "errors",
-    "Model": "files.model",
-    "ModelError": "errors",
-    "NoiseError": "errors",
-    "OutputError": "errors",
-    "Schema": "public.schema",
-    "SchemaError": "errors",
-    "SklarError": "errors",
-    "Synthesizer": "synthesizer",
-    "check": "custodian.check",
-    "draft": "custodian.draft",
-    "evaluate": "custodian.evaluate",
-    "fit": "release",
-    "fit_linked": "release",
-    "fit_tables": "files.model",
-    "forecast": "budget.forecast",
-    "infer": "files.model",
-    "load": "files.archive",
-    "load_linked": "files.archive",
-    "measure": "release",
-    "plan": "answer.wants",
-    "query": "files.model",
-    "read_tables": "files.tables",
-    "report": "files.model",
-    "verify": "trust.verify",
-    "write_tables": "files.tables",
+    "answer.wants": "plan",
+    "budget.certificate": "Certificate Measured",
+    "budget.forecast": "forecast",
+    "budget.method": "Method",
+    "custodian.check": "check",
+    "custodian.draft": "draft",
+    "custodian.evaluate": "evaluate",
+    "errors": "BudgetError DataError LedgerError MissingExtraError ModelError NoiseError OutputError SchemaError "
+    "SklarError",
+    "files.archive": "load load_linked",
+    "files.model": "LinkedModel Model fit_tables infer query report",
+    "files.tables": "read_tables write_tables",
+    "kernel.queries": "Block",
+    "kernel.theorems": "Budget",
+    "public.events": "Linked",
+    "public.schema": "Attribute Schema",
+    "release": "fit fit_linked measure",
+    "synthesizer": "Synthesizer",
+    "trust.verify": "verify",
 }
 
 
@@ -133,8 +83,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("sklar")
-    if name in _HOMES:
-        return getattr(import_module(f"sklar.{_HOMES[name]}"), name)
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"sklar.{module}"), name)
     raise AttributeError(f"module 'sklar' has no attribute {name!r}")
 
 
