@@ -7,11 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import sklar
-from sklar.cli import cli
 from sklar.public.schema import Schema
+from tests.cli.conftest import call
 
 ADULT = Path(__file__).parent.parent.parent / "shared" / "data" / "adult.csv"
 ROWS = 3_000
@@ -22,10 +21,8 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def run(*arguments: str, typed: str | None = None) -> str:
-    done = CliRunner().invoke(cli, list(arguments), input=typed)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
+def run(*arguments: str, typed: str = "") -> str:
+    done = call(*arguments, cwd=Path.cwd(), typed=typed)
     assert done.exit_code == 0, done.output
     return done.output
 

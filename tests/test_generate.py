@@ -115,19 +115,6 @@ def test_dss_numbers_stay_inside_their_edges_and_reach_every_bin() -> None:
             assert all(low < high for low, high in pairwise(entry["edges"]))
 
 
-def test_dss_has_uniform_zipf_and_dominated_columns() -> None:
-    data = table("dss", 65_536)
-
-    def top(name: str) -> float:
-        counts = np.unique(binned("dss", data, name), return_counts=True)[1]
-        return float(counts.max() / counts.sum())
-
-    assert top("region") < 0.02
-    assert 0.25 < top("payment_type") < 0.4
-    assert top("country") > 0.6
-    assert top("condition") > 0.75
-
-
 def test_census_has_a_few_values_outside_its_schema() -> None:
     data = table("census", 30_000)
     entries = attributes("census")
