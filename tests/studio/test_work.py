@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from sklar.budget.ledger import Ledger
-from sklar.errors import SklarError
+from sklar.errors import OutputError, SklarError
 from sklar.files.archive import load
 from sklar.kernel.theorems import Budget, Spend
 from sklar.studio import work
@@ -192,6 +192,22 @@ def test_a_comparison_that_fails_does_not_take_the_release_with_it(
     assert state["state"] == "done"
     assert state["remark"] == "The release is done. Its comparison with the real rows is not: no room"
     assert left_behind(folder) == {"people-1.csv", "people-1.sklar"}
+
+
+def test_rows_that_cannot_be_written_are_drawn_again(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: the model was small enough, and is what the charge has bought."""
+    with monkeypatch.context() as full:
+        full.setattr("sklar.files.model.Model.write", Mock(side_effect=OutputError("'x' could not be written.")))
+        assert "and that stays spent" in do(folder)["message"]
+    assert left_behind(folder) == {"people-1.sklar"}
+    with running(folder.root) as studio:
+        studio.enter()
+        studio.get("/t/people/describe")
+        said = studio.get("/t/people/release").said
+        for text in ("could not be written", "The books show a charge", "Its model was saved before that"):
+            assert text in said
+        studio.post("/t/people/release/draw", release="1")
+        await_(lambda: (folder.root / "people-1.csv").is_file())
 
 
 def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
