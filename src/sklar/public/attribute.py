@@ -61,10 +61,6 @@ class Attribute(Remembering):
     its model lists them as `found`. Until then `edges` hold the two bounds, `values` are empty, and sizes are those of
     `at_most` levels. `weight` says how much its tables matter. `provenance` is what a reviewer said of the entry:
     public knowledge, or read from the rows at the custodian's risk.
-
-    >>> hours = Attribute(name="hours", kind="integer", edges=(0, 40, 60), points=(0, 50), special=("N",))
-    >>> hours.levels, hours.bin_codes.tolist(), hours.point_codes.tolist()
-    (('0', '(0, 40)', '[40, 60)', '50', 'N'), [1, 2], [0, 3])
     """
 
     name: str

@@ -56,9 +56,8 @@ def open_model(path: str | Path, what: str = "model") -> Iterator[tuple[zipfile.
         raise ModelError(f"'{path}' is not a usable {what}: {error}") from None
     except Exception as error:
         # Whatever a damaged or hostile file makes zip, JSON or NumPy raise: report one clear error.
-        raise ModelError(
-            f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
-        ) from None
+        damaged = f"or it is damaged ({type(error).__name__}). Get an intact copy"
+        raise ModelError(f"'{path}' is not a Sklar model file, {damaged}.") from None
 
 
 def _require_few_members(path: Path) -> None:

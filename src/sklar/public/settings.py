@@ -40,10 +40,6 @@ class Reading:
 
     `delimiter` is None where the file's name says it: a comma in .csv, a tab in .tsv. `quote` is empty where nothing is
     quoted. `columns` name the columns of files that have no header. `nulls` are texts that mean null in every column.
-
-    >>> german = Reading(delimiter=";", decimal=",", thousands=".", encoding="latin-1")
-    >>> german.plain("1.234,50"), german.plain("1.5"), german.plain("none")
-    ('1234.50', '1,5', 'none')
     """
 
     delimiter: str | None = None

@@ -28,13 +28,7 @@ def shown_name(attribute: Attribute) -> str:
 
 
 def shown_levels(attribute: Attribute) -> tuple[str, ...]:
-    """How each level reads to a person, in code order. Unlike `levels`, two of them may read alike.
-
-    >>> shown_levels(Attribute(name="age", kind="integer", edges=(0, 18, 40, 45, 46), missing="?"))
-    ('0 to 17', '18 to 39', '40 to 44', '45', 'missing (?)')
-    >>> shown_levels(Attribute(name="height", kind="real", edges=(0.0, 1.5, 2.5)))
-    ('0 up to 1.5', '1.5 to 2.5')
-    """
+    """How each level reads to a person, in code order. Unlike `levels`, two of them may read alike."""
     named = list(attribute.levels)
     if attribute.boolean and not attribute.texts:
         named[:2] = ["no", "yes"]
