@@ -17,11 +17,11 @@ from hypothesis import assume, given, settings
 
 from sklar.draw.decode import column_type
 from sklar.errors import SchemaError
+from sklar.public.arrow import column_types
 from sklar.public.attribute import Attribute, Words
 from sklar.public.axis import AXES, Spacing, days, microseconds, parse_number
 from sklar.public.codelists import CODE_LISTS, find_list, natural, truth_texts, words_of
-from sklar.public.importers.arrow import column_types, from_schema
-from sklar.public.importers.documents import from_frictionless
+from sklar.public.importers import from_arrow, from_frictionless
 from sklar.public.outputs import arrow_type, parse_output, polars_type
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name, shown_number, shown_table, with_unit
@@ -315,7 +315,7 @@ def test_importers_bring_words_along() -> None:
     assert schema.attributes[0].words == Words(title="Sex", description="as stated", labels=(("F", "female"),))
     assert schema.attributes[1].words == Words(unit="x")
     field = pa.field("ok", pa.bool_(), metadata={"comment": "Whether it is", "label": "Well?", "other": "x"})
-    arrow = Schema.from_toml(from_schema(pa.schema([field]), "t").to_toml())
+    arrow = Schema.from_toml(from_arrow(pa.schema([field]), "t").to_toml())
     assert arrow.attributes[0].words == Words(title="Well?", description="Whether it is")
 
 

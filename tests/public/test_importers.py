@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sklar.errors import MissingExtraError, SchemaError
-from sklar.public.importers import Imported, import_schema
-from sklar.public.importers.arrow import from_schema
+from sklar.public.importers import Imported, from_arrow, import_schema
 from sklar.public.schema import Schema
 
 SDV_COLUMNS = {
@@ -293,7 +292,7 @@ def test_a_description_that_contradicts_itself_is_refused_by_name(tmp_path: Path
 
 def test_nothing_to_release_is_refused() -> None:
     with pytest.raises(SchemaError, match="describes no column to release"):
-        from_schema(pa.schema([("x", pa.list_(pa.int8()))]), "t").to_toml()
+        from_arrow(pa.schema([("x", pa.list_(pa.int8()))]), "t").to_toml()
 
 
 def test_odd_names_and_notes_stay_one_line(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.stores import Remote, place_of, version_of
-from sklar.public.importers.arrow import PARQUET
+from sklar.public.arrow import PARQUET
 from sklar.public.schema import Schema
 from sklar.rows.read import JSON_LINES, files_of, open_part, require_different
 from sklar.rows.source import Source, Span

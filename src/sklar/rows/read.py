@@ -21,7 +21,7 @@ import polars.selectors as cs
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.stores import Remote
-from sklar.public.importers.arrow import PARQUET, column_types, file_schema
+from sklar.public.arrow import PARQUET, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
 from sklar.rows import streams, text

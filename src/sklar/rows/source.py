@@ -11,7 +11,7 @@ import polars as pl
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
-from sklar.public.importers.arrow import ColumnType
+from sklar.public.arrow import ColumnType
 from sklar.public.schema import Schema
 from sklar.public.settings import WITH_A_POINT, Reading
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError, SklarError
 from sklar.machine.extras import lazily
 from sklar.machine.stores import Remote
-from sklar.public.importers.arrow import PARQUET, ColumnType, column_type, column_types
+from sklar.public.arrow import PARQUET, ColumnType, column_type, column_types
 from sklar.rows.source import BATCH_ROWS, Batches, Open, batch_rows
 from sklar.rows.sql import Query
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sklar.custodian.check import tally_texts, texts_and_places
 from sklar.errors import DataError
 from sklar.machine.progress import Progress, watch
+from sklar.public.arrow import ColumnType
 from sklar.public.axis import AXES
 from sklar.public.description import toml_value
-from sklar.public.importers.arrow import ColumnType
 from sklar.public.outputs import parse_output
 from sklar.public.settings import PLAIN, Reading
 from sklar.rows.encode import is_nothing

@@ -9,13 +9,9 @@ import base64
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from sklar.errors import SchemaError
-from sklar.public.attribute import Attribute
-from sklar.public.axis import AttributeKind
-from sklar.public.importers import ColumnEntry, Imported, words_in
-from sklar.public.outputs import WHOLE, parse_output, plain_output
+from sklar.public.outputs import WHOLE, parse_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 PARQUET = (".parquet", ".pq")
@@ -35,8 +31,6 @@ _WORDS: dict[str, tuple[str, str | None]] = {
     **{f"tt{unit[0]}": ("time", f"{held}[{unit}]") for unit, held in _CLOCKS.items()},
     **{f"tD{unit[0]}": ("duration", f"duration[{unit}]") for unit in _CLOCKS},
 }
-_METADATA = {"title": "title", "label": "title", "description": "description", "comment": "description"}
-_METADATA |= {"unit": "unit", "units": "unit"}
 _FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "ti": "interval"}
 
 
@@ -56,10 +50,11 @@ class ColumnType:
 
 def column_types(schema: Any) -> dict[str, ColumnType]:
     """The types of all columns of a schema, or a table: any object that exports one by Arrow's C interface."""
-    return {field.name: column_type(field) for field in _fields(schema)}
+    return {field.name: column_type(field) for field in fields_of(schema)}
 
 
-def _fields(schema: Any) -> list[Any]:
+def fields_of(schema: Any) -> list[Any]:
+    """The fields of a schema, or of a table."""
     import nanoarrow as na
 
     table = hasattr(schema, "__arrow_c_stream__")
@@ -97,37 +92,6 @@ def _read_message(readable: Any) -> Any:
 
     with InputStream.from_readable(readable) as stream, na.c_array_stream(stream) as batches:
         return batches.get_schema()
-
-
-def from_file(path: Path, name: str) -> Imported:
-    """The schema of a Parquet file or an Arrow file."""
-    import polars as pl
-
-    try:
-        return from_schema(file_schema(path), name)
-    except (Exception, pl.exceptions.PanicException):
-        raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
-
-
-def from_schema(schema: Any, name: str) -> Imported:
-    """What names and types say: kinds and outputs, but of domains only that a boolean is true or false."""
-    columns: dict[str, ColumnEntry | str] = {}
-    for field in _fields(schema):
-        column, described = field.name, column_type(field)
-        if described.kind is None:
-            columns[column] = f"a column of type {described.family} is in no domain"
-        elif column.startswith("__index_level_"):
-            columns[column] = "it is an index that pandas wrote"
-        else:
-            notes = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
-            # By the names that writers of Arrow files use for them.
-            words = {word: notes[key].decode(errors="replace") for key, word in _METADATA.items() if key in notes}
-            plain = plain_output(Attribute(name="", kind=cast(AttributeKind, described.kind), values=("",)))
-            stated: dict[str, Any] = {} if described.output in (None, str(plain)) else {"output": described.output}
-            stated = {"ordered": True} if described.output == "ordered category" else stated
-            missing = {"missing": ""} if described.nullable else {}
-            columns[column] = ColumnEntry(keys={"type": described.kind} | stated | words_in(words) | missing)
-    return Imported(columns=columns, name=name, source="an Arrow schema")
 
 
 def column_type(field: Any) -> ColumnType:
