@@ -37,13 +37,13 @@ _SEPARATED = (
 
 def answer_correlation(inquiry: Inquiry) -> Inference:
     """`corr(x, y)`."""
-    first, second = inquiry.asked.names
-    one, two = inquiry.scores(first), inquiry.scores(second)
+    outcome, regressor = (_number(inquiry, i) for i in inquiry.asked.names)
+    given = partial(inquiry.holds, inquiry.asked.given)
+    design = Design(where=inquiry.where, outcome=outcome, regressors=(regressor,), given=given)
 
     def columns(codes: Codes) -> tuple[Floats, Floats, Floats]:
-        known = inquiry.column(codes, first, one.known) * inquiry.column(codes, second, two.known)
-        x, y = inquiry.column(codes, first, one.filled), inquiry.column(codes, second, two.filled)
-        return x, y, known * inquiry.holds(inquiry.asked.given, codes)
+        x, y, kept = design.records(codes)
+        return y, np.ascontiguousarray(x[:, 1]), kept
 
     reference = inquiry.reference
     here = columns(reference.codes)
@@ -55,8 +55,7 @@ def answer_correlation(inquiry: Inquiry) -> Inference:
 
     step = inquiry.one_step(Linearized(values=np.array([value]), by_fit=by_fit, influence=psi))
     figure = inquiry.figure("correlation", float(step.values[0]), np.ones(1), step, tested=True)
-    names = " and ".join(inquiry.model.schema.names[i] for i in (first, second))
-    return inquiry.inference(f"correlation of {names}", [figure])
+    return inquiry.inference(f"correlation of {outcome.names[0]} and {regressor.names[0]}", [figure])
 
 
 def correlate(
