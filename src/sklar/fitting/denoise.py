@@ -131,7 +131,7 @@ def posterior_means(observed: Doubles, sd: Doubles, starts: Ints) -> Doubles:
     return np.asarray((likelihood * grid).sum(axis=1) / likelihood.sum(axis=1))
 
 
-class Residuals:
+class PairTables:
     """Two-way tables of one group of `Cells.alike`, (tables, rows, columns): independence, and the centered rest."""
 
     def __init__(self, estimates: Estimates, levels: Doubles, members: Ints) -> None:
@@ -188,7 +188,7 @@ def denoise_tables(estimates: Estimates, levels: Doubles) -> Targets:
     noisy, shrunk = (room_for(cells.n_cells, np.float32) for _ in range(2))
 
     def fill(members: Ints) -> None:
-        tables = Residuals(estimates, levels, members)
+        tables = PairTables(estimates, levels, members)
         noisy[tables.places] = tables.independent + tables.centered
         shrunk[tables.places] = tables.fitted()
 
@@ -215,7 +215,7 @@ def interactions(estimates: Estimates, levels: Doubles) -> Doubles:
     distances = np.zeros(cells.n_pairs)
 
     def measure(members: Ints) -> None:
-        tables = Residuals(estimates, levels, members)
+        tables = PairTables(estimates, levels, members)
         distances[members] = np.abs(tables.fitted() - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
 
     side_by_side(measure, cells.alike())

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, owens_t
 
-from sklar.fitting.denoise import Residuals, shrink
+from sklar.fitting.denoise import PairTables, shrink
 from sklar.fitting.margins import Estimates, margins
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.threads import side_by_side, undivided
@@ -60,7 +60,7 @@ def read_tables(estimates: Estimates, *, paper: bool) -> Probabilities:
         levels, pairs = margins(estimates), np.empty(cells.n_cells)
 
         def fill(members: Ints) -> None:
-            tables = Residuals(estimates, levels, members)
+            tables = PairTables(estimates, levels, members)
             pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
 
         side_by_side(fill, cells.alike())
