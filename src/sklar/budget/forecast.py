@@ -236,10 +236,10 @@ def forecast(
         pair_sd, costs = np.sqrt(2 * one_way_sd[0] ** 2 + odd**2) / 2, _parity_costs(stages)
     else:
         two_way = [pairs, stages.reserve] if stages.reserve.size else [pairs]
-        pair_precision = np.sum([scales**-2.0 for scales in two_way], axis=0)
         # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
         exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
-        one_way_sd, pair_sd = plan.margin_sd(cells, one_way, pair_precision, exhaustive), pair_precision**-0.5
+        pair_sd = stages.pair_precision**-0.5
+        one_way_sd = plan.margin_sd(cells, one_way, stages.pair_precision, exhaustive)
         costs = {"one-way tables": float(np.sum(one_way**-2.0))}
         for stage, scales in enumerate(two_way if pairs.size else (), start=1):
             costs[f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}"] = float(np.sum(scales**-2.0))

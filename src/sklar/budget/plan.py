@@ -81,6 +81,12 @@ class Stages:
         return float(sum(np.sum(scales**-2.0) for scales in (*(own for _, own in self.first.parts), self.reserve)))
 
     @property
+    def pair_precision(self) -> NDArray[np.float64]:
+        """The sum of 1 / scale^2 of each two-way table over both stages, shape (n_pairs,)."""
+        second = self.reserve**-2.0 if self.reserve.size else 0.0
+        return np.asarray(self.first.scales(2) ** -2.0 + second)
+
+    @property
     def spend(self) -> Spend:
         """What all stages may cost together."""
         return sum([self.first.spend(self.budget)] * self.looks, self.budget.tables(self.reserve))
@@ -279,14 +285,13 @@ def margin_sd(
 
 def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     """The total variation to expect from noise alone: the mean over attributes of 0.4 K sd / n, at most 1."""
-    sd = margin_sd(cells, stages.first.scales(1), _precision(stages))
+    sd = margin_sd(cells, stages.first.scales(1), stages.pair_precision)
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 
 
 def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike."""
-    sd = _precision(stages) ** -0.5
-    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * sd / n_rows, 1.0)))
+    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * stages.pair_precision**-0.5 / n_rows, 1.0)))
 
 
 def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
@@ -339,11 +344,6 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     if scale / PARTS > _MOST_SCORE_NOISE * largest or scale > MAX_SCALE:
         return None
     return scale, replace(stages, reserve=drawable(left * factor))
-
-
-def _precision(stages: Stages) -> NDArray[np.float64]:
-    second = stages.reserve**-2.0 if stages.reserve.size else 0.0
-    return np.asarray(stages.first.scales(2) ** -2.0 + second)
 
 
 def plan_second(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from sklar.budget.certificate import OLD_DISTANCE, SCORES
 from sklar.budget.method import MethodName
@@ -39,19 +38,13 @@ _MAX_TRIPLES = 10_000
 Shape = Callable[[Any, str, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
+class Since(NamedTuple):
     """What stands under a key in these versions of the format alone; an optional one may be missing."""
 
     first: int
     shape: Shape
     last: int = VERSIONS[FORMAT]
     optional: bool = False
-
-    def is_due(self, key: str, value: object, version: int) -> bool:
-        """Whether a table of this version must have the key."""
-        missing = self.optional and isinstance(value, dict) and key not in value
-        return self.first <= version <= self.last and not missing
 
 
 Keys = Mapping[str, Shape | Since]
@@ -128,13 +121,15 @@ def table(keys: Keys) -> Shape:
     """A table with these keys and no other."""
 
     def check(value: Any, where: str, version: int) -> None:
+        given = value.keys() if isinstance(value, dict) else set()
+        each = ((key, shape if isinstance(shape, Since) else Since(1, shape)) for key, shape in keys.items())
         known = {
-            key: shape.shape if isinstance(shape, Since) else shape
-            for key, shape in keys.items()
-            if not isinstance(shape, Since) or shape.is_due(key, value, version)
+            key: since.shape
+            for key, since in each
+            if since.first <= version <= since.last and not (since.optional and key not in given)
         }
-        if not isinstance(value, dict) or value.keys() != known.keys():
-            odd = sorted(value.keys() ^ known.keys())[:1] if isinstance(value, dict) else []
+        if not isinstance(value, dict) or given != known.keys():
+            odd = sorted(given ^ known.keys())[:1] if isinstance(value, dict) else []
             words = f" ({', '.join(known)})"
             if odd:
                 words = f"; '{odd[0]:.60}' is {'missing' if odd[0] in known else 'not one of them'}"

@@ -253,7 +253,15 @@ def find_key(file: Path | None) -> bytes | None:
     """The key of this file, else that of the environment, else None."""
     text, where = os.environ.get(VARIABLE), f"the environment's {VARIABLE}"
     if file is not None:
-        text, where = _read_key(file), f"the key file '{file}'"
+        where = f"the key file '{file}'"
+        try:
+            with file.open() as opened:
+                mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
+        except (OSError, UnicodeDecodeError) as error:
+            raise LedgerError(f"{where} cannot be read ({type(error).__name__}). Check the path.") from None
+        # Elsewhere than on POSIX these bits say nothing.
+        if os.name == "posix" and mode & 0o077:
+            raise LedgerError(f"{where} must be for its owner alone, got mode {mode:04o}. Run: chmod 600 {file}")
     if text is None:
         return None
     if not _KEY.fullmatch(text.strip()):
@@ -287,19 +295,3 @@ def key_name(key: bytes) -> str:
 def sign(key: bytes, head: str) -> str:
     """What only a holder of the key can write beside a head."""
     return hmac.new(key, b"sklar ledger head " + head.encode(), hashlib.sha256).hexdigest()
-
-
-def _read_key(file: Path) -> str:
-    try:
-        with file.open() as opened:
-            mode = os.fstat(opened.fileno()).st_mode
-            text = opened.read(1024)
-    except (OSError, UnicodeDecodeError) as error:
-        raise LedgerError(f"the key file '{file}' cannot be read ({type(error).__name__}). Check the path.") from None
-    # Elsewhere than on POSIX these bits say nothing.
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise LedgerError(
-            f"the key file '{file}' must be for its owner alone, got mode {stat.S_IMODE(mode):04o}. Run: "
-            f"chmod 600 {file}"
-        )
-    return text
