@@ -193,22 +193,6 @@ def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, optio
     assert (ledger.account("wide").accountant == "sum") == ("mechanism" in options)
 
 
-def test_a_vault_measures_only_what_was_charged() -> None:
-    charged: list[Spend] = []
-    budget, cells = Budget(epsilon=1.0), SCHEMA.cells
-    query, scales = plan_tables(cells, Budget(epsilon=0.5)).parts[0]
-    exact = np.zeros(query.n_cells, dtype=np.int64)
-    vault = Vault(budget, charge=charged.append)
-    with pytest.raises(BudgetError, match="reserved before it is measured"):
-        vault.measure(query, exact, scales)
-    assert not charged
-    vault.reserve(query.bound(scales, budget))
-    assert len(charged) == 1
-    vault.measure(query, exact, scales)
-    with pytest.raises(BudgetError, match=r"costs more than was reserved\. Reserve all stages"):
-        vault.measure(query, exact, scales)
-
-
 def test_refusals(ledger: Ledger, tmp_path: Path) -> None:
     refuses(r"has no data set 'u'; it has 't'\. Name one with --dataset", pay, ledger, dataset="u")
     total: Any = {"epsilon": 9.0, "delta": DELTA}

@@ -109,7 +109,9 @@ def test_a_single_attribute_has_no_pairs(tmp_path: Path) -> None:
     assert [each.query.n_cells for each in read_tables(tmp_path / "t.parquet", schema).blocks] == [2]
 
 
-def test_what_is_read_is_marked_as_claimed_everywhere(exported: Path, tmp_path: Path) -> None:
+def test_what_is_read_is_marked_as_claimed_everywhere(model: Model, exported: Path, tmp_path: Path) -> None:
+    assert model.summary()[1].startswith("Privacy spent: epsilon = ")
+    assert "laimed" not in publishable(model)
     model = fit_tables(read_tables(exported, SCHEMA), method="binary")
     model.save(tmp_path / "m.sklar")
     model = load(tmp_path / "m.sklar")
@@ -127,11 +129,6 @@ def test_what_is_read_is_marked_as_claimed_everywhere(exported: Path, tmp_path: 
     assert "Privacy claimed, ε" in page
 
 
-def test_our_own_models_are_not(model: Model) -> None:
-    assert model.summary()[1].startswith("Privacy spent: epsilon = ")
-    assert "laimed" not in publishable(model)
-
-
 def test_another_systems_tables_in_plain_texts_and_real_values(tmp_path: Path) -> None:
     """Written as a stranger would: no dictionaries, any order, either attribute first, floats, pure epsilon."""
     rows: list[tuple[Any, ...]] = []
@@ -144,18 +141,8 @@ def test_another_systems_tables_in_plain_texts_and_real_values(tmp_path: Path) -
             rows += [(1, one, a, two, b, 100.5 + generator.normal(), 7.0) for a in levels[one] for b in levels[two]]
     rows = [rows[place] for place in generator.permutation(len(rows))]
     columns = ["stage", "attribute", "level", "attribute_2", "level_2", "value", "scale"]
-    document = {
-        "format": "sklar-tables",
-        "version": 1,
-        "rows": 1500,
-        "certificate": {
-            "by": "Another <System> 3.1",
-            "epsilon": 1,
-            "delta": 0,
-            "neighbors": "replace-one",
-            "mechanism": "laplace",
-        },
-    }
+    claim = {"by": "Another <System> 3.1", "epsilon": 1, "delta": 0, "neighbors": "replace-one", "mechanism": "laplace"}
+    document = {"format": "sklar-tables", "version": 1, "rows": 1500, "certificate": claim}
     table = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps(document)}), tmp_path / "t.parquet")
     model = fit_tables(read_tables(tmp_path / "t.parquet", SCHEMA), method="mixture")
@@ -253,43 +240,29 @@ def test_forged_descriptions_are_refused(exported: Path, part: str, changed: Any
 def test_other_files_are_refused(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"tables file '.*none.parquet' does not exist"):
         read_tables(tmp_path / "none.parquet", SCHEMA)
-    (tmp_path / "text.parquet").write_text("not Parquet")
-    with pytest.raises(ModelError, match=r"is not a Parquet file, or it is damaged \(ComputeError\)"):
-        read_tables(tmp_path / "text.parquet", SCHEMA)
-    whole = exported.read_bytes()
-    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-len(whole) // 4 :])
-    with pytest.raises(ModelError):
-        read_tables(tmp_path / "cut.parquet", SCHEMA)
-    pq.write_table(rows_of(), tmp_path / "rows.parquet")
-    with pytest.raises(ModelError, match=r"its metadata has no key 'sklar.tables'"):
-        read_tables(tmp_path / "rows.parquet", SCHEMA)
-    metadata = {KEY: pl.read_parquet_metadata(exported)[KEY]}
-    pq.write_table(rows_of().replace_schema_metadata(metadata), tmp_path / "rows.parquet")
-    with pytest.raises(ModelError, match="its columns must be stage, attribute"):
-        read_tables(tmp_path / "rows.parquet", SCHEMA)
+    whole, table = exported.read_bytes(), as_stored(exported)
 
+    def column(name: str, values: list[Any]) -> pa.Table:
+        return table.set_column(table.column_names.index(name), name, pa.array(values))
 
-def test_a_column_of_another_type_is_refused(exported: Path) -> None:
-    table = as_stored(exported)
-    for name, column, message in (
-        ("value", pa.array(["1"] * table.num_rows), "its column 'value' must hold numbers, got"),
-        ("level", pa.array([1] * table.num_rows), "its column 'level' must hold texts, got"),
-    ):
-        changed = table.set_column(table.column_names.index(name), name, column)
-        pq.write_table(changed, exported)
+    n, metadata = table.num_rows, table.schema.metadata
+    wrong: list[tuple[bytes | pa.Table, str]] = [
+        (b"not Parquet", r"is not a Parquet file, or it is damaged \(ComputeError\)"),
+        (whole[: len(whole) // 2] + whole[-len(whole) // 4 :], "file"),
+        (rows_of(), "its metadata has no key 'sklar.tables'"),
+        (rows_of().replace_schema_metadata(metadata), "its columns must be stage, attribute"),
+        (column("value", ["1"] * n), "its column 'value' must hold numbers, got"),
+        (column("level", [1] * n), "its column 'level' must hold texts, got"),
+        (column("level", [f"{'x' * 100_000}{i}" for i in range(n)]), "its columns are larger than its schema implies"),
+        (pa.concat_tables([table] * 300), "more than 100 stages of this schema's tables"),
+    ]
+    for content, message in wrong:
+        if isinstance(content, bytes):
+            exported.write_bytes(content)
+        else:
+            pq.write_table(content, exported)
         with pytest.raises(ModelError, match=message):
             read_tables(exported, SCHEMA)
-
-
-def test_files_larger_than_the_schema_implies_are_refused(exported: Path) -> None:
-    table = as_stored(exported)
-    long = table.set_column(2, "level", pa.array(["x" * 100_000 + str(i) for i in range(table.num_rows)]))
-    pq.write_table(long, exported)
-    with pytest.raises(ModelError, match="its columns are larger than its schema implies"):
-        read_tables(exported, SCHEMA)
-    pq.write_table(pa.concat_tables([table] * 300), exported)
-    with pytest.raises(ModelError, match="more than 100 stages of this schema's tables"):
-        read_tables(exported, SCHEMA)
 
 
 def test_the_schema_must_be_reviewed_and_determined_attributes_have_no_table(exported: Path) -> None:
@@ -325,24 +298,17 @@ def test_the_command_line_exports_and_fits(model: Model, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("extra", "message"),
+    ("given", "message"),
     [
-        (["--epsilon", "1"], "--epsilon is about measuring, which --tables replaces."),
-        (["rows.csv"], "data is about measuring"),
-        (["--neighbors", "add-remove"], "--neighbors is about measuring"),
-        (["--ledger", "l.db"], "--ledger is about measuring"),
+        ("--tables t.parquet --epsilon 1", "--epsilon is about measuring, which --tables replaces."),
+        ("--tables t.parquet rows.csv", "data is about measuring"),
+        ("--tables t.parquet --neighbors add-remove", "--neighbors is about measuring"),
+        ("--tables t.parquet --ledger l.db", "--ledger is about measuring"),
+        ("", "Missing argument '[DATA]'"),
+        ("rows.csv", "Missing option '--epsilon'"),
     ],
 )
-def test_tables_go_with_nothing_that_measures(extra: list[str], message: str) -> None:
-    out = CliRunner().invoke(cli, ["fit", "--tables", "t.parquet", "--schema", "s", "--model", "m.sklar", *extra])
+def test_tables_go_with_nothing_that_measures_and_rows_with_what_does(given: str, message: str) -> None:
+    out = CliRunner().invoke(cli, ["fit", *given.split(), "--schema", "s.toml", "--model", "m.sklar"])
     assert out.exit_code == 2
     assert message in out.output
-
-
-@pytest.mark.parametrize(
-    ("given", "missing"), [([], "Missing argument '[DATA]'"), (["rows.csv"], "Missing option '--epsilon'")]
-)
-def test_without_tables_data_and_epsilon_are_needed(given: list[str], missing: str) -> None:
-    out = CliRunner().invoke(cli, ["fit", *given, "--schema", "s.toml", "--model", "m.sklar"])
-    assert out.exit_code == 2
-    assert missing in out.output

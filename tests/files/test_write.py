@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,16 @@ def test_csv_is_plain_when_nothing_needs_quotes(tmp_path: Path) -> None:
         "Lugano,40,0,1970-01-01,true\n"
         "?,NA,,1970-01-01,unknown\n"
     )
+    # Names that are patterns to polars are names.
+    entries = {"*": {"type": "real", "edges": [0, 5e-324]}, "^.*$": {"type": "boolean", "missing": "?"}}
+    write(path, Schema.from_dict({"attributes": entries}), np.array([[0, 0], [1, 2]], dtype=np.int32))
+    assert path.read_text() == "*,^.*$\n0,true\n0,?\n"
+    # Without a description nulls are empty; and text is UTF-8.
+    frame = pl.DataFrame({"a": ["x,y", None], "b": [1, None]})
+    write_frames(path, frame.schema, [frame], None)
+    assert path.read_text() == 'a,b\n"x,y",1\n,\n'
+    write_text(tmp_path / "a.toml", "é\n")
+    assert (tmp_path / "a.toml").read_bytes() == b"\xc3\xa9\n"
 
 
 @pytest.mark.parametrize("mark", [",", '"', "\n", "\r"])
@@ -106,8 +117,11 @@ def test_parquet_keeps_types_nulls_and_all_batches(tmp_path: Path) -> None:
     assert table[149_970:].equals(frame)
     assert table.height == 150_000
     assert table["city"].null_count() == 50_000
-    # Row groups are gathered from small frames.
-    assert pq.read_metadata(path).num_row_groups == 2
+    # Row groups are gathered from small frames, and tell nothing of the rows but the rows.
+    file = pq.read_metadata(path)
+    assert file.num_row_groups == 2
+    assert not any(file.row_group(0).column(at).is_stats_set for at in range(file.num_columns))
+    assert set(file.metadata) == {b"ARROW:schema"}
 
 
 def test_row_groups_have_one_size_whatever_the_frames(tmp_path: Path) -> None:
@@ -125,22 +139,15 @@ def test_row_groups_have_one_size_whatever_the_frames(tmp_path: Path) -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_parquet_tells_nothing_of_the_rows_but_the_rows(tmp_path: Path) -> None:
-    write(tmp_path / "out.parquet")
-    file = pq.read_metadata(tmp_path / "out.parquet")
-    assert not any(file.row_group(0).column(at).is_stats_set for at in range(file.num_columns))
-    assert set(file.metadata) == {b"ARROW:schema"}
-
-
 def test_texts_held_as_enums_are_texts_to_every_reader(tmp_path: Path) -> None:
-    decoder = Decoder(PLAIN, enums=True)
+    decoder, path = Decoder(PLAIN, enums=True), tmp_path / "out.parquet"
     frame = decoder.decode(CODES, np.random.default_rng(3))
     assert isinstance(frame.schema["city"], pl.Enum)
-    write_frames(tmp_path / "out.parquet", decoder.columns, [frame], PLAIN, shown=record_schema(PLAIN))
-    assert pl.read_parquet(tmp_path / "out.parquet").equals(records())
-    assert pl.read_parquet_schema(tmp_path / "out.parquet") == record_schema(PLAIN)
-    assert pq.read_table(tmp_path / "out.parquet")["city"].to_pylist() == ["Bern", "Lugano", None]
-    assert str(pq.read_schema(tmp_path / "out.parquet").field("city").type) == "large_string"
+    write_frames(path, decoder.columns, [frame], PLAIN, shown=record_schema(PLAIN))
+    assert pl.read_parquet(path).equals(records())
+    assert pl.read_parquet_schema(path) == record_schema(PLAIN)
+    assert pq.read_table(path)["city"].to_pylist() == ["Bern", "Lugano", None]
+    assert str(pq.read_schema(path).field("city").type) == "large_string"
 
 
 def test_files_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
@@ -200,13 +207,6 @@ def test_csv_has_the_texts_that_arrow_writes(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_bytes() == sink.getvalue().to_pybytes()
 
 
-def test_names_that_are_patterns_to_polars_are_names(tmp_path: Path) -> None:
-    entries = {"*": {"type": "real", "edges": [0, 5e-324]}, "^.*$": {"type": "boolean", "missing": "?"}}
-    schema = Schema.from_dict({"attributes": entries})
-    write(tmp_path / "out.csv", schema, np.array([[0, 0], [1, 2]], dtype=np.int32))
-    assert (tmp_path / "out.csv").read_text() == "*,^.*$\n0,true\n0,?\n"
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_rows_make_a_file_with_a_header(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"out{suffix}"
@@ -218,15 +218,6 @@ def test_no_rows_make_a_file_with_a_header(tmp_path: Path, suffix: str) -> None:
     source = open_source(path)
     assert source.columns == PLAIN.names
     assert sum(frame.height for frame in source.batches(PLAIN.names)) == 0
-
-
-def test_without_a_description_nulls_are_empty_and_text_is_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    frame = pl.DataFrame({"a": ["x,y", None], "b": [1, None]})
-    write_frames(path, frame.schema, [frame], None)
-    assert path.read_text() == 'a,b\n"x,y",1\n,\n'
-    write_text(tmp_path / "a.toml", "é\n")
-    assert (tmp_path / "a.toml").read_bytes() == b"\xc3\xa9\n"
 
 
 def broken(failure: BaseException) -> Iterator[pl.DataFrame]:
@@ -298,33 +289,25 @@ def test_a_failure_to_flush_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_files_have_the_mode_of_any_new_file(tmp_path: Path, umask: int, mode: int) -> None:
-    before = os.umask(umask)
-    try:
-        write(tmp_path / "out.csv")
-    finally:
-        assert os.umask(before) == umask
-    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == mode
-
-
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_private_files_are_their_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664), (0o777, 0)])
+def test_files_have_the_mode_of_any_new_file_and_private_ones_are_their_owners(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
     path = tmp_path / "PRIVATE.html"
     path.write_text("an old one that all may read")
     path.chmod(0o644)
     before = os.umask(umask)
     try:
+        if mode:
+            write(tmp_path / "out.csv")
         with replacing(path, private=True) as temporary:
             assert temporary.stat().st_mode & 0o777 == 0o600
             temporary.write_text("exact counts")
         write_text(tmp_path / "draft.toml", "domains", private=True)
     finally:
-        os.umask(before)
-    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
-        "PRIVATE.html": 0o600,
-        "draft.toml": 0o600,
-    }
+        assert os.umask(before) == umask
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert modes == {"PRIVATE.html": 0o600, "draft.toml": 0o600} | ({"out.csv": mode} if mode else {})
 
 
 def test_nothing_sets_the_umask_of_the_process() -> None:
@@ -334,32 +317,23 @@ def test_nothing_sets_the_umask_of_the_process() -> None:
 
 
 def test_targets_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def message(path: Path) -> str:
-        with pytest.raises(OutputError) as refused:
-            check_target(path, SUFFIXES)
-        return str(refused.value)
-
-    assert check_target(str(tmp_path / "out.CSV"), SUFFIXES) == tmp_path / "out.CSV"
-    assert (
-        message(tmp_path / "out.txt")
-        == f"'{tmp_path / 'out.txt'}' must end in .csv, .parquet, .arrow, .feather or .ndjson."
-    )
-    (tmp_path / "dir.csv").mkdir()
-    assert message(tmp_path / "dir.csv") == f"'{tmp_path / 'dir.csv'}' is a folder. Name a file in it."
-    absent = tmp_path / "no" / "out.csv"
-    assert message(absent) == f"the folder '{absent.parent}' does not exist. Create it first."
-    # The superuser may write anywhere, so that the answer is given here.
-    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
-    assert message(tmp_path / "out.csv") == (
-        f"the folder '{tmp_path}' cannot be written to. Choose another, or ask for the right."
-    )
-
-
-def test_a_folder_that_vanished_is_an_output_error(tmp_path: Path) -> None:
-    path = tmp_path / "no" / "out.csv"
-    with pytest.raises(OutputError) as refused:
-        write(path)
-    assert str(refused.value) == f"'{path}' cannot be written: No such file or directory."
+    monkeypatch.chdir(tmp_path)
+    Path("dir.csv").mkdir()
+    assert check_target("out.CSV", SUFFIXES) == Path("out.CSV")
+    for name, message in {
+        "out.txt": "'out.txt' must end in .csv, .parquet, .arrow, .feather or .ndjson.",
+        "dir.csv": "'dir.csv' is a folder. Name a file in it.",
+        "no/out.csv": "the folder 'no' does not exist. Create it first.",
+        "out.csv": "the folder '.' cannot be written to. Choose another, or ask for the right.",
+    }.items():
+        if name == "out.csv":
+            # The superuser may write anywhere, so that the answer is given here.
+            monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+        with pytest.raises(OutputError, match=f"^{re.escape(message)}$"):
+            check_target(name, SUFFIXES)
+    # One that vanished later.
+    with pytest.raises(OutputError, match=r"^'no/out\.csv' cannot be written: No such file or directory\.$"):
+        write(Path("no/out.csv"))
 
 
 def read_texts(path: Path) -> dict[str, list[str]]:
@@ -383,13 +357,11 @@ def test_no_text_reads_as_a_formula_in_a_spreadsheet(tmp_path: Path) -> None:
     assert found["k"] == [str(number) for number in range(-6, 6)]
     write_frames(path, frame.schema, [frame], None)
     assert read_texts(path)["=name"] == texts
-
-
-def test_the_text_of_what_is_missing_is_no_formula_either(tmp_path: Path) -> None:
+    # Nor does the text of what is missing.
     schema = Schema.from_toml('[attributes.n]\ntype = "integer"\nedges = [-9, 0, 9]\nmissing = "=NA()"')
     frame = pl.DataFrame({"n": [-3, None]})
-    write_frames(tmp_path / "o.csv", frame.schema, [frame], schema, spreadsheet=True)
-    assert (tmp_path / "o.csv").read_text() == "n\n-3\n'=NA()\n"
+    write_frames(path, frame.schema, [frame], schema, spreadsheet=True)
+    assert path.read_text() == "n\n-3\n'=NA()\n"
 
 
 def test_spreadsheets_read_csv(tmp_path: Path) -> None:
