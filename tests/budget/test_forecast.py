@@ -83,12 +83,6 @@ def test_forecasts_are_within_15_percent_of_the_noise_on_adult() -> None:
     assert expected.pair_error == pytest.approx(pairs, rel=0.15)
 
 
-def test_binary_measures_all_at_once() -> None:
-    expected = forecast(SCHEMA, rows=5000, epsilon=1.0, method="binary")
-    assert [name for name, _ in expected.split] == ["one-way tables", "two-way tables"]
-    assert dict(expected.split)["one-way tables"] == pytest.approx(ONE_WAY_SHARE, abs=0.01)
-
-
 def test_more_budget_buys_less_error_and_the_split_adds_up() -> None:
     found = [forecast(SCHEMA, rows=5000, epsilon=epsilon) for epsilon in (0.1, 1.0, 10.0)]
     errors = [each.pair_error for each in found]
@@ -100,6 +94,9 @@ def test_more_budget_buys_less_error_and_the_split_adds_up() -> None:
         assert each.seconds > 0
         assert each.memory_bytes > 1e8
     assert found[0].mostly_noise[0] == ("age", "town")
+    once = forecast(SCHEMA, rows=5000, epsilon=1.0, method="binary").split
+    assert [name for name, _ in once] == ["one-way tables", "two-way tables"]
+    assert once[0][1] == pytest.approx(ONE_WAY_SHARE, abs=0.01)
 
 
 def test_one_attribute_has_no_pairs() -> None:
@@ -111,17 +108,11 @@ def test_one_attribute_has_no_pairs() -> None:
     assert "0 of 0" in "\n".join(expected.lines())
 
 
-def test_no_rows_are_needed_and_the_name_is_exported() -> None:
-    assert sklar.forecast is forecast
-    assert sklar.forecast(SCHEMA, rows=10, epsilon=1.0).to_dict()["rows"] == 10
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"rows": 0}, "rows must be a whole number of at least 1, got 0."),
         ({"rows": 1.5}, "rows must be a whole number of at least 1, got 1.5."),
-        ({"epsilon": 0.0}, "epsilon must be positive and finite, got epsilon=0.0."),
         ({"method": "magic"}, "method must be one of auto, mixture, binary, got 'magic'."),
         ({"budget": Budget(epsilon=1.0)}, "give either a budget or an epsilon, for example epsilon=1.0."),
     ],
@@ -137,19 +128,13 @@ def test_a_budget_a_method_and_the_path_of_a_schema_are_accepted(tmp_path: Path)
     budget = Budget(epsilon=1.0, delta=1e-6)
     found = forecast(tmp_path / "s.toml", budget, rows=5000, method=Method(name="binary"))
     assert found.budget == budget
-    assert found.to_dict() | {"delta": 0} == forecast(SCHEMA, budget, rows=5000, method="binary").to_dict() | {
-        "delta": 0
-    }
+    assert found.to_dict() == sklar.forecast(SCHEMA, budget, rows=5000, method="binary").to_dict()
 
 
 def test_the_table_has_bars_and_names_the_noisy_pairs() -> None:
-    lines = table_lines([forecast(SCHEMA, rows=2000, epsilon=epsilon) for epsilon in (0.1, 1.0)])
-    text = "\n".join(lines)
-    assert "Nothing was spent" in text
-    assert "████" in text
-    assert "Mostly noise at epsilon 0.1" in text
-    assert "age x town" in text
-    assert "within a factor of three" in text
+    text = "\n".join(table_lines([forecast(SCHEMA, rows=2000, epsilon=epsilon) for epsilon in (0.1, 1.0)]))
+    for part in ("Nothing was spent", "████", "Mostly noise at epsilon 0.1", "age x town", "within a factor of three"):
+        assert part in text
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -171,10 +156,9 @@ def test_plots_are_repeatable(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     schema = tmp_path / "s.toml"
     schema.write_text(SCHEMA.to_toml())
+    line = ["forecast", "--schema", str(schema), "--rows", "50", "--epsilon", "1", "--plot"]
     for name in ("a.svg", "b.svg", "a.png"):
-        done = CliRunner().invoke(
-            cli, ["forecast", "--schema", str(schema), "--rows", "50", "--epsilon", "1", "--plot", str(tmp_path / name)]
-        )
+        done = CliRunner().invoke(cli, [*line, str(tmp_path / name)])
         assert done.exit_code == 0, done.output
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.png").stat().st_size > 1000
