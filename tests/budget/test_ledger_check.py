@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
 import sys
@@ -24,6 +25,7 @@ from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.rows.engines import Measurer
 from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, opened, refuses
+from tests.trust.forge import forged
 
 TOML = (
     '[table]\nname = "t"\n[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n[attributes.b]\ntype = "boolean"\n'
@@ -66,15 +68,9 @@ def test_a_certificate_holds_the_receipt_of_its_charge(book: Ledger, tmp_path: P
 ])  # fmt: skip
 def test_a_receipt_holds_nothing_else(book: Ledger, tmp_path: Path, receipt: Any) -> None:
     fitted(book).save(tmp_path / "m.sklar")
-    with zipfile.ZipFile(tmp_path / "m.sklar") as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
-    document = json.loads(contents["model.json"])
-    document["certificate"]["receipt"] = receipt
-    with zipfile.ZipFile(tmp_path / "bad.sklar", "w") as archive:
-        for name, content in (contents | {"model.json": json.dumps(document).encode()}).items():
-            archive.writestr(name, content)
-    with pytest.raises(ModelError, match=r"receipt|certificate"):
-        load(tmp_path / "bad.sklar")
+    change = {"receipt": receipt}
+    bad = forged(tmp_path / "m.sklar", lambda d, _: d["certificate"].update(change), tmp_path / "bad.sklar")
+    refuses(r"receipt|certificate", load, bad, error=ModelError)
 
 
 def test_heads_tell_nothing_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +78,8 @@ def test_heads_tell_nothing_of_entries(tmp_path: Path, monkeypatch: pytest.Monke
 
     class Noon:
         @staticmethod
-        def now(_zone: object) -> Noon:
-            return Noon()
-
-        def isoformat(self, timespec: str) -> str:
-            return f"noon {timespec}"
+        def now(_zone: object) -> dt.datetime:
+            return dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
     monkeypatch.setattr(chain, "datetime", Noon)
     monkeypatch.setattr(chain.Pages, "_identity", lambda _: "1")
@@ -319,20 +312,16 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
     assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 
 
-def test_a_key_without_a_ledger_is_refused(folder: Path) -> None:
-    settings = ["--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar", "--ledger-key", "key"]
-    done = CliRunner().invoke(cli, ["fit", "d.csv", *settings])
-    assert isinstance(done.exception, BudgetError)
-    assert str(done.exception) == "a ledger's key was given, and no ledger. Give both."
-
-
 def test_a_release_with_a_key_on_the_command_line(folder: Path) -> None:
     run = CliRunner().invoke
     made = run(cli, ["ledger", "init", "k.db", "--dataset", "t", "--epsilon", "3", "--anchor", "a.db", "--key", "key"])
     assert "--ledger-key key" in made.stdout
-    settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "k.db", "--model", "m.sklar"]
-    assert "which was not given" in str(run(cli, ["fit", "d.csv", *settings]).exception)
-    done = run(cli, ["fit", "d.csv", *settings, "--ledger-key", "key"])
+    fit = ["fit", "d.csv", "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model", "m.sklar"]
+    alone = run(cli, [*fit, "--ledger-key", "key"]).exception
+    assert isinstance(alone, BudgetError)
+    assert str(alone) == "a ledger's key was given, and no ledger. Give both."
+    assert "which was not given" in str(run(cli, [*fit, "--ledger", "k.db"]).exception)
+    done = run(cli, [*fit, "--ledger", "k.db", "--ledger-key", "key"])
     assert done.exit_code == 0, done.exception
     assert "has spent epsilon = 1 of 3 in 1 releases" in done.stdout
     assert run(cli, ["ledger", "check", "k.db", "m.sklar", "--key", "key"]).exit_code == 0

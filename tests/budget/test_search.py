@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.ledger import Ledger
 from sklar.budget.search import (
     DELTA_SHARE,
     MOST,
@@ -40,7 +39,9 @@ from sklar.kernel.theorems import Budget, Neighbors, chance_of_one, least_thresh
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, count
+from sklar.rows.encode import encode
 from sklar.trust.verify import verify
+from tests.budget.test_ledger import opened, refuses
 from tests.trust.forge import forged
 
 TOML = """
@@ -69,10 +70,6 @@ TABLE = pa.table(
         "smoker": [row % 3 == 0 for row in range(N)],
     }
 )
-
-
-def no_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.zeros(int(np.sum(sizes)), dtype=np.int64)
 
 
 def private(kind: Any, low: float, high: float, **rest: Any) -> Attribute:
@@ -221,11 +218,6 @@ def test_bounds_that_hold_few_values_are_not_searched() -> None:
     assert wide.sizes.tolist() == [20]
 
 
-def test_laplace_noise_finds_no_domains() -> None:
-    with pytest.raises(BudgetError, match=r"private domains \(town, income\) are found with Gaussian noise"):
-        sklar.fit(TABLE, SCHEMA, Budget(epsilon=1.0, mechanism="laplace"))
-
-
 @given(
     st.lists(st.integers(-5, 4000), min_size=1, max_size=30),
     st.integers(0, 29),
@@ -265,7 +257,7 @@ def test_every_seen_value_and_every_cell_of_the_grid_gets_noise_at_its_scale(mon
 
     def recorded(scales: NDArray[np.float64], sizes: NDArray[np.int64], **_threads: int) -> NDArray[np.int64]:
         calls.append((scales.tolist(), sizes.tolist()))
-        return no_noise(scales, sizes)
+        return np.zeros(int(np.sum(sizes)), dtype=np.int64)
 
     monkeypatch.setitem(vars(door), "discrete_gaussian", recorded)
     budget = Budget(epsilon=1.0)
@@ -404,10 +396,10 @@ def test_a_forged_search_fails(released: Path, tmp_path: Path, name: str) -> Non
 
 
 def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, budget = Ledger(tmp_path / "ledger.db"), Budget(epsilon=1.0)
-    ledger.open_account("table", epsilon=1.2, delta=2.0**-30)
-    sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
-    account = ledger.account("table")
+    ledger, budget = opened(tmp_path / "ledger.db", 1.2), Budget(epsilon=1.0)
+    given: Any = {"epsilon": 1.0, "method": "binary", "ledger": ledger, "dataset": "t"}
+    sklar.fit(TABLE, SCHEMA, **given)
+    account = ledger.account("t")
     (charge,) = account.charges
     assert charge.lost_delta == plan_search(SCHEMA, budget, n_rows=N).spend(budget).lost_delta > 0
     assert 0.99 < account.spent <= 1.0 + 1e-9
@@ -416,24 +408,24 @@ def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, m
         raise AssertionError("noise was drawn")
 
     monkeypatch.setitem(vars(door), "discrete_gaussian", never)
-    with pytest.raises(BudgetError, match="would overspend"):
-        sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
-    assert len(ledger.account("table").charges) == 1
+    refuses("would overspend", sklar.fit, TABLE, SCHEMA, **given, error=BudgetError)
+    assert len(ledger.account("t").charges) == 1
 
 
 def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.db")
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    ledger.open_account("table", epsilon=50.0, delta=1e-6)
-    without = ledger.charge("table", budget, budget.tables([100.0], [10])).account.spent
+    ledger, budget = opened(tmp_path / "ledger.db", 50.0, delta=1e-6), Budget(epsilon=1.0, delta=1e-6)
+    without = ledger.charge("t", budget, budget.tables([100.0], [10])).account.spent
     risky = budget.tables([100.0], [10], 4e-7)
-    assert ledger.charge("table", budget, risky).account.spent > without
-    ledger.charge("table", budget, risky)
-    with pytest.raises(BudgetError, match="would overspend"):
-        ledger.charge("table", budget, risky)
+    assert ledger.charge("t", budget, risky).account.spent > without
+    ledger.charge("t", budget, risky)
+    refuses("would overspend", ledger.charge, "t", budget, risky, error=BudgetError)
 
 
-def test_a_stream_that_can_be_read_once_is_refused_before_it_is_read() -> None:
+def test_what_finds_no_domains_is_refused_before_a_row_is_read() -> None:
+    with pytest.raises(BudgetError, match=r"private domains \(town, income\) are found with Gaussian noise"):
+        sklar.fit(TABLE, SCHEMA, Budget(epsilon=1.0, mechanism="laplace"))
+    with pytest.raises(SchemaError, match="domains are private and a release has yet to find them: town, income"):
+        encode(pl.DataFrame({name: [] for name in SCHEMA.names}), SCHEMA)
     reader = TABLE.to_reader()
     with pytest.raises(DataError, match="two passes over the rows"):
         sklar.fit(reader, SCHEMA, epsilon=1.0)
@@ -470,13 +462,6 @@ def test_texts_that_cannot_be_categories_are_left_out() -> None:
     for opaque in ([[1], [2]], [None, None]):
         (found,) = count([pl.DataFrame({"town": opaque})], Ask(values=(attribute,))).values
         assert not found.texts
-
-
-def test_levels_are_refused_where_they_are_not_found_yet() -> None:
-    from sklar.rows.encode import encode
-
-    with pytest.raises(SchemaError, match="domains are private and a release has yet to find them: town, income"):
-        encode(pl.DataFrame({name: [] for name in SCHEMA.names}), SCHEMA)
 
 
 RULES = """
@@ -548,9 +533,7 @@ def test_dates_and_times_are_divided_by_the_calendar() -> None:
     low, high = days(dt.date(1990, 1, 1)), days(dt.date(2030, 1, 1))
     dates = ladder_of(private("date", low, high))
     assert dates.first().size == 41
-    counts = np.zeros(40, dtype=np.int64)
-    counts[10] = 1000
-    months = next_cells(dates, [counts], 1.0)[-1]
+    months = next_cells(dates, [1000 * np.eye(40, dtype=np.int64)[10]], 1.0)[-1]
     inside = [dt.date(1970, 1, 1) + dt.timedelta(days=int(day)) for day in months]
     assert [day for day in inside if day.year == 2000] == [dt.date(2000, month, 1) for month in range(1, 13)]
     assert ladder_of(private("time", 0, 86_400 * 10**6)).first().size == 25
