@@ -215,9 +215,11 @@ def parse_number(text: str) -> int | float | None:
         return None
     for read in (int, float):
         try:
-            return number if math.isfinite(number := read(text)) else None
+            number = read(text)
         except ValueError:
             continue
+        # Whole numbers are finite, and may be too large for a float.
+        return number if isinstance(number, int) or math.isfinite(number) else None
     return None
 
 

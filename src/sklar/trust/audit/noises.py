@@ -100,7 +100,7 @@ def odd_noise(scores: Array, noise: NDArray[np.int64], exact: NDArray[np.int64])
     low, high = gammainc(runs / 2, squares / 2 * _BLUR), gammaincc(runs / 2, squares / 2 / _BLUR)
     half, whole = scores.size / 2, float(squares.sum()) / 2
     lean = 2 * ndtr(-np.abs(scores.sum(axis=0)) / math.sqrt(runs * _BLUR))
-    found = [
+    chances = [
         ("a cell with too little noise", low.min() * cells),
         ("a cell with too much noise", high.min() * cells),
         ("too little noise in all", float(gammainc(half, whole * _BLUR))),
@@ -114,8 +114,8 @@ def odd_noise(scores: Array, noise: NDArray[np.int64], exact: NDArray[np.int64])
         part = scores[:, chosen]
         if part.size:
             tilt = 2 * float(ndtr(-abs(part.sum()) / math.sqrt(part.size * _BLUR)))
-            found.append((f"noise of {words} cells that leans to one side", tilt))
-    return [(words, p_value) for words, p_value in found if p_value < ALPHA / len(found)]
+            chances.append((f"noise of {words} cells that leans to one side", tilt))
+    return [(words, p_value) for words, p_value in chances if p_value < ALPHA / len(chances)]
 
 
 def _tied(correlations: Array, freedom: int) -> float:
@@ -277,8 +277,8 @@ def _odd_towns(threshold: int, drawn: list[Measured]) -> list[Odd]:
     towns = [dict(zip(block.keys or (), block.values.tolist(), strict=True)) for block in first]
     noise = np.array([[each.get("Bern", 0) - 5_000, each.get("Rome", 0) - 3_000] for each in towns])
     below = any(count < threshold for each in towns for count in each.values())
-    found = odd_noise(noise / drawn[0].certificate.domains[0].scale, noise, np.ones(2, dtype=np.int64))
-    return [*found, *([("a town below the threshold", 0.0)] if below else [])]
+    odd = odd_noise(noise / drawn[0].certificate.domains[0].scale, noise, np.ones(2, dtype=np.int64))
+    return [*odd, *([("a town below the threshold", 0.0)] if below else [])]
 
 
 def _odd_amounts(amounts: NDArray[np.int64], drawn: list[Measured]) -> list[Odd]:
@@ -286,7 +286,7 @@ def _odd_amounts(amounts: NDArray[np.int64], drawn: list[Measured]) -> list[Odd]
     ladder = ladder_of(_BOTH.attribute("amount"))
     units = np.clip(amounts, ladder.low, ladder.high - 1)
     rounding = np.bincount(ladder.rounding_cells(units), minlength=ladder.rounding_size)
-    found: list[Odd] = []
+    odd: list[Odd] = []
     at = 1
     for finding in drawn[0].certificate.domains[1:]:
         answers = [tuple(block.values for block in each.blocks[at : at + finding.tables]) for each in drawn]
@@ -301,8 +301,8 @@ def _odd_amounts(amounts: NDArray[np.int64], drawn: list[Measured]) -> list[Odd]
             # Where every run has other cells, all are taken together.
             alike = len({each.size for each in noise}) == 1
             own = np.array(noise) if alike else np.concatenate(noise)[:, None]
-            found += odd_noise(own / finding.scale, own, np.ones(own.shape[1], dtype=np.int64))
-    return found
+            odd += odd_noise(own / finding.scale, own, np.ones(own.shape[1], dtype=np.int64))
+    return odd
 
 
 def check_threshold(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -373,8 +373,8 @@ def check_choice(folder: Path, effort: Effort) -> Iterator[Comparison]:
     scores = []
     for many, few in (("Bern", "Rome"), ("Rome", "Bern")):
         path = write(pl.DataFrame({"town": [many] * 2_001 + [few] * 2_000}), folder / f"{many}.csv")
-        found = [measure(path, _TOWN, ONE, method=PAPER).schema for _ in range(effort.searches)]
-        scores.append(np.array([1.0 if each.attribute("town").values == ("Bern",) else -1.0 for each in found]))
+        schemas = [measure(path, _TOWN, ONE, method=PAPER).schema for _ in range(effort.searches)]
+        scores.append(np.array([1.0 if each.attribute("town").values == ("Bern",) else -1.0 for each in schemas]))
     yield judge_guesses("the only town that is listed", ONE, (scores[0], scores[1]), 0.1)
 
 

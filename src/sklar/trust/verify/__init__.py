@@ -137,14 +137,14 @@ def verify(
     if isinstance(path, Model):
         with TemporaryDirectory() as folder:
             path.save(held := Path(folder, "model.sklar"))
-            found = verify(held, refit=refit, signer=signer, progress=progress)
-            return replace(found, path=f"the model of '{path.schema.name}'")
+            result = verify(held, refit=refit, signer=signer, progress=progress)
+            return replace(result, path=f"the model of '{path.schema.name}'")
     try:
         model = load_linked(path) if is_linked(path) else load(path)
     except SklarError as error:
         return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
-    found = verify_model(model, str(path))
-    checks = (found.checks[0], attempt("layout", check_layout, Path(path), model), *found.checks[1:])
+    result = verify_model(model, str(path))
+    checks = (result.checks[0], attempt("layout", check_layout, Path(path), model), *result.checks[1:])
     if refit and all(check.passed for check in checks):
         # Fits load compiled code, which a plain check does without.
         from sklar.trust.verify.refit import refit_checks
@@ -152,7 +152,7 @@ def verify(
         checks = (*checks, *refit_checks(model, progress))
     expected = None if signer is None else signer_of(signer)
     signature, named = signature_checks([Path(path)], expected, f"there is none in {signature_path(path)}")
-    return replace(found, checks=(*checks, *signature), signer=named)
+    return replace(result, checks=(*checks, *signature), signer=named)
 
 
 def signature_checks(paths: Sequence[Path], expected: str | None, missing: str) -> tuple[list[Check], str | None]:
@@ -175,9 +175,9 @@ def signature_checks(paths: Sequence[Path], expected: str | None, missing: str) 
 def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verification:
     """Check a loaded model."""
     checks, stated = check_claims(model), model.certificate
-    found = Verification(path=name, checks=tuple(checks), certificate=stated)
-    if not found.passed or stated.claimed_by is not None:
-        return found
+    result = Verification(path=name, checks=tuple(checks), certificate=stated)
+    if not result.passed or stated.claimed_by is not None:
+        return result
     independent: float | None = None
     try:
         independent, totals = check_totals(model)
@@ -195,7 +195,7 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
         schema, grids, events, blocks = model.measured_schema, _grids(model), "", model.measured.blocks
     tests = residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids)
     checks += [*totals, *_noise(tests, stated.mechanism, events)]
-    return replace(found, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests))
+    return replace(result, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests))
 
 
 def _grids(model: Model) -> list[residuals.Grid]:

@@ -150,26 +150,26 @@ def examine(
     normal = mechanism == "gaussian"
     # Too much noise can be told from missing rows where the schema gives every value a level.
     complete = normal and all(each.missing is not None or each.other for each in schema.attributes)
-    found = Residuals(blocks, schema.cells, mechanism, n_rows, grids)
-    stages = found.squares[_STAGES]
-    tests = [*_squares_test(ALL, found.together, mechanism, both=False, chosen=found.chosen)]
-    tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=found.chosen)
+    residuals = Residuals(blocks, schema.cells, mechanism, n_rows, grids)
+    stages = residuals.squares[_STAGES]
+    tests = [*_squares_test(ALL, residuals.together, mechanism, both=False, chosen=residuals.chosen)]
+    tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=residuals.chosen)
     for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, _THREE):
-        tests += _squares_test(name, found.squares[name], mechanism, both=complete)
-    tests += _squares_test(_SEARCHES, found.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
-    for name, sums in found.each.items():
+        tests += _squares_test(name, residuals.squares[name], mechanism, both=complete)
+    tests += _squares_test(_SEARCHES, residuals.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
+    for name, sums in residuals.each.items():
         between = name == _EACH_PAIR
-        tests += _each_test(name, sums, mechanism, both=normal and between, scales=found.scales if between else 1)
-    seen, chance = f"{found.highest[0]:.2f} standard deviations", found.highest[1]
+        tests += _each_test(name, sums, mechanism, both=normal and between, scales=residuals.scales if between else 1)
+    seen, chance = f"{residuals.highest[0]:.2f} standard deviations", residuals.highest[1]
     tests.append(NoiseTest(name="largest margin above its one-way count", chance=chance, seen=seen))
     tests += _residues(blocks, mechanism)
     if normal:
-        moved = _MOVED * 2 * found.chosen / max(stages.freedom, 1)
+        moved = _MOVED * 2 * residuals.chosen / max(stages.freedom, 1)
         tests += _distribution("distribution between stages", stages, both=True, moved=moved)
-        margins = found.squares[_MARGINS] + found.squares[_DIRECT]
+        margins = residuals.squares[_MARGINS] + residuals.squares[_DIRECT]
         tests += _distribution("distribution of margins", margins, both=complete)
-    if not math.isnan(found.across):
-        chance, seen = 2 * float(ndtr(-abs(found.across))), f"z = {found.across:.2f}"
+    if not math.isnan(residuals.across):
+        chance, seen = 2 * float(ndtr(-abs(residuals.across))), f"z = {residuals.across:.2f}"
         tests.append(NoiseTest(name="covariance between stages", chance=chance, seen=seen))
     return tests
 
@@ -432,14 +432,14 @@ def _recursive(values: Array, variances: Array) -> Array:
 
 
 def _squares_test(
-    name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0, chosen: float = 0.0
+    name: str, squares: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0, chosen: float = 0.0
 ) -> Iterator[NoiseTest]:
     """Whether squares of residuals are too small in all, or, of both sides, too large."""
-    if found.freedom:
-        seen = f"mean square {found.total / found.freedom:.6g} over {found.freedom:,} degrees of freedom"
-        total, freedom = np.array([slack * found.total]), np.array([found.freedom])
+    if squares.freedom:
+        seen = f"mean square {squares.total / squares.freedom:.6g} over {squares.freedom:,} degrees of freedom"
+        total, freedom = np.array([slack * squares.total]), np.array([squares.freedom])
         chance = float(_tails(total, freedom, mechanism, both=both, chosen=chosen)[0])
-        yield NoiseTest(name=name, chance=chance, seen=seen, freedom=found.freedom, chosen=chosen)
+        yield NoiseTest(name=name, chance=chance, seen=seen, freedom=squares.freedom, chosen=chosen)
 
 
 def _each_test(name: str, sums: Array, mechanism: Mechanism, *, both: bool, scales: int) -> Iterator[NoiseTest]:
@@ -460,24 +460,24 @@ def _tails(total: Array, freedom: Array, mechanism: Mechanism, *, both: bool, ch
     return np.asarray(np.minimum(2 * np.minimum(low, high), 1.0) if both else low)
 
 
-def _distribution(name: str, found: Squares, *, both: bool, moved: float = 0.0) -> Iterator[NoiseTest]:
+def _distribution(name: str, squares: Squares, *, both: bool, moved: float = 0.0) -> Iterator[NoiseTest]:
     """The law of residuals against the normal: P(distance > e) <= 2 exp(-2 N e^2), half of it on one side.
 
     A distance of `moved` is no sign of anything.
 
     (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990.) Unless `both`, of |z|, and only where too many are small.
     """
-    if not found.freedom:
+    if not squares.freedom:
         return
-    share, even = np.cumsum(found.bins) / found.freedom, np.arange(1, _BINS + 1) / _BINS
+    share, even = np.cumsum(squares.bins) / squares.freedom, np.arange(1, _BINS + 1) / _BINS
     if both:
         distance = float(np.abs(share - even).max())
     else:
         half = _BINS // 2
-        inner = found.bins[half:] + found.bins[:half][::-1]
-        distance = max(float((np.cumsum(inner) / found.freedom - np.arange(1, half + 1) / half).max()), 0.0)
-    chance = min(1.0, (2 if both else 1) * math.exp(-2 * found.freedom * max(distance - moved, 0.0) ** 2))
-    yield NoiseTest(name=name, chance=chance, seen=f"distance {distance:.4g} of {found.freedom:,} residuals")
+        inner = squares.bins[half:] + squares.bins[:half][::-1]
+        distance = max(float((np.cumsum(inner) / squares.freedom - np.arange(1, half + 1) / half).max()), 0.0)
+    chance = min(1.0, (2 if both else 1) * math.exp(-2 * squares.freedom * max(distance - moved, 0.0) ** 2))
+    yield NoiseTest(name=name, chance=chance, seen=f"distance {distance:.4g} of {squares.freedom:,} residuals")
 
 
 def _residues(blocks: Sequence[Block], mechanism: Mechanism) -> Iterator[NoiseTest]:
