@@ -13,29 +13,11 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from sklar.machine.compiled import KERNELS
 
 KINDS = ("schema", "csv", "parquet", "model")
-
-
-def member_swapped(model: bytes, data: bytes) -> bytes:
-    """The model with one member replaced by these bytes (the first says which one), so that its checksum is right."""
-    from tests.fuzz.test_fuzz import unzipped, zipped
-
-    contents = unzipped(model)
-    return zipped(contents | {sorted(contents)[data[0] % len(contents)]: data[1:]})
-
-
-def seeds(kind: str, model: bytes) -> list[bytes]:
-    """Inputs to start from: a sound one of each kind, and each member of a sound model."""
-    from tests.fuzz.test_fuzz import CSV, TOML, parquet, unzipped
-
-    if kind != "model":
-        return [{"schema": TOML, "csv": CSV, "parquet": parquet()}[kind]]
-    return [bytes([index]) + content for index, (_, content) in enumerate(sorted(unzipped(model).items()))]
 
 
 def main() -> None:
@@ -47,25 +29,29 @@ def main() -> None:
         raise SystemExit(f"usage: python -m tests.fuzz.coverage_guided {'|'.join(KINDS)} [libFuzzer options] [folders]")
     # Compiled kernels cannot be instrumented.
     with atheris.instrument_imports(include=["sklar", "tomllib", "csv", "json", "zipfile"], exclude=[*KERNELS]):
-        from tests.fuzz.test_fuzz import csv_case, model_case, parquet_case, schema_case, small_model
+        from tests.fuzz import test_fuzz as fuzz
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = small_model(folder)
-        cases: dict[str, Callable[[bytes], object]] = {
-            "schema": lambda data: schema_case(data, folder),
-            "csv": lambda data: csv_case(data, folder),
-            "parquet": lambda data: parquet_case(data, folder),
-            "model": lambda data: model_case(member_swapped(model, data), folder) if data else None,
-        }
+        members = fuzz.unzipped(fuzz.small_model(folder))
+        # Of a model one member, which the first byte says, so that its checksum is right.
+        names = sorted(members)
+        seeds = {"schema": [fuzz.TOML], "csv": [fuzz.CSV], "parquet": [fuzz.parquet()]}
+        seeds["model"] = [bytes([number]) + members[name] for number, name in enumerate(names)]
+
+        def case(data: bytes) -> None:
+            if kind == "model" and data:
+                data = fuzz.zipped(members | {names[data[0] % len(names)]: data[1:]})
+            getattr(fuzz, f"{kind}_case")(data, folder)
+
         start = folder / "start"
         start.mkdir()
-        for number, seed in enumerate(seeds(kind, model)):
+        for number, seed in enumerate(seeds[kind]):
             (start / str(number)).write_bytes(seed)
         # The first folder is where libFuzzer keeps what it finds interesting.
         folders = [argument for argument in sys.argv[2:] if not argument.startswith("-")]
         options = [argument for argument in sys.argv[2:] if argument.startswith("-")]
         # Seeds are kept: a small member that is sound covers what a whole description does, and mutates to less.
-        atheris.Setup([sys.argv[0], "-keep_seed=1", *options, *folders, str(start)], cases[kind])
+        atheris.Setup([sys.argv[0], "-keep_seed=1", *options, *folders, str(start)], case)
         atheris.Fuzz()
 
 

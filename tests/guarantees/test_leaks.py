@@ -188,29 +188,21 @@ def test_no_marker_in_what_a_process_prints(folders: tuple[Path, Path]) -> None:
     assert leaked([done.stdout, done.stderr.replace(b"../MARKERPATH", b"")]) == []
 
 
-def test_what_the_custodian_alone_may_see_says_so(folders: tuple[Path, Path]) -> None:
-    _, work = folders
-    table = "../MARKERPATH/people.csv"
-    sklar("schema", "draft", table, "-o", "d.toml", private=True)
-    assert "reviewed = false" in (work / "d.toml").read_text()
-    # The markers lie outside of every domain, which the custodian is told by the exit code too.
-    sklar("schema", "check", "s.toml", table, private=True, fails=True)
-    for wanted in (["--json"], ["--report", "PRIVATE.html"]):
-        sklar("evaluate", table, table, "--schema", "s.toml", *wanted, private=True)
-    assert "PRIVATE" in (work / "PRIVATE.html").read_text()
-
-
 def test_what_the_custodian_alone_may_see_is_a_file_of_the_owner_alone(folders: tuple[Path, Path]) -> None:
-    """A umask that closes nothing: drafts, evaluations and pictures are 0600 all the same, a release is not."""
+    """And says that it is PRIVATE. A umask that closes nothing: these files are 0600 all the same, a release is not."""
     _, work = folders
     table, before = "../MARKERPATH/people.csv", os.umask(0)
     try:
         sklar("schema", "draft", table, "-o", "d.toml", private=True)
-        outputs = ["--report", "PRIVATE.html", "--plot", "p.svg"]
-        sklar("evaluate", table, table, "--schema", "s.toml", *outputs, private=True)
+        # The markers lie outside of every domain, which the custodian is told by the exit code too.
+        sklar("schema", "check", "s.toml", table, private=True, fails=True)
+        for wanted in (["--json"], ["--report", "PRIVATE.html", "--plot", "p.svg"]):
+            sklar("evaluate", table, table, "--schema", "s.toml", *wanted, private=True)
         sklar("fit", table, "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model", "m.sklar")
     finally:
         assert os.umask(before) == 0
+    assert "reviewed = false" in (work / "d.toml").read_text()
+    assert "PRIVATE" in (work / "PRIVATE.html").read_text()
     rights = {path.name: path.stat().st_mode & 0o777 for path in work.iterdir() if path.name != "s.toml"}
     private = dict.fromkeys(["d.toml", "d.PRIVATE.html", "PRIVATE.html", "p.svg"], 0o600)
     assert rights == private | {"m.sklar": 0o666}

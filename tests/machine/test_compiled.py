@@ -117,32 +117,25 @@ def test_warm_knows_every_module_with_kernels_and_says_what_it_compiles(monkeypa
     assert done.stdout == f"Compiled for this machine: {len(KERNELS)} parts, kept in {cache_folder()}.\n"
 
 
-@pytest.mark.parametrize("rights", [0o755, 0o770, 0o777, 0o1777, 0o500])
-def test_a_folder_that_others_can_enter_is_not_used(folder: Path, rights: int) -> None:
-    assert is_private(folder)
-    folder.chmod(rights)
-    assert not is_private(folder)
-
-
-def test_nor_is_one_of_somebody_else_or_a_link_or_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_others_can_enter_or_replace_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rights, private in dict.fromkeys([0o755, 0o770, 0o777, 0o1777, 0o500], False).items() | {(0o700, True)}:
+        folder.chmod(rights)
+        assert is_private(folder) == private
+    folder.chmod(0o700)
+    try:
+        folder.parent.chmod(0o777)
+        assert not is_private(folder)
+        # As the temporary folder of a system: all may write, none may rename what is another's.
+        folder.parent.chmod(0o1777)
+        assert is_private(folder)
+    finally:
+        folder.parent.chmod(0o700)
     link, file = folder.parent / "link", folder.parent / "file"
     link.symlink_to(folder)
     file.touch(mode=0o700)
     assert not any(is_private(path) for path in (link, file, folder / "none"))
     monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
     assert not is_private(folder)
-
-
-def test_nor_one_that_others_could_replace(folder: Path) -> None:
-    above = folder.parent
-    try:
-        above.chmod(0o777)
-        assert not is_private(folder)
-        # As the temporary folder of a system: all may write, none may rename what is another's.
-        above.chmod(0o1777)
-        assert is_private(folder)
-    finally:
-        above.chmod(0o700)
 
 
 def test_where_compiled_code_goes(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

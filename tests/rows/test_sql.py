@@ -45,23 +45,16 @@ def rows(query: Query) -> pl.DataFrame:
     return pl.concat(source.batches(source.columns))
 
 
-def test_a_query_is_a_table(database: Path) -> None:
-    found = rows(Query(database, "SELECT age, city FROM people WHERE age < 10"))
-    assert found.height == 15_000
+def test_a_query_is_a_table_that_each_reading_runs_anew(database: Path) -> None:
+    few = rows(Query(database, "SELECT age, city FROM people WHERE age < 10"))
     # Texts are bytes: they need not be UTF-8.
-    assert found.dtypes == [pl.Int8, pl.Binary]
-
-
-def test_rows_come_in_batches_and_each_reading_runs_the_query_anew(database: Path) -> None:
+    assert few.dtypes == [pl.Int8, pl.Binary]
+    assert few.height == 15_000
     query = Query(database, "SELECT * FROM people")
     for _ in range(2):
-        source = open_source(query)
-        sizes = [batch.height for batch in source.batches(("age",))]
+        sizes = [batch.height for batch in open_source(query).batches(("age",))]
         assert sum(sizes) == 150_000
         assert len(sizes) > 1
-
-
-def test_a_draft_knows_the_querys_types(database: Path) -> None:
     schema = draft(Query(database, "SELECT age, paid FROM people")).schema
     assert [attribute.output for attribute in schema.attributes] == ["int8", "decimal(6, 2)"]
 
@@ -72,27 +65,29 @@ def test_a_query_is_released(database: Path) -> None:
     assert model.n_rows == 150_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM nothing",
-        "SELEC",
-        "SELECT name::INTEGER AS age FROM people",
-        "SELECT error(name) AS age FROM people",
-        "DROP TABLE people",
-        "CREATE TABLE other (a INTEGER)",
-        "",
-    ],
-)
-def test_errors_of_the_database_quote_nothing(database: Path, text: str) -> None:
+def check_refusal(database: Path | str, text: str, people: int) -> None:
     with pytest.raises(DataError) as refused:
         rows(Query(database, text))
-    assert SECRET not in str(refused.value)
+    assert not any(word in str(refused.value) for word in (SECRET, "hidden"))
     assert str(refused.value).startswith(("the database did not run the query.", "the query returns no", "the table"))
     # Not even in what a traceback would show beside it.
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
-    assert rows(Query(database, "SELECT count(*) AS n FROM people"))["n"].item() == 150_000
+    assert rows(Query(database, "SELECT count(*) AS n FROM people"))["n"].item() == people
+
+
+REFUSED = (
+    "SELECT * FROM nothing",
+    "SELEC",
+    "SELECT name::INTEGER AS age FROM people",
+    "DROP TABLE people",
+    "CREATE TABLE other (a INTEGER)",
+)
+
+
+@pytest.mark.parametrize("text", [*REFUSED, "SELECT error(name) AS age FROM people", ""])
+def test_errors_of_the_database_quote_nothing(database: Path, text: str) -> None:
+    check_refusal(database, text, people=150_000)
 
 
 def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
@@ -104,6 +99,7 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must begin with postgresql://") as refused:
         Query("mysql://me:hidden@host/db", "SELECT 1")
     assert "hidden" not in str(refused.value)
+    assert "hidden" not in repr(Query("postgresql://me:hidden@host/db", "SELECT 1"))
 
 
 @pytest.mark.parametrize(("module", "address"), [("duckdb", "x"), ("adbc_driver_postgresql", "postgresql://h/d")])
@@ -111,10 +107,6 @@ def test_a_driver_that_is_not_installed(module: str, address: str, monkeypatch: 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'sklar\[sql\]'"):
         rows(Query(address, "SELECT 1"))
-
-
-def test_an_address_is_never_shown() -> None:
-    assert "hidden" not in repr(Query("postgresql://me:hidden@host/db", "SELECT 1"))
 
 
 def test_the_command_line_reads_a_query_and_keeps_an_address_to_itself(database: Path, tmp_path: Path) -> None:
@@ -215,21 +207,10 @@ def test_postgresql_is_released_from_the_command_line(filled: str, tmp_path: Pat
     assert SECRET.encode() not in written
 
 
+WRITES = "INSERT INTO people SELECT * FROM people RETURNING age"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM nothing",
-        "SELECT name::integer AS age FROM people",
-        "SELECT 1 / (age - age) AS age FROM people",
-        "INSERT INTO people SELECT * FROM people RETURNING age",
-        "DROP TABLE people",
-    ],
-)
+@pytest.mark.parametrize("text", [*REFUSED, "SELECT 1 / (age - age) AS age FROM people", WRITES])
 def test_errors_of_postgresql_quote_nothing(filled: str, text: str) -> None:
-    with pytest.raises(DataError) as refused:
-        rows(Query(filled, text))
-    assert SECRET not in str(refused.value)
-    assert "hidden" not in str(refused.value)
-    assert refused.value.__suppress_context__
-    assert rows(Query(filled, "SELECT count(*) AS n FROM people"))["n"].item() == 200_000
+    check_refusal(filled, text, people=200_000)
