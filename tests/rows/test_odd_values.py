@@ -58,8 +58,8 @@ OBJECTS: list[object] = [
     7, None, float("nan"), float("inf"), -0.0, "b", b"a", b"\xff", True, Decimal("7"), Decimal("sNaN"),
     Decimal("Infinity"), [1], {"a": 1}, (1,), {1}, object(), Hostile(), pd.NA, pd.NaT, dt.date(2005, 1, 1),
     dt.datetime(2005, 1, 1, tzinfo=dt.UTC), dt.datetime.max, dt.time(1), dt.timedelta(1), np.int8(7), np.float32("nan"),
-    np.datetime64("2005-01-01"), np.array([1, 2]), "\ud800", "\0", "", " ", "9" * 400, "9" * 5_000, 10**5000, -(10**400), 1j,
-    "1_000", "NA", "1.5", "1.234,5", "nan", "1e999", "0000-00-00", "2005-02-31", "x" * 100_000,
+    np.datetime64("2005-01-01"), np.array([1, 2]), "\ud800", "\0", "", " ", "9" * 400, "9" * 5_000, 10**5000,
+    -(10**400), 1j, "1_000", "NA", "1.5", "1.234,5", "nan", "1e999", "0000-00-00", "2005-02-31", "x" * 100_000,
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from sklar.kernel.theorems import Budget, Mechanism, round_up_scale
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.verify import residuals as under_test
-from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseTest, Residuals, visible
+from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseResiduals, NoiseTest, visible
 
 Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
 
@@ -72,8 +72,8 @@ def examine(
     return under_test.examine(blocks, known, mechanism, rows, grids)
 
 
-def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> Residuals:
-    return Residuals(blocks, cells, "gaussian", rows, ())
+def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> NoiseResiduals:
+    return NoiseResiduals(blocks, cells, "gaussian", rows, ())
 
 
 SIZES = (2, 3, 4, 3)

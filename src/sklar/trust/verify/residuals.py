@@ -150,7 +150,7 @@ def examine(
     normal = mechanism == "gaussian"
     # Too much noise can be told from missing rows where the schema gives every value a level.
     complete = normal and all(each.missing is not None or each.other for each in schema.attributes)
-    residuals = Residuals(blocks, schema.cells, mechanism, n_rows, grids)
+    residuals = NoiseResiduals(blocks, schema.cells, mechanism, n_rows, grids)
     stages = residuals.squares[_STAGES]
     tests = [*_squares_test(ALL, residuals.together, mechanism, both=False, chosen=residuals.chosen)]
     tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=residuals.chosen)
@@ -186,8 +186,8 @@ def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
     return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER)) / (1 + chosen / freedom))
 
 
-class Residuals:
-    """Residuals of all measurements of a file that see the same counts, by what they compare.
+class NoiseResiduals:
+    """NoiseResiduals of all measurements of a file that see the same counts, by what they compare.
 
     `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables), `highest` the
     largest margin above its count and its chance, `across` a covariance of stages. `chosen` is what the choice of
@@ -248,7 +248,7 @@ class Residuals:
         return noise_variance(self._mechanism, scales) + SMEAR
 
     def _pool(self, looks: Sequence[Block], order: int | None) -> None:
-        """Residuals of looks at one query, and of tables of an order their mean."""
+        """NoiseResiduals of looks at one query, and of tables of an order their mean."""
         first, *later = looks
         sizes, variance, mean = first.query.sizes, self._variance(first.scales), self._smeared(first.values)
         sums, difference = np.zeros(sizes.size), None
@@ -314,7 +314,7 @@ class Residuals:
         self.squares[_ONE_WAY_TOTALS].add(z[first:])
 
     def _of_attribute(self, attribute: int, implied: Array) -> tuple[float, int]:
-        """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
+        """NoiseResiduals of one attribute's margins, and of its one-way table, which is measured last."""
         cells, (ones, one_variance) = self._cells, self._pooled[1]
         levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
         if not others.size or cells.sizes[attribute] < 2:
@@ -348,7 +348,7 @@ class Residuals:
         return highest, min(1.0, cells.n_levels * (cells.n_attributes - 1) * math.exp(min(log_tail, 0.0)))
 
     def _of_threes(self, block: Block, query: Tables) -> None:
-        """Residuals of the margins of three-way tables."""
+        """NoiseResiduals of the margins of three-way tables."""
         best: dict[tuple[int, ...], tuple[Array, Array]] = {}
         sums = np.zeros((2, block.scales.size))
         for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
