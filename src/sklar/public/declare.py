@@ -110,7 +110,7 @@ def read_key(entry: Mapping[str, Any], key: str) -> Any:
     given, known = entry.get(key), _KEYS[key]
     if given is None:
         return known.default
-    flag = isinstance(given, bool) and known.types is not bool
+    flag = isinstance(given, bool) and known.types not in (bool, object)
     if flag or not isinstance(given, known.types) or not known.fits(given):
         raise _refused(key, given)
     return given
