@@ -26,7 +26,7 @@ from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.cells import Cells
 from sklar.kernel.theorems import Budget
 from sklar.public.axis import parse_number
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Schema
 from sklar.public.settings import (
     PLAIN,
     Person,
@@ -59,16 +59,6 @@ def ruled() -> Schema:
         forbid = { band = "young", works = true }
         """
     )
-
-
-def test_missing_comes_before_other_and_both_after_the_values() -> None:
-    both = Attribute(name="a", kind="categorical", values=("b", "a"), missing="?", other=True)
-    assert both.levels == ("b", "a", "?", "other")
-    assert (both.n_values, both.n_levels, both.missing_code, both.other_code) == (2, 4, 2, 3)
-    only_other = Attribute(name="a", kind="categorical", values=("b", "a"), other=True)
-    assert (only_other.missing_code, only_other.other_code) == (None, 2)
-    neither = Attribute(name="a", kind="boolean")
-    assert (neither.missing_code, neither.other_code) == (None, None)
 
 
 @pytest.mark.parametrize("name", DERIVED)
@@ -212,46 +202,54 @@ def test_what_holds_all_pairs_of_levels_as_a_square_refuses_too_many() -> None:
         )
 
 
-def test_every_type_parses() -> None:
-    schema = Schema.from_toml(
-        """
-[table]
-name = "people"
-[attributes]
-sex = {type = "categorical", values = ["F", "M"], missing = "?", other = true}
-grade = {type = "categorical", values = [3, 1, 2]}
-citizen = {type = "boolean", missing = ""}
-age = {type = "integer", edges = [0, 18, 19, 120]}
-income = {type = "real", low = 0, high = 1.0, bins = 2, missing = "NA", outside = "missing"}
-born = {type = "date", edges = [1969-12-31, "1970-01-02"]}
-seen.type = "datetime"
-seen.edges = ["1970-01-01T00:01", 1970-01-01T01:02:00+01:00, 1970-01-02]
-seen.reviewed = false
-"""
-    )
-    assert schema.name == "people"
-    assert schema.attributes == (
-        Attribute(name="sex", kind="categorical", values=("F", "M"), missing="?", other=True),
-        Attribute(name="grade", kind="categorical", values=(3, 1, 2)),
-        Attribute(name="citizen", kind="boolean", missing=""),
-        Attribute(name="age", kind="integer", edges=(0, 18, 19, 120)),
-        Attribute(name="income", kind="real", edges=(0.0, 0.5, 1.0), missing="NA", outside="missing"),
-        Attribute(name="born", kind="date", edges=(-1, 1)),
-        Attribute(name="seen", kind="datetime", edges=(MINUTE, 2 * MINUTE, 1440 * MINUTE), reviewed=False),
-    )
-    assert schema.sizes.tolist() == [4, 3, 3, 3, 3, 1, 2]
-    assert schema.offsets.tolist() == [0, 4, 7, 10, 13, 16, 17, 19]
-    assert (schema.n_attributes, schema.n_levels) == (7, 19)
-    assert schema.dummy_names == (
-        *("sex=F", "sex=M", "sex=?", "sex=other"),
-        *("grade=3", "grade=1", "grade=2"),
-        *("citizen=false", "citizen=true", "citizen=(missing)"),
-        *("age=[0, 18)", "age=18", "age=[19, 120)"),
-        *("income=[0.0, 0.5)", "income=[0.5, 1.0)", "income=NA"),
-        "born=[1969-12-31, 1970-01-02)",
-        "seen=[1970-01-01T00:01:00, 1970-01-01T00:02:00)",
-        "seen=[1970-01-01T00:02:00, 1970-01-02T00:00:00)",
-    )
+def test_a_schema_has_the_levels_of_its_attributes_in_order() -> None:
+    schema = ruled()
+    assert (schema.n_attributes, schema.n_levels) == (3, 8)
+    assert (schema.sizes.tolist(), schema.offsets.tolist()) == ([3, 2, 3], [0, 3, 5, 8])
+    assert schema.dummy_names[2:6] == ("age=[65, 99)", "band=young", "band=old", "works=false")
+
+
+@pytest.mark.parametrize(
+    ("body", "levels"),
+    [
+        ('categorical\nvalues = ["b", "a"]\nmissing = "?"\nother = true', "b | a | ? | other"),
+        ("categorical\nvalues = [3, 1, 2]\nother = true", "3 | 1 | 2 | other"),
+        ('categorical\nvalues = ["a"]\nspecial = ["N", 9]\nother = true', "a | N | 9 | other"),
+        ('categorical\nvalues = [1, 2]\nspecial = [9, "8", "N"]', "1 | 2 | 9 | 8 | N"),
+        ('boolean\nmissing = ""', "false | true | (missing)"),
+        ('boolean\ntexts = ["N", "Y"]', "N | Y"),
+        ('boolean\nspecial = ["N/A", 9]\nmissing = ""', "false | true | N/A | 9 | (missing)"),
+        ("integer\nedges = [0, 18, 19, 120]", "[0, 18) | 18 | [19, 120)"),
+        ('integer\nedges = [0, 9]\nspecial = ["-9", 99.0, "N"]', "[0, 9) | -9 | 99 | N"),
+        # A point stands before the bin that it begins, or after the one that contains it.
+        ("integer\nedges = [0, 40, 60]\npoints = [50, 0, 40, 45]", "0 | (0, 40) | 40 | (40, 60) | 45 | 50"),
+        ("real\nedges = [0, 0.5, 1]\npoints = [0, 1]", "0.0 | (0.0, 0.5) | [0.5, 1.0) | 1.0"),
+        ('real\nlow = 0\nhigh = 1.0\nbins = 2\nmissing = "NA"', "[0.0, 0.5) | [0.5, 1.0) | NA"),
+        ("real\nedges = [0, 9]\nspecial = [-1, 99.5]", "[0.0, 9.0) | -1 | 99.5"),
+        ('date\nedges = [1969-12-31, "1970-01-02"]', "[1969-12-31, 1970-01-02)"),
+        (
+            'date\nedges = ["2000-01-01", "2001-01-01"]\nspecial = ["99991231", 9999-12-30, "never", -9]',
+            "[2000-01-01, 2001-01-01) | 9999-12-31 | 9999-12-30 | never | -9",
+        ),
+        (
+            'datetime\nedges = ["1970-01-01T01", 1970-01-01T03:00:00+01:00]',
+            "[1970-01-01T01:00:00, 1970-01-01T02:00:00)",
+        ),
+        ("year\nedges = [1990, 1991, 2000]", "1990 | [1991, 2000)"),
+        ('yearmonth\nedges = ["1990-12", "1991-01", "2000-01"]', "1990-12 | [1991-01, 2000-01)"),
+        ('time\nedges = ["6:00", 12:00:00, "24:00"]', "[06:00:00, 12:00:00) | [12:00:00, 24:00:00)"),
+        ('duration\nedges = ["PT0S", "PT1H30M"]', "[0:00:00, 1:30:00)"),
+    ],
+)
+def test_levels_are_named_as_people_write_them_in_their_order(body: str, levels: str) -> None:
+    attribute = one(body)
+    assert " | ".join(attribute.levels) == levels
+    assert attribute.n_levels == len(attribute.levels)
+    assert attribute.missing_code == (None if attribute.missing is None else attribute.n_levels - 1 - attribute.other)
+    assert attribute.other_code == (attribute.n_levels - 1 if attribute.other else None)
+    schema = Schema(name="t", attributes=(attribute,))
+    assert Schema.from_toml(schema.to_toml()).attributes == (attribute,)
+    assert Schema.from_dict(schema.to_dict()).digest == schema.digest
 
 
 @given(schema=schemas())
@@ -311,45 +309,13 @@ def test_a_hostile_model_file_is_refused_within_bounded_memory(
         tracemalloc.stop()
 
 
-def test_points_stand_before_the_bin_that_they_begin_or_after_the_one_that_contains_them() -> None:
-    hours = one('integer\nedges = [0, 40, 60]\npoints = [50, 0, 40, 45]\nspecial = ["N", -9]\nmissing = "?"')
-    assert hours.points == (0, 40, 45, 50)
-    assert hours.levels == ("0", "(0, 40)", "40", "(40, 60)", "45", "50", "N", "-9", "?")
-    assert (hours.n_bins, hours.n_values, hours.n_levels) == (2, 6, 9)
-    assert hours.bin_codes.tolist() == [1, 3]
-    assert hours.point_codes.tolist() == [0, 2, 4, 5]
+def test_codes_of_points_bins_and_special_values() -> None:
+    hours = one('integer\nedges = [0, 40, 60]\npoints = [50, 0, 40, 45]\nspecial = ["N", "-9"]\nmissing = "?"')
+    assert (hours.points, hours.special) == ((0, 40, 45, 50), ("N", -9))
+    assert (hours.n_bins, hours.n_values, hours.n_levels, hours.missing_code) == (2, 6, 9, 8)
+    assert (hours.bin_codes.tolist(), hours.point_codes.tolist()) == ([1, 3], [0, 2, 4, 5])
     assert list(hours.special_codes) == [6, 7]
-    assert hours.missing_code == 8
     assert hours.apart == (-9, 0, 40, 45, 50)
-    # The upper edge of a real may be a point.
-    share = one("real\nedges = [0, 0.5, 1]\npoints = [0, 1]")
-    assert share.levels == ("0.0", "(0.0, 0.5)", "[0.5, 1.0)", "1.0")
-
-
-@pytest.mark.parametrize(
-    ("body", "special", "levels"),
-    [
-        ('categorical\nvalues = ["a"]\nspecial = ["N", 9]\nother = true', ("N", "9"), ("a", "N", "9", "other")),
-        ('categorical\nvalues = [1, 2]\nspecial = [9, "8", "N"]', (9, 8, "N"), ("1", "2", "9", "8", "N")),
-        ('boolean\nspecial = ["N/A", 9]\nmissing = ""', ("N/A", "9"), ("false", "true", "N/A", "9", "(missing)")),
-        ('integer\nedges = [0, 9]\nspecial = ["-9", 99.0, "N"]', (-9, 99, "N"), ("[0, 9)", "-9", "99", "N")),
-        ("real\nedges = [0, 9]\nspecial = [-1, 99.5]", (-1, 99.5), ("[0.0, 9.0)", "-1", "99.5")),
-        (
-            'date\nedges = ["2000-01-01", "2001-01-01"]\nspecial = ["99991231", 9999-12-30, "never", -9]',
-            ("9999-12-31", "9999-12-30", "never", "-9"),
-            ("[2000-01-01, 2001-01-01)", "9999-12-31", "9999-12-30", "never", "-9"),
-        ),
-    ],
-)
-def test_special_values_are_numbers_where_the_column_holds_numbers(
-    body: str, special: tuple[object, ...], levels: tuple[str, ...]
-) -> None:
-    attribute = one(body)
-    assert attribute.special == special
-    assert attribute.levels == levels
-    schema = Schema(name="t", attributes=(attribute,))
-    assert Schema.from_toml(schema.to_toml()).attributes == (attribute,)
-    assert Schema.from_dict(schema.to_dict()).digest == schema.digest
 
 
 @pytest.mark.parametrize(
@@ -371,14 +337,6 @@ def test_what_is_read_is_written(body: str) -> None:
     kind, keys = body.split("\n", 1)
     assert text == f'[table]\nname = "t"\n\n[attributes.age]\ntype = "{kind}"\n{keys}\n'
     assert Schema.from_toml(text).attributes == (attribute,)
-
-
-def test_levels_of_new_kinds_are_named_as_people_write_them() -> None:
-    assert one("year\nedges = [1990, 1991, 2000]").levels == ("1990", "[1991, 2000)")
-    assert one('yearmonth\nedges = ["1990-12", "1991-01", "2000-01"]').levels == ("1990-12", "[1991-01, 2000-01)")
-    assert one('time\nedges = ["6:00", 12:00:00, "24:00"]').levels[1] == "[12:00:00, 24:00:00)"
-    assert one('duration\nedges = ["PT0S", "PT1H30M"]').levels == ("[0:00:00, 1:30:00)",)
-    assert one('boolean\ntexts = ["N", "Y"]').levels == ("N", "Y")
 
 
 ATTRIBUTE = '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
