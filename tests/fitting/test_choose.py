@@ -153,7 +153,7 @@ def test_a_fit_is_a_function_of_the_tables() -> None:
     assert decisions == decided
 
 
-def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
+def test_models_are_larger_and_fits_longer_where_noise_is_small_and_steps_are_short() -> None:
     schema = schema_of(20, 20, 20)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 0), 10_000, 100.0)
 
@@ -165,15 +165,11 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
     assert started(10_000, schema.cells) == (150, 16)
     assert started(1_000_000, schema.cells) == (300, 8)
     assert started(10_000_000, schema.cells) == (600, 4)
-    # A step over many levels takes long: fewer components, but never few.
+    # A step over many levels takes long: fewer components, but never few, and fewer steps.
     assert started(10**11, Cells([2_000, 2_000])) == (150, 8)
-
-
-def test_wide_tables_take_fewer_steps() -> None:
-    small = noisy_estimates(schema_of(2, 3), mixture_joint(schema_of(2, 3), 2, 0), 1_000, 10.0)
-    assert choose.step_limit(small, Start()) == 1_200
-    assert choose.step_limit(replace(small, n_rows=10_000_000), Start()) == 4_800
     wide = Cells([2] * 3_000)
-    sd = np.full(wide.n_pairs, 10.0)
-    assert 100 <= choose.step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=2_000)) < 600
-    assert choose.step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=100_000)) == 100
+    slow = replace(estimates, cells=wide, pair_sd=np.full(wide.n_pairs, 100.0))
+    limits = [choose.step_limit(replace(estimates, n_rows=n), Start()) for n in (10_000, 100_000_000)]
+    limits += [choose.step_limit(slow, Start(components=number)) for number in (2_000, 100_000)]
+    assert limits[:2] + limits[3:] == [1_200, 4_800, 100]
+    assert 100 <= limits[2] < 600

@@ -11,14 +11,7 @@ from sklar.fitting.choose import fit_steps
 from sklar.fitting.denoise import Targets, denoise_tables
 from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.steps import (
-    CompiledLogits,
-    Logits,
-    attribute_of_contrast,
-    contrast_levels,
-    contrast_tables,
-    contrasts,
-)
+from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_tables, contrasts
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
@@ -234,7 +227,7 @@ def test_squared_distances_of_tables_are_the_sum_of_three() -> None:
     cells = schema_of(2, 3, 1, 5).cells
     first, second = (mixture_joint(schema_of(2, 3, 1, 5), 3, seed) for seed in (0, 1))
     moved = contrast_tables(cells.flat((first - second).astype(np.float32)), cells)
-    margins = contrast_levels(np.diag(first) - np.diag(second), cells)
+    margins = contrasts((np.diag(first) - np.diag(second)).astype(np.float32)[:, None], cells)[:, 0]
     own = [attribute_of_contrast(cells) == k for k in range(4)]
     for i, j in combinations(range(4), 2):
         table, squares = moved[np.ix_(own[i], own[j])], [(margins[each] ** 2).sum() for each in (own[i], own[j])]

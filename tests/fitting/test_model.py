@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import Copula
 from sklar.errors import ModelError
-from sklar.fitting.latent import LatentModel, independent
 from sklar.paper.estimate import fit_binary
 from sklar.paper.gaussian import BinaryCopula, Repairs
 from tests.fitting.test_descent import random_model
@@ -98,26 +97,20 @@ def test_scaling_moves_levels_that_a_repair_may_move() -> None:
     assert np.allclose(records.scaled(step, allowed).margins()[:4], wanted[:4] / wanted[:4].sum())
 
 
-def test_a_latent_model_sums_up_how_it_was_fitted() -> None:
-    assert random_model(SCHEMA, 3).summary(SETTINGS) == [
+def test_models_sum_up_how_they_were_fitted() -> None:
+    latent = random_model(SCHEMA, 3)
+    assert latent.summary(SETTINGS) == [
         "Model: mixture, 3 components from 2 fits of 30 steps.",
         "  Chosen on noisy tables alone: held-out error 25% below independence.",
         "  Margins shrunk by a fitted prior: a.",
     ]
-    assert len(random_model(SCHEMA, 3).summary({**SETTINGS, "priors": {}})) == 2
-    alone: LatentModel = independent(SCHEMA, probabilities().levels)
-    assert alone.summary({**SETTINGS, "kind": "independence"}) == [
+    assert len(latent.summary({**SETTINGS, "priors": {}})) == 2
+    assert latent.summary({**SETTINGS, "kind": "independence"}) == [
         "Model: independence; the noisy tables support no dependence between attributes."
     ]
-
-
-def test_a_binary_copula_sums_up_its_repairs() -> None:
     repairs = Repairs(clipped_pairs=1_200, empty_attributes=2, negative_eigenvalues=5, moved=0.1, max_moved=0.1)
-    none = np.empty(0)
-    copula = BinaryCopula(
-        schema=SCHEMA, dummies=False, levels=none, cuts=none, factor=none.astype(np.float32), repairs=repairs
-    )
-    assert copula.summary({}) == [
+    none: dict[str, Any] = {name: np.empty(0, dtype=np.float32) for name in ("levels", "cuts", "factor")}
+    assert BinaryCopula(schema=SCHEMA, dummies=False, repairs=repairs, **none).summary({}) == [
         "Model: binary copula; 1,200 pairs outside the possible range were clipped, 5 negative eigenvalues repaired.",
         "  2 attributes without any count are drawn evenly.",
     ]

@@ -24,17 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer import DEFAULT_LEVEL
+from sklar.answer import DEFAULT_LEVEL, effects
 from sklar.answer.condition import divide_shapes, level_classes
-from sklar.answer.effects import (
-    Floats,
-    NoisyTable,
-    has_parities,
-    normal_quantile,
-    pooled_parities,
-    table_blocks,
-    tables_of,
-)
+from sklar.answer.effects import Floats, NoisyTable, has_parities, normal_quantile
 from sklar.answer.predicate import Expression, QueryError, divide, parse
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
@@ -58,10 +50,10 @@ class Estimate(Tabular):
 
     names: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
-    counts: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    counts: Floats
+    standard_errors: Floats
+    low: Floats
+    high: Floats
     level: float
 
     def __post_init__(self) -> None:
@@ -223,7 +215,7 @@ def answer(
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
 
-    chosen = sum(block.scales.size for block, query in table_blocks(measured) if query.sets is not None)
+    chosen = sum(block.scales.size for block, query in effects.table_blocks(measured) if query.sets is not None)
     pooled, coarse = len(where) <= 2 or has_parities(measured, len(where)), len(where) == 3 and chosen > 0
     found: CellCount | str = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     held = np.zeros(0)
@@ -353,7 +345,7 @@ def _count_three(
     `fine` is the share of every cell that the predicate holds for; empty where these are too many.
     """
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
-    table = next((each for each in tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
+    table = next((each for each in effects.tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
     if table is None or table.coarse is None:
         others = f"only pairs and {tables:,} other tables of three were measured"
         return f"no direct measurement exists over {names}; {others}"
@@ -375,7 +367,7 @@ def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[i
     A cell of k bits is the sum over all sets S of them of (-1)^(sum of its bits in S) (n - 2 X_S) / 2^k, with X_S the
     rows whose bits in S sum to an odd number: none for the empty set.
     """
-    odd = pooled_parities(measured, where)
+    odd = effects.pooled_parities(measured, where)
     rows, rows_variance = (float(measured.n_rows), 0.0) if measured.n_rows is not None else odd[()]
     levels, shares, count, variance = np.indices(cells.shape), 0.0, 0.0, 0.0
     for size in range(len(where) + 1):
@@ -395,7 +387,7 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
     schema, own = measured.schema, tuple(sorted(where))
     others = own if len(own) == 2 else [j for j in range(schema.n_attributes) if complete or _exhaustive(measured, [j])]
     groups: dict[tuple[int, ...], list[NoisyTable]] = {}
-    for table in tables_of(measured, own, others):
+    for table in effects.tables_of(measured, own, others):
         if set(own) <= set(table.attributes):
             groups.setdefault(table.attributes, []).append(table)
     if not groups:
