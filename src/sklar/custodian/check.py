@@ -56,11 +56,9 @@ _FORMATS = dict.fromkeys(("time", "duration", "year", "yearmonth"), (*_TIMES, *_
     "datetime": (*_DAYS, *(f"{day} {time}" for day in ("%Y-%m-%d", *_DAYS) for time in _TIMES)),
 }
 _SIGNS = ((".", ","), (",", None), (",", "."), (".", " "), (",", " "), (".", "'"))
-# Counts of people are merged once as many are pending as there are people, and at least so many.
-_PENDING = 1 << 20
-_TRIED = (1, 2, 4, 8, 16, 32, 64)
-_QUANTILES = (0.5, 0.9, 0.99)
-_PIECE = 1 << 20
+# Counts of people are merged once as many are pending as there are people, and at least so many. Bytes hashed at once.
+_PENDING, _PIECE = 1 << 20, 1 << 20
+_TRIED, _QUANTILES = (1, 2, 4, 8, 16, 32, 64), (0.5, 0.9, 0.99)
 
 
 class Hidden(dict[str, Any]):
@@ -168,9 +166,8 @@ class SchemaCheck(Tabular):
     def _repr_html_(self) -> str:
         pairs = f"{self.to_dict()['two_way_tables']:,}"
         facts = {"two-way tables": pairs, "not reviewed": ", ".join(self.schema.not_reviewed) or "none"}
-        if self.values is None:
-            return html_card(repr(self.schema), facts)
-        return html_card(repr(self.schema), facts, self.to_columns(), note=NOTICE)
+        columns, note = (None, "") if self.values is None else (self.to_columns(), NOTICE)
+        return html_card(repr(self.schema), facts, columns, note=note)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """How many values of each attribute meet which fate; without rows, its levels."""
@@ -285,13 +282,12 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
     if code in attribute.special_codes:
         return "listed"
     edge = attribute.axis.parse(text, attribute.format) if attribute.binned else None
+    if edge is not None and (edge != edge or edge == missing_number(attribute)):
+        return "missing"
+    if edge is not None and not attribute.within(edge):
+        return "clipped" if has_value else "folded"
     if attribute.binned and not text.strip():
         return "missing"
-    if edge is not None:
-        if edge != edge or edge == missing_number(attribute):
-            return "missing"
-        if not attribute.within(edge):
-            return "clipped" if has_value else "folded"
     return "listed" if has_value else "folded"
 
 
@@ -321,9 +317,8 @@ def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.in
     if column.dtype.is_nested():
         return [OPAQUE, None], column.is_null().to_numpy().astype(np.int64)
     values, places = distinct(column)
-    texts = [readable_text(value) for value in values]
-    unreadable = (text is None and not is_nothing(value) for text, value in zip(texts, values, strict=True))
-    return [*(OPAQUE if odd else text for odd, text in zip(unreadable, texts, strict=True)), None], places
+    read = ((readable_text(value), value) for value in values)
+    return [*(OPAQUE if text is None and not is_nothing(value) else text for text, value in read), None], places
 
 
 def tally_texts(texts: Sequence[str | None], places: NDArray[np.int64]) -> Counter[str | None]:
@@ -385,8 +380,7 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
 
 def _fits(form: str, text: str) -> bool:
     with suppress(ValueError):
-        dt.datetime.strptime(text.strip(), form)
-        return True
+        return bool(dt.datetime.strptime(text.strip(), form))
     return False
 
 

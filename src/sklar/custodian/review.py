@@ -179,9 +179,8 @@ def answer(text: str, name: str, entry: Entry | None) -> str:
         if Schema.from_toml(text).n_attributes == 1:
             raise SchemaError(f"'{name}' is the last column of the schema, which needs one. Keep it.")
         text = _replace(text, name, None)
-        for rule in open_rules(text):
-            if name in (rule.first, rule.second):
-                text = answer_rule(text, rule, ())
+        for rule in (each for each in open_rules(text) if name in (each.first, each.second)):
+            text = answer_rule(text, rule, ())
         return _tidy(text)
     alone = Schema.from_dict({"attributes": {name: entry}})
     changed = _replace(text, name, alone.to_dict()["attributes"][name])

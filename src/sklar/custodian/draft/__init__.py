@@ -42,7 +42,6 @@ RULES_HEADING = (
 )
 
 _TOP, _EXAMPLES, _BARS, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 16, 300, 20
-_OFTEN = (0.5, 0.9, 0.99)
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
 _TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
 
@@ -211,7 +210,7 @@ def _rows_each(seen: ColumnSummary) -> tuple[str, ...]:
     times = sorted(seen.counts.values())
     if len(times) < 2 or times[-1] == 1:
         return ()
-    often = ((share, times[int(share * (len(times) - 1))]) for share in _OFTEN)
+    often = ((share, times[int(share * (len(times) - 1))]) for share in (0.5, 0.9, 0.99))
     shares = ", ".join(f"{share:.0%} of the values have at most {most:,}" for share, most in often)
     return (
         f"rows with one value: {sum(times) / len(times):.1f} on average, {shares}, the most is {times[-1]:,}; if these "

@@ -98,7 +98,7 @@ class ColumnSummary:
 
     def point(self, text: str, kind: str) -> float | None:
         """The point that one of the texts is as a value of this kind; None where it is none."""
-        return point_of(self.plain(text, kind), kind)
+        return _point(self.plain(text, kind), kind)
 
     def plain(self, text: str, kind: str) -> str:
         """A text with its number as Python writes it, where the kind is one of numbers."""
@@ -138,12 +138,11 @@ class ColumnSummary:
 
     def add(self, column: pl.Series) -> None:
         """Add a batch."""
-        kind = column.dtype
-        if kind == pl.Object:
+        if column.dtype == pl.Object:
             self.objects |= {_word_of(value) for value in column if not is_nothing(value)}
-        if isinstance(kind, pl.Enum):
+        if isinstance(column.dtype, pl.Enum):
             # Categories belong to the type of the column: their order is kept, and those that no row has.
-            self.declared |= dict.fromkeys(text for text in kind.categories if text not in MISSING_TEXTS)
+            self.declared |= dict.fromkeys(text for text in column.dtype.categories if text not in MISSING_TEXTS)
         texts, places = texts_and_places(column)
         for text, number in tally_texts(texts, places).items():
             if text is None or text in MISSING_TEXTS:
@@ -176,7 +175,7 @@ class ColumnSummary:
             for kind in _NUMBERS:
                 self.axes.pop(kind, None)
         for kind, axis in tuple(self.axes.items()):
-            point = point_of(plain if kind in _NUMBERS else text, kind)
+            point = _point(plain if kind in _NUMBERS else text, kind)
             if point is None:
                 axis.odd[text] = axis.odd.get(text, 0) + times
                 if len(axis.odd) > MOST_ODD:
@@ -200,16 +199,15 @@ def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[Col
     return tuple(columns)
 
 
-def point_of(text: str, kind: str) -> float | None:
+def _point(text: str, kind: str) -> float | None:
     """The point that a text is as a value of this kind, where people write such values so; None otherwise."""
     pattern = _PATTERNS.get(kind)
     if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
         return None
     plain, _, form = kind.partition(" ")
     point = AXES[plain].parse(text, form or None)
-    if point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float)):
-        return None
-    return point
+    odd = point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float))
+    return None if odd else point
 
 
 def _word_of(value: object) -> str:

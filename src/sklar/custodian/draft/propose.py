@@ -111,9 +111,11 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     else:
         # Neither a type nor a public list gives the domain.
         for kind in _preferred(seen):
-            codes = _codes(seen, kind)
-            if codes is not None:
-                return _quantity(seen, entry, kind, codes)
+            odd = seen.axes[kind].odd
+            points = len(seen.counts) - len(odd)
+            # With too few points beside them, or too many rows, other texts are no codes but values.
+            if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
+                return _quantity(seen, entry, kind)
         attribute = _with_output(replace(entry, domain="private", at_most=_AT_MOST, other=True), seen.output)
         proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
         decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
@@ -169,23 +171,13 @@ def _preferred(seen: ColumnSummary) -> list[str]:
     typed = None if seen.type is None else seen.type.kind
     if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
         order.append(COMPACT_DAY)
-    return sorted(
-        seen.axes,
-        key=lambda kind: (kind != typed, len(seen.axes[kind].odd), order.index(kind) if kind in order else -1),
-    )
+    places = {kind: order.index(kind) if kind in order else -1 for kind in seen.axes}
+    return sorted(seen.axes, key=lambda kind: (kind != typed, len(seen.axes[kind].odd), places[kind]))
 
 
-def _codes(seen: ColumnSummary, kind: str) -> tuple[str, ...] | None:
-    """The texts among the points of an axis that are customary codes; None where the texts are no codes but values."""
-    odd = seen.axes[kind].odd
-    points = len(seen.counts) - len(odd)
-    if odd and (points < max(10, 3 * len(odd)) or sum(odd.values()) > 0.95 * max(seen.counted, 1)):
-        return None
-    return tuple(text for text, times in odd.items() if text.lower() in _CODES or times >= _COMMON * seen.rows)
-
-
-def _quantity(seen: ColumnSummary, entry: Attribute, kind: str, codes: tuple[str, ...]) -> ColumnProposal:
+def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposal:
     axis: AxisRange = seen.axes[kind]
+    codes = [text for text, times in axis.odd.items() if text.lower() in _CODES or times >= _COMMON * seen.rows]
     plain, _, form = kind.partition(" ")
     sentinels = _sentinels(seen, plain)
     values = [text for text in seen.counts if text not in axis.odd and text not in sentinels]
@@ -311,9 +303,7 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
     return _with_output(replace(entry, values=tuple(sorted(texts, key=natural))), output)
 
 
-def _nice_edges(
-    kind: str, low: float, high: float, finest: Fraction = Fraction(0)
-) -> tuple[int, ...] | tuple[float, ...]:
+def _nice_edges(kind: str, low: float, high: float, finest: Fraction) -> tuple[int, ...] | tuple[float, ...]:
     """Edges that cover low to high, at round numbers or new years, no finer than told."""
     if kind in ("date", "datetime"):
         day = 1 if kind == "date" else 86_400_000_000
@@ -331,8 +321,8 @@ def _nice_edges(
     least, most = Fraction(low), Fraction(high)
     width = (most - least) / _BINS or abs(least) or Fraction(1)
     power = Fraction(10) ** (len(str(math.floor(width))) - 1 if width >= 1 else -len(str(math.floor(1 / width))))
-    step = next(power * times for times in (1, 2, 5, 10) if power * times >= width * Fraction("0.999"))
-    step = max(step, finest)
+    nice = next(power * times for times in (1, 2, 5, 10) if power * times >= width * Fraction("0.999"))
+    step = max(nice, finest)
     edges = [step * index for index in range(math.floor(least / step), math.floor(most / step) + 2)]
     if kind == "integer":
         return tuple(int(edge) for edge in edges)

@@ -33,9 +33,9 @@ _INK = "#1f2937"
 
 def plot(evaluation: Evaluation, path: str | Path) -> None:
     """Draw the error CDFs of an evaluation into a .png or .svg file, whole or not at all. The file says PRIVATE."""
-    target = check_target(path, (".png", ".svg"))
     panels = {title: {each.name: each.errors for each in results} for title, results in evaluation.panels.items()}
-    save(cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE), target, private=True)
+    figure = cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE)
+    save(figure, check_target(path, (".png", ".svg")), private=True)
 
 
 def cdf_figure(

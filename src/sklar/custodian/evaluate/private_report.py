@@ -143,9 +143,8 @@ def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
         bins = math.ceil((high - low + 1) / width)
         return np.asarray(low - 0.5 + width * np.arange(bins + 1))
     first, last = bend(np.array([low - 0.5, high + 0.5]), scale)
-    bent = np.linspace(first, last, _BINS + 1)
     # Between whole numbers, so that no bin is empty because none lies in it.
-    inner = np.unique(np.ceil(scale * np.sinh(bent[1:-1])) - 0.5)
+    inner = np.unique(np.ceil(scale * np.sinh(np.linspace(first, last, _BINS + 1)[1:-1])) - 0.5)
     inner = inner[(inner > low - 0.5) & (inner < high + 0.5)]
     return np.concatenate([[low - 0.5], inner, [high + 0.5]])
 

@@ -176,15 +176,10 @@ class ColumnFit:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         missing, numbers = self.missing, self.numbers
-        return {
-            "name": self.name,
-            "type": self.attribute.kind,
-            "total_variation": self.tv,
-            "missing": None if missing is None else {"real": missing.real, "synthetic": missing.synthetic},
-            "texts": _figures([*map(asdict, self.texts)]),
-            "numbers": None if numbers is None else _figures(numbers.to_dict()),
-            "warnings": list(self.warnings),
-        }
+        shares = None if missing is None else {"real": missing.real, "synthetic": missing.synthetic}
+        document = {"name": self.name, "type": self.attribute.kind, "total_variation": self.tv, "missing": shares}
+        texts, figures = [*map(asdict, self.texts)], None if numbers is None else numbers.to_dict()
+        return document | {"texts": _figures(texts), "numbers": _figures(figures), "warnings": list(self.warnings)}
 
 
 def _figures(value: Any) -> Any:
