@@ -112,8 +112,8 @@ def measure(
 def measure_stages(measurer: Measurer, method: Method, *, progress: Progress = SILENT) -> Measured:
     """All stages of a release of one table: domains that are not public, the first plan, and what follows from it."""
     budget = measurer.budget
-    search, found = measurer.search()
-    schema = find_domains(measurer.schema, search, found)
+    search, noisy = measurer.search()
+    schema = find_domains(measurer.schema, search, noisy)
     measurer = measurer.over(schema)
     measurer.count(*(Tables(cells=schema.cells, order=order) for order in (1, 2)))
     progress.stage("measure")
@@ -135,7 +135,7 @@ def measure_stages(measurer: Measurer, method: Method, *, progress: Progress = S
         scores = [measurer.measure(*part) for part in outlook.scores]
         blocks += [measurer.measure(*part) for part in outlook.plan(scores).parts] + scores
     certificate = certify(schema, budget, blocks, measurer.n_rows, search.findings)
-    return Measured(schema=schema, blocks=(*found, *blocks), certificate=certificate)
+    return Measured(schema=schema, blocks=(*noisy, *blocks), certificate=certificate)
 
 
 def fit_linked(

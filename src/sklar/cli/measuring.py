@@ -51,7 +51,7 @@ def release(
     rows, seed = check_draw(rows, seed)
     with show_progress() as progress:
         model = _fit_data(progress=progress, **options)
-        with _told(model):
+        with _naming_charge(model):
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(model_path)
             write_rows(model, out, rows, seed, progress=progress, **how)
@@ -92,7 +92,7 @@ def fit(*, model_path: Path, tables_path: Path | None, **options: Any) -> None:
         else:
             measured = read_tables(tables_path, shared.schema_of(options["schema_path"]))
             model = fit_tables(measured, method=_method(**options), progress=progress)
-        with _told(model):
+        with _naming_charge(model):
             model.save(model_path)
     _report_cost(model, {"model": model_path}, f"The model is in {model_path}.", **options)
 
@@ -146,7 +146,7 @@ def _method(*, method: str | None, dummies: bool, preset: str | None = None, **_
     return Method.of(method, preset=preset, dummies=dummies)
 
 
-def _told(model: Model | LinkedModel) -> AbstractContextManager[None]:
+def _naming_charge(model: Model | LinkedModel) -> AbstractContextManager[None]:
     """A block whose failures say what was charged for the model."""
     from sklar.budget.receipt import telling
 
@@ -155,7 +155,7 @@ def _told(model: Model | LinkedModel) -> AbstractContextManager[None]:
 
 def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options: Any) -> None:
     """Print what was released and what it cost, as JSON or as text: public figures."""
-    with _told(model):
+    with _naming_charge(model):
         book = shared.open_ledger(options["ledger"], options["ledger_key"])
         account = None if book is None else book.account(options["dataset"] or model.schema.name)
         facts = {
@@ -222,12 +222,12 @@ def link(
             for line in check_links(people, events, linked):
                 click.echo(line, err=True)
         model = fit_linked(people, events, linked, budget, progress=progress, **charge)
-        with _told(model):
+        with _naming_charge(model):
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(model_path)
             model.write(out, events_out, n_people, seed=seed, progress=progress)
     drawn = n_people or model.n_people
-    with _told(model):
+    with _naming_charge(model):
         finish(
             {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "model": model_path}
             | {"certificate": model.certificate.to_dict(), "settings": dict(model.settings)},

@@ -132,8 +132,15 @@ def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataF
     cost = np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows))
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
     outcome = choose(rng, _OF_OUTCOME, worse)
-    told = (department, diagnosis, urgency, days.astype(np.int64), np.minimum(cost, 99_999).astype(np.int64), outcome)
-    return people, _frame(key[owner], _VISIT, told).filter(pl.col(KEY) <= patients)
+    columns = (
+        department,
+        diagnosis,
+        urgency,
+        days.astype(np.int64),
+        np.minimum(cost, 99_999).astype(np.int64),
+        outcome,
+    )
+    return people, _frame(key[owner], _VISIT, columns).filter(pl.col(KEY) <= patients)
 
 
 def _frame(key: npt.NDArray[Any], names: Sequence[str], columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:

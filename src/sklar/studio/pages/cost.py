@@ -59,16 +59,16 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
     return foreseen
 
 
-def _foreseen(found: Forecast) -> Foreseen:
+def _foreseen(outlook: Forecast) -> Foreseen:
     """As `Forecast.mostly_noise` has it, without a name for each of two million pairs."""
-    schema = found.schema
+    schema = outlook.schema
     first, second = schema.cells.pairs
-    ratio = found.pair_sd * schema.cells.pair_sizes / found.n_rows
+    ratio = outlook.pair_sd * schema.cells.pair_sizes / outlook.n_rows
     noisy = np.flatnonzero(ratio > 1)
     m = schema.n_attributes
     worst = noisy[np.argsort(-ratio[noisy], kind="stable")[:6]]
     return Foreseen(
-        forecast=found,
+        forecast=outlook,
         noisy=noisy.size,
         noisiest=tuple((schema.names[first[at]], schema.names[second[at]]) for at in worst),
         by_column=np.bincount(first[noisy], minlength=m) + np.bincount(second[noisy], minlength=m),
@@ -97,14 +97,14 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
     return tuple(sentences)
 
 
-def _taken(schema: Schema, place: int, found: Forecast, epsilon: float) -> list[str]:
+def _taken(schema: Schema, place: int, outlook: Forecast, epsilon: float) -> list[str]:
     """How much smaller the errors of all other two-way counts would be without the column."""
     rest = tuple(attribute for at, attribute in enumerate(schema.attributes) if at != place)
     try:
-        without = foresee(replace(schema, attributes=rest), epsilon, found.n_rows).forecast
+        without = foresee(replace(schema, attributes=rest), epsilon, outlook.n_rows).forecast
     except SklarError:
         return []
-    first, second = found.schema.cells.pairs
-    others = found.pair_sd[(first != place) & (second != place)]
+    first, second = outlook.schema.cells.pairs
+    others = outlook.pair_sd[(first != place) & (second != place)]
     saved = 1 - float(np.sqrt(np.mean(without.pair_sd**2) / np.mean(others**2)))
     return [f"Without it, the two-way counts of the others would err by {percent(max(saved, 0.0))} less."]

@@ -56,7 +56,7 @@ def _look(visit: Visit, commands: tuple[str, ...], *, public: bool = False, **va
 def compare(visit: Visit) -> Response:
     """Compare a release with the real rows, in a process of its own."""
     visit.back = visit.address("look")
-    number = visit.asked_release
+    number = visit.form_release
     visit.works.begin("compare", visit.desk.name, {"release": number})
     return go(visit.address("look", release=number))
 
@@ -141,7 +141,7 @@ def verdict(visit: Visit) -> Response:
 def publish(visit: Visit) -> Response:
     """Write the folder, in a process of its own."""
     visit.back = visit.address("publish")
-    number, form = visit.asked_release, visit.form
+    number, form = visit.form_release, visit.form
     stated = {
         name: form[name].strip() for name in ("publisher", "contact", "license", "url") if form.get(name, "").strip()
     }

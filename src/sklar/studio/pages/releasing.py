@@ -112,7 +112,7 @@ def start(visit: Visit) -> Response:
 def draw(visit: Visit) -> Response:
     """Draw the rows of a model once more, where they could not be written: it costs nothing."""
     visit.back = visit.address("release")
-    visit.works.begin("sample", visit.desk.name, {"release": visit.asked_release})
+    visit.works.begin("sample", visit.desk.name, {"release": visit.form_release})
     return visit.tell(visit.address("look"), "The rows are being drawn.")
 
 

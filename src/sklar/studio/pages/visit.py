@@ -115,7 +115,7 @@ class Visit:
         return f"{self.desk.name}-{self.release}"
 
     @property
-    def asked_release(self) -> int:
+    def form_release(self) -> int:
         """The release that a form is about."""
         named = self.form.get("release", "")
         if not named.isdigit() or int(named) not in self.releases:
