@@ -33,16 +33,12 @@ def is_spark(data: object) -> TypeGuard[DataFrame]:
 
 
 def session() -> SparkSession:
-    """The session that is active, else one by the settings of spark-submit or the environment.
-
-    Only what counts rely on is set: nothing about the cluster, which is its administrator's.
-    """
+    """The session that is active, else one by the settings of spark-submit or the environment: none is ours."""
     for module in ("pyspark", "pandas"):
         require(module, what="the engine 'spark'", package="PySpark 4 and Java 17", extra="spark")
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
+    if (active := SparkSession.getActiveSession()) is not None:
         return active
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Without spark-submit, whose settings say it, Spark would take the first Python on the path.
@@ -50,10 +46,8 @@ def session() -> SparkSession:
     try:
         return SparkSession.builder.appName("sklar").getOrCreate()
     except Exception as error:
-        raise MissingExtraError(
-            f"Spark did not start ({type(error).__name__}). It needs Java 17 or later (JAVA_HOME), and a master that "
-            "can be reached."
-        ) from None
+        why = f"({type(error).__name__}). It needs Java 17 or later (JAVA_HOME), and a master that can be reached."
+        raise MissingExtraError(f"Spark did not start {why}") from None
 
 
 @contextmanager

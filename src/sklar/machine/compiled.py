@@ -38,9 +38,6 @@ KERNELS = {
 }
 # A read-only array, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"
-# The share of the work that repays compilation where numba has been loaded already.
-_LOADED = 0.1
-
 _listeners: list[Callable[[str], None]] = []
 _lock = RLock()
 # A range whose turns threads share, in kernels with `parallel=True`.
@@ -104,9 +101,7 @@ class Compiled(Generic[P, R]):
 
 
 def compiled(signature: str | list[str] | None = None, **options: Any) -> Callable[[Callable[P, R]], Compiled[P, R]]:
-    """Compile a function for arguments of these types (or any of a list), keep it in the cache, and run it without the
-    GIL. A function without a signature is inlined into its callers.
-    """
+    """Compile a function for arguments of these types, and run it without the GIL; one of no types is inlined."""
     settings = {"inline": "always"} if signature is None else {"cache": True, "nogil": True}
     return lambda function: Compiled(function, signature, settings | options)
 
@@ -123,7 +118,7 @@ class Worth:
     def __call__(self, work: float) -> bool:
         """Add this much work."""
         self._done += work
-        return self._done > self._most * (_LOADED if "numba" in sys.modules else 1.0)
+        return self._done > self._most * (0.1 if "numba" in sys.modules else 1.0)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Arrays too large for memory, in mapped files that have no name.
 
-A file is its owner's alone (0600) and has no name in any folder from its first moment, so that it is gone when the
-process ends, however that ends. Room on the disk is taken when the array is made: a full disk is an error there, and
-not the end of the process later. What a private array held is overwritten on the disk when the array is let go, also
-at the end of the process, unless it is killed: its free blocks then hold what they held, as those of swap do.
+A file is its owner's alone (0600) and has no name from its first moment: it is gone when the process ends, however that
+ends. Room on the disk is taken when the array is made: a full disk is an error there, and not the end of the process.
+What a private array held is overwritten when the array is let go, unless the process is killed: free blocks then hold
+what they held, as those of swap do.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _no_room(size: int) -> OutputError:
 
 
 def _erase(handle: int, size: int) -> None:
-    # The disk may fail at the end too: then nothing better can be done.
+    # Where the disk fails here too, nothing better can be done.
     with suppress(OSError):
         _write_zeros(handle, size)
         os.fsync(handle)

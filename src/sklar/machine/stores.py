@@ -68,9 +68,7 @@ class Remote:
         return cast(IO[bytes], system.open_output_stream(path) if mode == "wb" else system.open_input_file(path))
 
     def files(self) -> list[Remote]:
-        """The files in this folder and below it, in order, without those whose name begins with a dot or an underscore;
-        itself where it is a file, and none where nothing is there.
-        """
+        """The files in this folder and below it, in order, but for hidden ones; itself where it is a file."""
         from pyarrow import fs
 
         system, path = self._located()
