@@ -433,7 +433,7 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
         steps = exact(border) / unit
         # The first multiple of the grain on the upper side.
         multiple = (math.floor(steps) + 1 if upper else math.ceil(steps)) * unit
-        at = float(multiple) if attribute.kind == "real" else int(multiple)
+        at = float(multiple) if attribute.axis.continuous else int(multiple)
     low, high = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
     return _Interval(index, low, high, lambda point: bool(COMPARED[operator](point, border)))
 
@@ -450,7 +450,7 @@ def _require_edges(attribute: Attribute, operator: str, text: str, inside: Itera
                 f"Ask {name} {operator[0] if operator == '<=' else '>='} {near}."
             )
     # The last bin of a real includes its upper edge, unless that is a point.
-    elif operator in ("<", ">=") and attribute.kind == "real" and border == edges[-1] and not apart:
+    elif operator in ("<", ">=") and attribute.axis.continuous and border == edges[-1] and not apart:
         raise QueryError(f"attribute '{name}': the last bin includes {text}. Use <= or >, or a lower edge.")
     for cut in inside:
         place = attribute.bin_of(cut)

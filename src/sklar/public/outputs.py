@@ -200,7 +200,7 @@ def grain(attribute: Attribute) -> Fraction | None:
         # No microseconds where the edges have none, and nothing that the format cannot write.
         finest = SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1
         return Fraction(finest if attribute.format is None else max(finest, format_grain(attribute.format)))
-    if attribute.kind != "real":
+    if not attribute.axis.continuous:
         return Fraction(1)
     return Fraction(1, 10**output.scale) if output.name == "decimal" else None
 

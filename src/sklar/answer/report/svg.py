@@ -308,7 +308,7 @@ def axis_scale(attribute: Attribute, points: Doubles, counts: NDArray[Any]) -> f
     sizes = np.abs(points)
     order = np.argsort(sizes)
     order = order[sizes[order] > 0]
-    if attribute.kind not in ("integer", "real", "duration") or order.size == 0:
+    if not attribute.axis.grows or order.size == 0:
         return 0.0
     upto = np.cumsum(counts[order])
     small = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 10))]])

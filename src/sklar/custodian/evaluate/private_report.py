@@ -131,7 +131,7 @@ def bin_numbers(
 def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
     """At most `_BINS` bins from the least value to the largest; one for each of few whole numbers."""
     low, high = float(values[0]), float(values[-1])
-    whole = attribute.kind != "real" or bool((values == np.rint(values)).all())
+    whole = not attribute.axis.continuous or bool((values == np.rint(values)).all())
     if not whole:
         ends = bend(np.array([low, high]), scale)
         even = np.linspace(ends[0], ends[1] if high > low else ends[0] + 1.0, _BINS + 1)
