@@ -12,7 +12,7 @@ from sklar.fitting import classes as fitting
 from sklar.fitting.classes import fit_classes
 from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget
-from sklar.rows.shares import LinkedRows, count_tokens
+from sklar.rows.shares import count_tokens, join
 from tests.linked import small, tables
 
 
@@ -20,7 +20,7 @@ def measured(n: int = 400, *, noise: float = 0.0, epsilon: float = 1.0) -> Linke
     """Tables of tokens, with noise from a fixed seed instead of the vault's."""
     linked, budget = small(), Budget(epsilon=epsilon, rows_per_person=1)
     plan = plan_linked(linked, budget)
-    exact = count_tokens(LinkedRows(*tables(n), linked).join(), linked, plan)
+    exact = count_tokens(join(*tables(n), linked), linked, plan)
     rng = np.random.default_rng(5)
     blocks = []
     for (query, scales), tokens in zip(plan.parts, exact, strict=True):

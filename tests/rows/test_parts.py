@@ -20,7 +20,7 @@ from sklar.errors import DataError
 from sklar.machine.stores import Remote
 from sklar.public.schema import Schema
 from sklar.rows import parts as of_parts
-from sklar.rows.parts import FileFacts, Part, look, open_files, read_part, share_out
+from sklar.rows.parts import Part, open_files, read_part, share_out
 from sklar.rows.read import open_part, open_source
 from sklar.rows.source import Source
 from sklar.rows.text import _lines_within
@@ -32,10 +32,7 @@ UNQUOTED = Schema.from_toml('[table]\nquote = ""\n' + SCHEMA.to_toml().partition
 
 
 def opened(data: object, schema: Schema = SCHEMA) -> tuple[Source, tuple[Part, ...]]:
-    def look_at(addresses: list[str], root: str | None) -> list[FileFacts]:
-        return [look(address, root, schema) for address in addresses]
-
-    return open_files(data, schema, look_at)
+    return open_files(data, schema)
 
 
 def rows_of(parts: Sequence[Part], schema: Schema = SCHEMA) -> pl.DataFrame:

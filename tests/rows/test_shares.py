@@ -18,7 +18,7 @@ from sklar.budget.plan import WITH_EVENTS, Plan, linked_queries, linked_tables, 
 from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
 from sklar.rows.encode import id_texts
-from sklar.rows.shares import Joined, LinkedRows, count_tokens, triangle
+from sklar.rows.shares import Joined, count_tokens, join, triangle
 from tests.linked import small, tables
 
 LINKED = small()
@@ -31,7 +31,7 @@ def joined(ids: Any, owners: Any, *, at_most: int = 3) -> Joined:
     people = pl.DataFrame({"id": ids, "sex": ["F"] * len(ids), "region": ["north"] * len(ids)})
     kinds = [("a", "b", "c")[i % 3] for i in range(len(owners))]
     events = pl.DataFrame({"person": owners, "kind": kinds, "urgent": [True] * len(owners)})
-    return LinkedRows(people, events, small(at_most)).join()
+    return join(people, events, small(at_most))
 
 
 def test_events_stand_with_their_people() -> None:
@@ -90,13 +90,13 @@ def test_of_too_many_events_a_random_part_is_chosen_afresh() -> None:
 def test_a_key_that_a_table_lacks_is_told(tmp_path: Path) -> None:
     people, events = tables(10)
     with pytest.raises(DataError, match=r"has no column 'id', which \[people\] names as its key"):
-        LinkedRows(people.drop("id"), events, small())
+        join(people.drop("id"), events, small())
     with pytest.raises(DataError, match=r"has no column 'person', which \[events\] names as its key"):
-        LinkedRows(people, events.drop("person"), small())
+        join(people, events.drop("person"), small())
     with pytest.raises(DataError, match="has no column for 'kind'"):
-        LinkedRows(people, events.drop("kind"), small())
+        join(people, events.drop("kind"), small())
     with pytest.raises(DataError, match="does not exist"):
-        LinkedRows(tmp_path / "people.csv", events, small())
+        join(tmp_path / "people.csv", events, small())
 
 
 def test_parts_cover_everyone_once() -> None:
@@ -162,7 +162,7 @@ def test_rows_that_are_not_shared_out_would_break_the_claim() -> None:
 
 def test_shares_are_those_of_the_recipe() -> None:
     """Against fractions that are added up person by person, to a token each."""
-    linked, joined = LINKED, LinkedRows(*tables(60), LINKED).join()
+    linked, joined = LINKED, join(*tables(60), LINKED)
     queries = linked_queries(linked, 1 << 16, total=True)
     plan = Plan(parts=tuple((query, np.ones(query.sizes.size)) for query in queries))
     for table, tokens in zip(TABLES, tokens_of(joined, plan), strict=True):

@@ -246,20 +246,6 @@ def test_files_by_address_and_files_that_changed(tmp_path: Path) -> None:
         open_table(path, SCHEMA, engine="spark")
 
 
-@pytest.mark.usefixtures("spark")
-def test_many_files_are_looked_at_by_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = table(400)
-    for number in range(8):
-        pq.write_table(rows.slice(number * 50, 50), tmp_path / f"{number}.parquet")
-    monkeypatch.setattr(on_spark, "_LOOKED_AT_HERE", 3)
-    found = open_table(tmp_path, SCHEMA, engine="spark")
-    assert found.n_rows == 400
-    assert same(found.count(ASK), expected(rows))
-    (tmp_path / "8.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(DataError, match=r"file '.*8.parquet' is not a Parquet file"):
-        open_table(tmp_path, SCHEMA, engine="spark")
-
-
 def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ def test_pieces_of_parts_add_up_in_any_order_and_however_often_they_come(monkeyp
     monkeypatch.setattr(executors, "RUN", 7)
     ask, codes = ask_all(schema_of([3, 4, 2])), drawn([3, 4, 2], 300)
     parts = [answers_by(each, ask, compiled=False) for each in np.array_split(codes, 5, axis=1)]
-    pieces = [piece for number, part in enumerate(parts) for piece in executors.cut(part, ask, number)]
+    pieces = [piece for number, part in enumerate(parts) for piece in executors.cut(part, number)]
     order = np.random.default_rng(2).permutation(len(pieces)).tolist()
     mixed = [pieces[at] for at in order] + pieces[:4]
     # Two places where pieces meet, by their runs.
@@ -38,7 +38,7 @@ def test_pieces_of_parts_add_up_in_any_order_and_however_often_they_come(monkeyp
 def test_more_rows_than_four_bytes_hold() -> None:
     ask = ask_all(schema_of([2, 2]))
     large, larger = (Exact(n_rows=n, tables=(np.full(4, n // 2), np.full(4, n // 4))) for n in (2**40, 2**41))
-    added = list(executors.add([*executors.cut(large, ask, 0), *executors.cut(large, ask, 1)]))
+    added = list(executors.add([*executors.cut(large, 0), *executors.cut(large, 1)]))
     assert same(executors.join(added, ask, 2), larger)
 
 
@@ -52,7 +52,7 @@ def test_histograms_of_parts_add_up_to_those_of_the_table() -> None:
     pieces = [
         piece
         for number, part in enumerate(rows.iter_slices(45))
-        for piece in executors.cut(count([ask.prepare(part)], Ask(values=ask.values, chosen=True)), ask, number)
+        for piece in executors.cut(count([ask.prepare(part)], Ask(values=ask.values, chosen=True)), number)
     ]
     added = [piece for key in range(3) for piece in executors.add(p for p in pieces * 2 if p[0] == key)]
     found = executors.join(added, ask, 5)

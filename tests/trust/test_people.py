@@ -19,7 +19,7 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.public.settings import Person
 from sklar.release import fit
-from sklar.rows.shares import LinkedRows, count_tokens
+from sklar.rows.shares import count_tokens, join
 from sklar.trust.audit.inventions import Released, exactly, people_of, release_once, whole_numbers
 from sklar.trust.audit.noises import guess_person
 from sklar.trust.audit.sensitivity import check_changes
@@ -190,7 +190,7 @@ def test_exact_counts_are_found(tmp_path: Path) -> None:
     wider = replace(small(), people=Schema.from_toml(eight))
     made = sklar.fit_linked(wide, events, wider, epsilon=1.0)
     assert failed_of(made, tmp_path) == set()
-    joined = LinkedRows(wide, events, wider).join()
+    joined = join(wide, events, wider)
     exact = count_tokens(joined, wider, plan_linked(wider, made.certificate.budget))
     bare = tuple(replace(block, values=own) for block, own in zip(made.measured.blocks, exact, strict=True))
     assert failed_of(replace(made, measured=replace(made.measured, blocks=bare)), tmp_path) == {"noise"}

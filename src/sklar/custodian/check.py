@@ -33,7 +33,7 @@ from sklar.public.settings import Reading, describe_reading
 from sklar.rows.bounded import Secrets, ids_of, marks_of
 from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missing_number, readable_text
 from sklar.rows.read import open_source
-from sklar.rows.shares import LinkedRows
+from sklar.rows.shares import join
 from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
 
@@ -428,7 +428,7 @@ def check_links(people: object, events: object, linked: Linked) -> list[str]:
     Events with the key of nobody are dropped, those beyond the schema's at_most at random, and so are rows of people
     with the key of an earlier row.
     """
-    joined = LinkedRows(people, events, linked).join()
+    joined = join(people, events, linked)
     counted, most = int(joined.begins[-1]), int(joined.numbers.max(initial=0))
     without = int(np.count_nonzero(joined.numbers == 0))
     lines = [

@@ -22,6 +22,7 @@ encrypted under a key that only this process has. They lie in Python's temporary
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -67,13 +68,16 @@ class Secrets:
 
 def placed(batches: Iterable[pl.DataFrame], number: int, *, by_content: bool = False) -> Iterator[Placed]:
     """The batches of the part of this number, with two words for each row that make it known in every pass."""
-    rows, seen = 0, dict[int, int]()
+    rows, equal = 0, Counter[int]()
     for batch in batches:
         place = np.empty((batch.height, 2), dtype="<u8")
         place[:, 0], place[:, 1] = number, np.arange(rows, rows + batch.height)
         if by_content:
-            hashes = batch.select(pl.exclude(pl.Object)).hash_rows().to_numpy()
-            place[:, 0], place[:, 1] = hashes, number << 40 | _numbers_among_equals(hashes, seen)
+            hashes = batch.select(pl.exclude(pl.Object)).hash_rows()
+            place[:, 0] = hashes.to_numpy()
+            for row, value in enumerate(hashes.to_list()):
+                place[row, 1] = number << 40 | equal[value]
+                equal[value] += 1
         rows += batch.height
         yield batch, place
 
@@ -106,17 +110,6 @@ def reduced(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataFrame
             held = []
     if held:
         yield _smallest(held, most)
-
-
-def _numbers_among_equals(hashes: NDArray[np.uint64], seen: dict[int, int]) -> NDArray[np.int64]:
-    """How many rows equal to each came before it; `seen` says how many of each hash there were, and is brought on."""
-    values, places, times = np.unique(hashes, return_inverse=True, return_counts=True)
-    before = np.array([seen.get(value, 0) for value in values.tolist()], dtype=np.int64)
-    seen.update(zip(values.tolist(), (before + times).tolist(), strict=True))
-    order = np.argsort(places, kind="stable")
-    numbers = np.empty(hashes.size, dtype=np.int64)
-    numbers[order] = np.arange(hashes.size) - np.repeat(np.cumsum(times) - times, times)
-    return numbers + before[places]
 
 
 def _enciphered(secret: bytes, blocks: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.uint64]:

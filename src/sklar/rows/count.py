@@ -17,7 +17,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import call
 from typing import Any
@@ -60,44 +60,41 @@ _TABLES_AT_ONCE = 16
 _GROUPS_OF_COLUMNS = 32
 
 
-@dataclass(slots=True, eq=False)
 class Histogram:
-    """Exact counts of one attribute: private. `texts` of categories; of numbers, which grains occur and how often."""
+    """Exact counts of the values of one attribute that occur, texts or grains: private."""
 
-    texts: collections.Counter[str] = field(default_factory=collections.Counter)
-    _pending: list[tuple[Units, Units]] = field(default_factory=list)
+    def __init__(self, attribute: Attribute, *frames: pl.DataFrame) -> None:
+        kinds = {"value": pl.String if attribute.categorical else pl.Int64, "times": pl.Int64}
+        self._attribute, self._frames = attribute, [pl.DataFrame(schema=kinds), *frames]
 
     def __repr__(self) -> str:
         return "Histogram(private)"
 
     def __add__(self, other: Histogram) -> Histogram:
-        both = Histogram(texts=self.texts + other.texts)
-        both.add_times(*self.values())
-        both.add_times(*other.values())
-        return both
+        return Histogram(self._attribute, self.frame(), other.frame())
 
     def add_column(self, column: pl.Series) -> None:
         """Count the texts, or grains, of a column that `value_column` made."""
-        held = column.drop_nulls()
-        if held.dtype == pl.String:
-            self.texts.update(dict(held.alias("text").value_counts(name="times").iter_rows()))
-        else:
-            self.add_times(*np.unique(held.to_numpy(), return_counts=True))
+        counted = column.drop_nulls().alias("value").value_counts(name="times")
+        self._frames.append(counted.cast({"times": pl.Int64}))
+        if sum(frame.height for frame in self._frames[1:]) > max(_PENDING, self._frames[0].height):
+            self.frame()
 
-    def add_times(self, values: Units, times: Units) -> None:
-        """Count each of these grains so often."""
-        self._pending.append((values, times))
-        if sum(each.size for each, _ in self._pending) > max(_PENDING, 2 * self._pending[0][0].size):
-            self.values()
+    def frame(self) -> pl.DataFrame:
+        """The values that occur, ascending, and how often."""
+        total = pl.concat(self._frames).group_by("value").agg(pl.col("times").sum()).sort("value")
+        self._frames = [total]
+        return total
+
+    @property
+    def texts(self) -> collections.Counter[str]:
+        """The same by text."""
+        return collections.Counter(dict(self.frame().iter_rows()))
 
     def values(self) -> tuple[Units, Units]:
-        """The grains that occur, ascending, and how often."""
-        none = np.empty(0, dtype=np.int64)
-        values, places = np.unique(np.concatenate([none, *(each for each, _ in self._pending)]), return_inverse=True)
-        times = np.zeros(values.size, dtype=np.int64)
-        np.add.at(times, places, np.concatenate([none, *(each for _, each in self._pending)]))
-        self._pending = [(values, times)]
-        return values, times
+        """The same as arrays."""
+        frame = self.frame()
+        return frame["value"].to_numpy(), frame["times"].to_numpy()
 
     def table(self, edges: Units) -> Ints:
         """Counts of the cells between these edges, which no row is outside of: one cell for each row."""
@@ -211,7 +208,7 @@ class Exact:
 def no_answers(ask: Ask) -> Exact:
     """The answers about no rows, over the full public domain."""
     tables = tuple(np.zeros(table.n_cells, dtype=np.int64) for table in ask.tables)
-    return Exact(n_rows=0, tables=tables, values=tuple(Histogram() for _ in ask.values))
+    return Exact(n_rows=0, tables=tables, values=tuple(map(Histogram, ask.values)))
 
 
 def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SILENT) -> Exact:
@@ -251,26 +248,26 @@ class Counter:
         self._groups = np.array_split(np.array(ask.used, dtype=np.int64), min(len(ask.used), _GROUPS_OF_COLUMNS) or 1)
         self._cells = cells = ask.tables[0].cells if ask.tables else Cells([])
         self._one_way, self._nowhere = (np.zeros(size, dtype=np.int64) for size in (cells.n_levels, cells.n_attributes))
-        self._counts: dict[int, NDArray[np.int32]] = {}
+        self._counts = [
+            room_for(table.n_cells if table.order > 1 else 0, np.int32, private=True) for table in ask.tables
+        ]
+        plain = [t.order == 2 and t.sets is None and t.coarse is None for t in ask.tables]
+        self._pairs = _Pairs(kernels, cells, self._counts[plain.index(True)] if any(plain) else None)
         self._sets: list[_Sets] = []
-        self._pairs: _Pairs | None = None
-        for number, table in enumerate(ask.tables):
+        for table, counts, all_pairs in zip(ask.tables, self._counts, plain, strict=True):
             if table.order < 2:
                 continue
             members, sizes = table.members, table.sizes
             offsets = np.cumsum(sizes) - sizes
-            counts = self._counts[number] = room_for(int(sizes.sum()), np.int32, private=True)
-            if table.order == 2 and table.sets is None and table.coarse is None:
-                self._pairs = _Pairs(kernels, cells, counts)
-                on_bits = self._pairs.include(members)
-            else:
-                on_bits = (sizes <= _THREES_ON_BITS) & (table.order == 3)
+            on_bits = self._pairs.include(members) if all_pairs else (sizes <= _THREES_ON_BITS) & (table.order == 3)
+            self._sets.append(_Sets(kernels.add_codes, table, members[~on_bits], offsets[~on_bits], counts))
+            if not all_pairs:
                 threes = members[on_bits], offsets[on_bits]
                 self._sets.append(_Sets(kernels.add_threes, table, *threes, counts, on_bits=True))
-            self._sets.append(_Sets(kernels.add_codes, table, members[~on_bits], offsets[~on_bits], counts))
+        self._layouts: tuple[_Pairs | _Sets, ...] = (self._pairs, *self._sets)
         # Attributes of which codes are needed: a table has them as codes, or they have no partners on bits.
         self._coded = {index for sets in self._sets for index in sets.used}
-        self._coded |= set(np.flatnonzero(self._pairs.reach == 0).tolist()) if self._pairs else set(ask.used)
+        self._coded.update(np.flatnonzero(self._pairs.reach == 0).tolist())
 
     def add(self, batch: pl.DataFrame, together: Together) -> None:
         """Count a batch."""
@@ -281,33 +278,28 @@ class Counter:
     def begin(self, rows: int) -> None:
         """A batch of this many rows comes; the one before it is counted."""
         self.n_rows, self._rows = self.n_rows + rows, rows
-        for sets in self._sets:
-            sets.begin(rows)
-        if self._pairs:
-            self._pairs.begin(rows)
+        for layout in self._layouts:
+            layout.begin(rows)
 
     def _put_columns(self, batch: pl.DataFrame, packed: dict[int, Any], group: Ints) -> None:
         on_bits = [index in packed and index not in self._coded for index in group.tolist()]
         for index, bits in zip(group.tolist(), on_bits, strict=True):
-            if bits and self._pairs:
+            if bits:
                 self._pairs.place(index, packed[index])
             else:
                 self.put_codes(index, self._ask.codes(batch, index))
-        if self._pairs:
-            true = self._cells.offsets[group[on_bits]] + 1
-            ones = self._pairs.ones(true)
-            self._one_way[true] += ones
-            self._one_way[true - 1] += self._rows - ones
+        true = self._cells.offsets[group[on_bits]] + 1
+        ones = self._pairs.ones(true)
+        self._one_way[true] += ones
+        self._one_way[true - 1] += self._rows - ones
 
     def put_codes(self, index: int, codes: NDArray[np.integer[Any]]) -> None:
         """Take the batch's codes of one attribute, shape (rows,)."""
         size = int(self._cells.sizes[index])
         # Compiled code writes where a code points to. Held plus one: 0 is a row without a level.
         own = (one_or_none(codes, size) + 1).astype(np.uint8 if size < 255 else np.int32)
-        if self._pairs and self._pairs.reach[index]:
-            times = self._pairs.put(index, own)
-        else:
-            times = np.bincount(own, minlength=size + 1)
+        on_bits = self._pairs.reach[index] > 0
+        times = self._pairs.put(index, own) if on_bits else np.bincount(own, minlength=size + 1)
         self._one_way[self._cells.levels(index)] += times[1:]
         self._nowhere[index] += times[0]
         for sets in self._sets:
@@ -315,14 +307,13 @@ class Counter:
 
     def jobs(self) -> list[Callable[[], None]]:
         """What is left to do of the batch: pieces that write to different cells."""
-        return [job for sets in self._sets for job in sets.jobs()] + (self._pairs.jobs() if self._pairs else [])
+        return [job for layout in self._layouts for job in layout.jobs()]
 
     def answers(self) -> Exact:
         """The counts of all batches, once: no batch may follow."""
-        if self._pairs:
-            self._pairs.complete(self._nowhere, self._one_way)
+        self._pairs.complete(self._nowhere, self._one_way)
         tables: list[Whole] = []
-        for number, table in enumerate(self._ask.tables):
+        for table, cells in zip(self._ask.tables, self._counts, strict=True):
             if table.order == 0:
                 tables.append(np.array([self.n_rows]))
             elif table.order == 1:
@@ -333,8 +324,8 @@ class Counter:
                 tables.append(counts)
             else:
                 # Only of all pairs there are so many cells that their width matters.
-                tables.append(self._counts[number].astype(np.int32 if table.order == 2 else np.int64, copy=False))
-        return Exact(n_rows=self.n_rows, tables=tuple(tables), values=tuple(Histogram() for _ in self._ask.values))
+                tables.append(cells.astype(np.int32 if table.order == 2 else np.int64, copy=False))
+        return Exact(n_rows=self.n_rows, tables=tuple(tables), values=tuple(map(Histogram, self._ask.values)))
 
 
 def _coarse(table: Tables) -> Ints:
@@ -408,10 +399,10 @@ class _Pairs:
     the rows that are in no cell of it, where there are any, and `complete` makes up for it.
     """
 
-    def __init__(self, kernels: Any, cells: Cells, counts: NDArray[np.int32]) -> None:
+    def __init__(self, kernels: Any, cells: Cells, counts: NDArray[np.int32] | None) -> None:
         self._kernels, self._cells, self._counts = kernels, cells, counts
-        sizes = cells.sizes
-        reach = np.minimum(_CELLS_ON_BITS // np.maximum(sizes - 1, 1) + 1, sizes.max())
+        sizes = cells.sizes if counts is not None else np.zeros_like(cells.sizes)
+        reach = np.minimum(_CELLS_ON_BITS // np.maximum(sizes - 1, 1) + 1, sizes.max(initial=0))
         partners = np.searchsorted(np.sort(sizes), reach, side="right") - (sizes <= reach)
         reach[(partners == 0) | (partners * _LEVELS_PER_HISTOGRAM < sizes - 1)] = 0
         self.reach = reach

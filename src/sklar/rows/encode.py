@@ -339,16 +339,11 @@ def distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.in
 def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64]]:
     """The same for Python's values, which may be equal without being alike (1 and True), or not be comparable."""
     places: dict[tuple[type, object], int] = {}
-    different: list[object] = []
-    rows = np.empty(len(values), dtype=np.int64)
-    for row, value in enumerate(values):
-        try:
-            rows[row] = places.setdefault((type(value), value), len(different))
-        except TypeError:
-            rows[row] = len(different)
-        if rows[row] == len(different):
-            different.append(value)
-    return different, rows
+    try:
+        rows = [places.setdefault((type(value), value), len(places)) for value in values]
+    except (ArithmeticError, TypeError, ValueError):
+        return values, np.arange(len(values))
+    return [value for _, value in places], np.array(rows, dtype=np.int64)
 
 
 def values_of(values: pl.Series) -> list[object]:

@@ -18,6 +18,7 @@ keeps on the way (shuffle files, event logs) is private: docs/scale.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -33,11 +34,11 @@ from sklar.errors import DataError, SklarError
 from sklar.machine.cluster import is_spark, one_thread, session
 from sklar.machine.extras import lazily
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import side_by_side, using
+from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
-from sklar.rows.count import Ask, Exact, count, no_answers
-from sklar.rows.parts import ChangedError, FileFacts, Part, look, open_files, read_part, share_out
+from sklar.rows.count import Ask, Exact, Histogram, count, no_answers
+from sklar.rows.parts import ChangedError, Part, open_files, read_part, share_out
 from sklar.rows.source import batch_rows, normalizer, require_different_names
 from sklar.rows.streams import frame_of
 
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 na = lazily("nanoarrow")
 
-# With more files than this, executors look at them.
-_LOOKED_AT_HERE = 32
 # Partial counts that are at most summed, in bytes: with more, neighboring parts share one.
 MOST_SHUFFLED = 1 << 34
 TASKS_PER_CORE, _MOST_TASKS = 4, 1 << 20
@@ -163,7 +162,7 @@ class SparkFiles(SparkTable):
 
     def __init__(self, data: object, schema: Schema, name: str | None = None) -> None:
         super().__init__(schema, session().sparkContext)
-        source, self._parts = open_files(data, schema, partial(_look_at, self._context, schema))
+        source, self._parts = open_files(data, schema)
         self.name, self.columns, self.n_rows = name or source.name, source.columns, source.n_rows
         self.explain = source.explain
 
@@ -211,25 +210,6 @@ def _private_failures(name: str) -> Iterator[None]:
         ) from None
 
 
-def _look_at(context: SparkContext, schema: Schema, addresses: list[str], root: str | None) -> list[FileFacts]:
-    if len(addresses) <= _LOOKED_AT_HERE:
-        return side_by_side(lambda address: look(address, root, schema), addresses)
-    tasks = min(len(addresses), TASKS_PER_CORE * context.defaultParallelism)
-    with one_thread(context), _private_failures("the files"):
-        facts = context.parallelize(addresses, tasks).map(partial(_look, schema, root)).collect()
-    for each in facts:
-        if isinstance(each, str):
-            raise DataError(each)
-    return [each for each in facts if isinstance(each, FileFacts)]
-
-
-def _look(schema: Schema, root: str | None, address: str) -> FileFacts | str:
-    try:
-        return look(address, root, schema)
-    except SklarError as error:
-        return str(error)
-
-
 def _run_on_files(work: Work, numbered: tuple[int, list[Part]]) -> Iterator[Piece]:
     """A task in an executor, of parts of files."""
     (number, parts), person = numbered, work.schema.person
@@ -274,7 +254,7 @@ def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[
         answers = count(batches, work.ask)
         # Of a DataFrame nobody knows how many partitions have rows.
         if answers.n_rows or not work.by_content:
-            yield from cut(answers, work.ask, number)
+            yield from cut(answers, number)
         return
     rows = placed(batches, number, by_content=work.by_content)
     records = records_of(rows, person, work.ask.prepare, work.secrets)
@@ -287,21 +267,12 @@ def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[
 def _count_chosen(work: Work, bucket: int, pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Partial counts of the rows that are chosen in one bucket, and what tasks refused."""
     refusals: list[Piece] = []
-
-    def records() -> Iterator[pl.DataFrame]:
-        numbers: set[int] = set()
-        for key, (number, data) in pieces:
-            if key == _REFUSAL:
-                refusals.append((key, (number, data)))
-            elif number not in numbers:
-                numbers.add(number)
-                yield pl.read_ipc(data)
-
-    chosen = choose(records(), work.schema.person.rows_per_person if work.schema.person else 0)
+    records = (frame for _, frame in _once(pieces, refusals, Counter()))
+    chosen = choose(records, work.schema.person.rows_per_person if work.schema.person else 0)
     frames: Iterable[pl.DataFrame] = [] if chosen is None else chosen.iter_slices(batch_rows(chosen.width))
     with using(1):
         answers = count(frames, replace(work.ask, chosen=True))
-    yield from cut(answers, work.ask, bucket)
+    yield from cut(answers, bucket)
     yield from refusals
 
 
@@ -315,15 +286,11 @@ def _n_keys(ask: Ask) -> int:
     return -(-length(ask) // RUN) + len(ask.values)
 
 
-def cut(answers: Exact, ask: Ask, number: int) -> Iterator[Piece]:
+def cut(answers: Exact, number: int) -> Iterator[Piece]:
     """The answers of one part: no cell exceeds the number of rows, so that four bytes mostly hold it."""
     flat = np.concatenate([[answers.n_rows], *answers.tables]).astype(np.uint32 if answers.n_rows < 2**32 else np.int64)
     frames = [pl.DataFrame({"times": flat[first : first + RUN]}) for first in range(0, flat.size, RUN)]
-    for attribute, histogram in zip(ask.values, answers.values, strict=True):
-        texts = list(histogram.texts), list(histogram.texts.values())
-        values, times = texts if attribute.categorical else histogram.values()
-        kinds = {"value": pl.String if attribute.categorical else pl.Int64, "times": pl.Int64}
-        frames.append(pl.DataFrame({"value": values, "times": times}, kinds))
+    frames += [histogram.frame() for histogram in answers.values]
     for key, frame in enumerate(frames):
         yield key, (number, packed(frame))
 
@@ -331,19 +298,29 @@ def cut(answers: Exact, ask: Ask, number: int) -> Iterator[Piece]:
 def add(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """The sum of each key that came here, and of how many parts it is. What was refused passes."""
     held: dict[int, list[pl.DataFrame]] = {}
-    numbers: dict[int, set[int]] = {}
+    refusals: list[Piece] = []
+    parts = Counter[int]()
+    for key, frame in _once(pieces, refusals, parts):
+        frames = held.setdefault(key, [])
+        frames.append(frame)
+        # Few of them wait, and none is added many times.
+        if sum(each.height for each in frames[1:]) > frames[0].height:
+            frames[:] = [_added(frames)]
+    for key, frames in held.items():
+        yield key, (parts[key], packed(_added(frames)))
+    yield from refusals
+
+
+def _once(pieces: Iterable[Piece], refusals: list[Piece], parts: Counter[int]) -> Iterator[tuple[int, pl.DataFrame]]:
+    """What pieces hold, each number once for each key; how many these are, and what tasks refused, is added."""
+    known: set[tuple[int, int]] = set()
     for key, (number, data) in pieces:
         if key == _REFUSAL:
-            yield key, (number, data)
-        elif number not in numbers.setdefault(key, set()):
-            numbers[key].add(number)
-            frames = held.setdefault(key, [])
-            frames.append(pl.read_ipc(data))
-            # Few of them wait, and none is added many times.
-            if sum(frame.height for frame in frames[1:]) > frames[0].height:
-                frames[:] = [_added(frames)]
-    for key, frames in held.items():
-        yield key, (len(numbers[key]), packed(_added(frames)))
+            refusals.append((key, (number, data)))
+        elif (key, number) not in known:
+            known.add((key, number))
+            parts[key] += 1
+            yield key, pl.read_ipc(data)
 
 
 def _added(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -357,9 +334,9 @@ def join(sums: Sequence[Piece], ask: Ask, parts: int | None = None) -> Exact:
     refusals = sorted(data.decode() for key, (_, data) in sums if key == _REFUSAL)
     if refusals:
         raise DataError(refusals[0])
-    answers, counted = no_answers(ask), {number for _, (number, _) in sums}
     if not sums and not parts:
-        return answers
+        return no_answers(ask)
+    counted = {number for _, (number, _) in sums}
     # A part that is in some sums and not in others would be a table that no row was counted into once.
     if (
         sorted(key for key, _ in sums) != list(range(_n_keys(ask)))
@@ -370,11 +347,7 @@ def join(sums: Sequence[Piece], ask: Ask, parts: int | None = None) -> Exact:
     frames = [pl.read_ipc(data) for _, (_, data) in sorted(sums)]
     runs = len(frames) - len(ask.values)
     flat = pl.concat(frames[:runs])["times"].to_numpy()
-    for frame, attribute, histogram in zip(frames[runs:], ask.values, answers.values, strict=True):
-        if attribute.categorical:
-            histogram.texts.update(dict(frame.iter_rows()))
-        else:
-            histogram.add_times(frame["value"].to_numpy(), frame["times"].to_numpy())
+    values = tuple(map(Histogram, ask.values, frames[runs:]))
     ends = np.cumsum([table.n_cells for table in ask.tables])[:-1]
     tables = tuple(each.copy() for each in np.split(flat[1:], ends)) if ask.tables else ()
-    return Exact(n_rows=int(flat[0]), tables=tables, values=answers.values)
+    return Exact(n_rows=int(flat[0]), tables=tables, values=values)

@@ -7,7 +7,7 @@ read, it is refused: whoever counts a part again counts the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -18,6 +18,7 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.stores import Remote, place_of, version_of
+from sklar.machine.threads import side_by_side, workers
 from sklar.public.arrow import PARQUET
 from sklar.public.schema import Schema
 from sklar.rows.read import JSON_LINES, files_of, open_part, require_different
@@ -34,6 +35,8 @@ _SMALL = 18
 # How long a task should take: long beside the start of a task, short beside what is lost with one.
 TASK_SECONDS = 4.0
 _WORTH_A_TASK = 0.5
+# To open a file is to wait, for a store more than for a disk.
+_OPENED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +115,12 @@ def _spans(ends: Iterable[int], least: int) -> Iterator[Span]:
         yield first, last
 
 
-def open_files(
-    data: object, schema: Schema, look_at: Callable[[list[str], str | None], list[FileFacts]]
-) -> tuple[Source, tuple[Part, ...]]:
-    """A table in files, opened by its first, and its parts; refused where files do not fit together.
-
-    `look_at` looks at all of them, side by side.
-    """
+def open_files(data: object, schema: Schema) -> tuple[Source, tuple[Part, ...]]:
+    """A table in files, opened by its first, and its parts; refused where files do not fit together."""
     name, addresses, root = list_files(data)
-    files = look_at(addresses, root)
+    files = side_by_side(
+        lambda address: look(address, root, schema), addresses, threads=max(workers(), _OPENED_AT_ONCE)
+    )
     first = open_part(place_of(addresses[0]), root, schema)
     for address, each in zip(addresses, files, strict=True):
         if set(each.columns) != set(files[0].columns):

@@ -79,37 +79,32 @@ class Joined:
             first = last
 
 
-class LinkedRows:
-    """Both tables, refused where one lacks a column. No row is read before `join`."""
-
-    def __init__(self, people: object, events: object, linked: Linked) -> None:
-        self._linked = linked
-        self._people = _open(people, linked.people, linked.people_key, "people")
-        self._events = _open(events, linked.events, linked.events_key, "events")
-
-    def join(self) -> Joined:
-        """Codes of all people with those of their events."""
-        linked = self._linked
-        keys, people = _read(self._people, linked.people, linked.people_key)
-        kept = np.flatnonzero((keys.is_null() | keys.is_first_distinct()).to_numpy())
-        known = pl.DataFrame({"key": keys[kept], "number": np.arange(kept.size)}).drop_nulls()
-        keys_of_events, events = _read(self._events, linked.events, linked.events_key)
-        owned = keys_of_events.to_frame("key").join(known, on="key", how="left", maintain_order="left")
-        owner = owned["number"].fill_null(-1).to_numpy()
-        matched = np.flatnonzero(owner >= 0)
-        marks = np.stack([owner[matched], np.zeros_like(matched)], axis=1).astype(np.uint64)
-        keys_of_rows = np.frombuffer(urandom(8 * matched.size), dtype=np.uint64)
-        chosen = np.sort(matched[choose_rows(marks, keys_of_rows, linked.at_most)])
-        chosen = chosen[np.argsort(owner[chosen], kind="stable")]
-        begins = np.concatenate([[0], np.cumsum(np.bincount(owner[chosen], minlength=kept.size))])
-        return Joined(
-            people=people[:, kept],
-            events=events[:, chosen],
-            begins=begins.astype(np.int64),
-            unmatched=int(owner.size - matched.size),
-            beyond=int(matched.size - chosen.size),
-            repeated=int(len(keys) - kept.size),
-        )
+def join(people: object, events: object, linked: Linked) -> Joined:
+    """Codes of all people with those of their events. Tables that lack a column are refused before a row is read."""
+    sources = (
+        _open(people, linked.people, linked.people_key, "people"),
+        _open(events, linked.events, linked.events_key, "events"),
+    )
+    keys, codes = _read(sources[0], linked.people, linked.people_key)
+    kept = np.flatnonzero((keys.is_null() | keys.is_first_distinct()).to_numpy())
+    known = pl.DataFrame({"key": keys[kept], "number": np.arange(kept.size)}).drop_nulls()
+    keys_of_events, codes_of_events = _read(sources[1], linked.events, linked.events_key)
+    owned = keys_of_events.to_frame("key").join(known, on="key", how="left", maintain_order="left")
+    owner = owned["number"].fill_null(-1).to_numpy()
+    matched = np.flatnonzero(owner >= 0)
+    marks = np.stack([owner[matched], np.zeros_like(matched)], axis=1).astype(np.uint64)
+    keys_of_rows = np.frombuffer(urandom(8 * matched.size), dtype=np.uint64)
+    chosen = np.sort(matched[choose_rows(marks, keys_of_rows, linked.at_most)])
+    chosen = chosen[np.argsort(owner[chosen], kind="stable")]
+    begins = np.concatenate([[0], np.cumsum(np.bincount(owner[chosen], minlength=kept.size))])
+    return Joined(
+        people=codes[:, kept],
+        events=codes_of_events[:, chosen],
+        begins=begins.astype(np.int64),
+        unmatched=int(owner.size - matched.size),
+        beyond=int(matched.size - chosen.size),
+        repeated=int(len(keys) - kept.size),
+    )
 
 
 def _open(data: object, schema: Schema, key: str, part: str) -> Source:
@@ -145,10 +140,9 @@ def measure_linked(
 ) -> LinkedMeasured:
     """All noisy tables of people and their events, by the plan that spends this budget."""
     plan, vault = plan_linked(linked, budget), Vault(budget, charge=charge, threads=workers())
-    rows = LinkedRows(people, events, linked)
     # Without their number: how many rows people have is nobody's business.
     progress.stage("count")
-    joined = rows.join()
+    joined = join(people, events, linked)
     vault.hold(joined.n_people)
     exact = count_tokens(joined, linked, plan)
     progress.stage("measure")
