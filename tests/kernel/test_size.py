@@ -21,12 +21,11 @@ RING = {
     "planes": ("the same on bits, compiled", "rows/test_count.py"),
     "bounded": ("at most so many rows of a person, the same in every pass", "rows/test_people.py"),
     "shares": ("a person's entries are that person's alone", "rows/test_shares.py"),
-    "checkpoint": ("a part is counted once, also after an interruption", "rows/test_checkpoint.py"),
-    "engines": ("every engine gives the same answers", "rows/test_engines.py"),
+    "engines": ("every engine gives the same answers, a file once also after an interruption", "rows/test_engines.py"),
     "executors": ("the same on a cluster, where partial answers add up", "rows/test_spark.py"),
 }
 # The goal is 1,500.
-MOST_RING = 1_640
+MOST_RING = 1_610
 OUTSIDE = {"cryptography", "numpy", "typing", "sklar.errors"}
 
 

@@ -18,10 +18,9 @@ from sklar.errors import DataError, OutputError
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows import checkpoint as resume
-from sklar.rows.checkpoint import count_resumable
+from sklar.rows import engines as resume
 from sklar.rows.count import Exact, ask_all, count
-from sklar.rows.engines import open_table
+from sklar.rows.engines import count_resumable, open_table
 from sklar.rows.read import open_source
 from tests.rows.test_count import same, schema_of
 

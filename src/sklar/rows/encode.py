@@ -225,21 +225,15 @@ def _looked_up(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32] | No
         return None
     # What lies below has the code of first - 1, what lies above that of last.
     codes = _searched(np.concatenate([[first - 1], first + width * np.arange(steps), [last]]), attribute)
-    step: NDArray[np.int64] = np.clip(numbers.astype(np.int64, copy=False), first - 1, last)
-    step -= first
-    if width > 1:
-        step //= width
-    step += 1
-    return codes.take(step, mode="clip")
+    step: NDArray[Any] = np.clip(numbers, first - 1, last) - first
+    return codes.take((step if width == 1 else step // width) + 1, mode="clip")
 
 
-def numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
+def _numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
     """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
 
     Which values are numbers of the domain, their codes say.
     """
-    if column.dtype == pl.Null or column.dtype.is_nested():
-        return np.zeros(len(column), dtype=np.int64)
     numbers, kind = typed_numbers(column, attribute), np.float64 if attribute.axis.continuous else np.int64
     if numbers is not None:
         return numbers
@@ -259,14 +253,15 @@ def numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
 
 def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:
     """What is counted of an attribute whose domain is private: texts, or grains; null for what is not in the domain."""
+    if column.dtype == pl.Null or column.dtype.is_nested():
+        kind = pl.String if attribute.categorical else pl.Int64
+        return pl.Series([None], dtype=kind).new_from_index(0, len(column))
     if not attribute.categorical:
         bounds = replace(attribute, domain="public", at_most=0)
         inside = np.asarray(encode_column(column, bounds) == bounds.bin_codes[0])
         units = np.zeros(len(column), dtype=np.int64)
-        units[inside] = ladder_of(attribute).units(numbers_of(column, attribute)[inside])
+        units[inside] = ladder_of(attribute).units(_numbers_of(column, attribute)[inside])
         return pl.Series(units).scatter(np.flatnonzero(~inside), None)
-    if column.dtype == pl.Null or column.dtype.is_nested():
-        return pl.Series([None], dtype=pl.String).new_from_index(0, len(column))
     values, places = distinct(column)
     known = {"", attribute.missing, *map(str, attribute.special)}
     texts = [(readable_text(value) or "").encode(errors="replace").decode() for value in values]
