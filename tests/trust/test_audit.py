@@ -94,7 +94,7 @@ def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
 
 # All attacks, each with a few tries: sound code must pass whatever the effort, and flaws are for other tests.
 FEW = Effort(
-    wide_rows=20_000, neighbors={3: 4, 70_000: 4}, cells=8, stretches=1, draws=20_000, ratio=20, person=4, once=6,
+    wide_rows=20_000, neighbors={3: 120, 70_000: 4}, cells=8, stretches=1, draws=20_000, ratio=20, person=4, once=6,
     twice=2, third=1, searches=10, crowd=2,
 )  # fmt: skip
 PARTS = {

@@ -26,17 +26,7 @@ from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.audit import ALPHA, Comparison, Effort, conclude, inventions
-from sklar.trust.audit.inventions import (
-    ADDED,
-    ONE,
-    PURE,
-    Release,
-    exactly,
-    frame_of,
-    release_once,
-    release_twice,
-    write,
-)
+from sklar.trust.audit.inventions import ONE, PURE, Release, exactly, frame_of, release_once, release_twice, write
 
 Array = NDArray[np.float64]
 # What is odd, in words, and how rarely noise as claimed is as odd.
@@ -52,7 +42,7 @@ def check_cells(folder: Path, effort: Effort) -> Iterator[Comparison]:
     for release, budget, words in (
         (release_once, ONE, "Gaussian noise, one stage"),
         (release_twice, ONE, "Gaussian noise, both stages"),
-        (release_twice, ADDED, "Gaussian noise, both stages, add-remove"),
+        (release_twice, inventions.ADDED, "Gaussian noise, both stages, add-remove"),
         (release_once, PURE, "Laplace noise"),
     ):
         yield check_noise_of_cells(folder, release, budget, effort.cells, words)

@@ -187,6 +187,12 @@ class Facts:
         """Where a file stands: beside its description, or below the address that the publisher states."""
         return name if self.publication.url is None else f"{self.publication.url.rstrip('/')}/{name}"
 
+    @staticmethod
+    def described(attribute: Attribute) -> str:
+        """What the schema says of an attribute, with its unit."""
+        words = attribute.words
+        return " ".join(filter(None, (words.description, f"Unit: {words.unit}." if words.unit else "")))
+
     @property
     def columns(self) -> tuple[RowColumn, ...]:
         """The columns of the synthetic rows."""
@@ -194,12 +200,6 @@ class Facts:
             return tuple(_column(attribute) for attribute in self.model.schema.attributes)
         said = {name: f"1 where {name}, else 0" for name in self.model.schema.dummy_names}
         return tuple(RowColumn(name, name, "integer", about, values=(0, 1)) for name, about in said.items())
-
-
-def described(attribute: Attribute) -> str:
-    """What the schema says of an attribute, with its unit."""
-    words = attribute.words
-    return " ".join(filter(None, (words.description, f"Unit: {words.unit}." if words.unit else "")))
 
 
 def _column(attribute: Attribute) -> RowColumn:
@@ -220,7 +220,7 @@ def _column(attribute: Attribute) -> RowColumn:
         last = attribute.edges[-1] - (1 if attribute.kind in ("integer", "year") else 0)
         ends = (attribute.edges[0], *attribute.apart, last)
         least, largest = min(ends), max(ends)
-    about, labels = described(attribute), dict(words.labels)
+    about, labels = Facts.described(attribute), dict(words.labels)
     if attribute.edges:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
         about += f" Counted in {bins}; values inside a bin are drawn, not measured."

@@ -15,18 +15,7 @@ from sklar.answer.report.publish import together
 from sklar.budget.risk import risk_of
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name
-from sklar.trust.passport.facts import (
-    CERTIFICATE,
-    FILES,
-    MODEL,
-    REPORT,
-    ROWS_PARQUET,
-    SCHEMA,
-    SUMS,
-    TABLES,
-    Facts,
-    described,
-)
+from sklar.trust.passport.facts import CERTIFICATE, FILES, MODEL, REPORT, ROWS_PARQUET, SCHEMA, SUMS, TABLES, Facts
 
 _MARKS = re.compile(r"([\\`*_{}\[\]#|~$])")
 
@@ -127,7 +116,7 @@ def readme(facts: Facts) -> str:
         "from the records. "
     )
     attributes = [
-        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(described(each))]
+        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(facts.described(each))]
         for each in schema.attributes[:_MOST_LISTED]
     ]
     return "\n".join(
