@@ -22,8 +22,8 @@ from sklar.public.schema import Schema
 from sklar.rows import parts as of_parts
 from sklar.rows.parts import Part, open_files, read_part, share_out
 from sklar.rows.read import open_part, open_source
-from sklar.rows.source import Source
-from sklar.rows.text import _lines_within
+from sklar.rows.source import Source, Span
+from sklar.rows.text import _lines_within, kind_of
 
 SCHEMA = Schema.from_toml(
     '[attributes.city]\ntype = "categorical"\nvalues = ["a", "b"]\n[attributes.age]\ntype = "integer"\nedges = [0, 9]\n'
@@ -41,6 +41,17 @@ def rows_of(parts: Sequence[Part], schema: Schema = SCHEMA) -> pl.DataFrame:
 
 def frame(rows: int) -> pl.DataFrame:
     return pl.DataFrame({"age": range(rows), "city": ["a", "b", "c"][:1] * rows})
+
+
+def write(rows: pl.DataFrame, path: Path) -> None:
+    """Rows in a file of any kind, in row groups of seven, packed as its name says."""
+    buffer, kind = BytesIO(), kind_of(path)
+    if kind == ".parquet":
+        rows.write_parquet(buffer, row_group_size=7)
+    else:
+        getattr(rows, {".arrow": "write_ipc", ".csv": "write_csv", ".ndjson": "write_ndjson"}[kind])(buffer)
+    with pa.output_stream(path, compression={".gz": "gzip", ".zst": "zstd"}.get(path.suffix)) as sink:
+        sink.write(buffer.getvalue())
 
 
 def same_rows(found: pl.DataFrame, wanted: pl.DataFrame) -> bool:
@@ -66,14 +77,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_parts_of_a_file_are_its_rows_in_order(name: str, schema: Schema, count: int, tmp_path: Path) -> None:
     path, rows = tmp_path / name, frame(100)
-    if name == "t.parquet":
-        rows.write_parquet(path, row_group_size=7)
-    elif name == "t.arrow":
-        rows.write_ipc(path)
-    elif name == "t.csv":
-        rows.write_csv(path)
-    else:
-        rows.write_ndjson(path)
+    write(rows, path)
     source, parts = opened(path, schema)
     assert len(parts) == count
     assert source.n_rows == (100 if name in ("t.parquet", "t.arrow") else None)
@@ -168,23 +172,18 @@ def test_lists_of_paths_and_what_is_not_there(tmp_path: Path) -> None:
         opened(paths)
 
 
-@pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "t.csv.gz", "t.csv.zst", "t.jsonl", "t.jsonl.zst"])
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "t.csv.gz", "t.csv.zst", "t.ndjson", "t.ndjson.zst"])
 def test_files_that_pyarrow_opens_are_read_as_those_of_a_disk(name: str, tmp_path: Path) -> None:
     """As those of a store, of which this file system is one to pyarrow."""
-    path, rows, text = tmp_path / name, frame(60), BytesIO()
-    if name in ("t.parquet", "t.arrow"):
-        rows.write_parquet(path, row_group_size=7) if name == "t.parquet" else rows.write_ipc(path)
-    else:
-        rows.write_csv(text) if "csv" in name else rows.write_ndjson(text)
-        with pa.output_stream(path, compression={".gz": "gzip", ".zst": "zstd"}.get(path.suffix)) as sink:
-            sink.write(text.getvalue())
+    path, rows = tmp_path / name, frame(60)
+    write(rows, path)
     for schema in (SCHEMA, UNQUOTED):
-        sources = [open_part(Remote(f"file://{path}"), None, schema)]
+        spans: list[Span | None] = [None]
         if name == "t.parquet":
-            sources = [open_part(Remote(f"file://{path}"), None, schema, span) for span in ((0, 14), (14, 60))]
+            spans = [(0, 14), (14, 60)]
         elif name == "t.csv" and schema is UNQUOTED:
-            spans = pairwise([0, 4, 100, 103, 400])
-            sources = [open_part(Remote(f"file://{path}"), None, schema, span) for span in spans]
+            spans = [*pairwise([0, 4, 100, 103, 400])]
+        sources = [open_part(Remote(f"file://{path}"), None, schema, span) for span in spans]
         read = pl.concat([batch.cast(pl.String) for source in sources for batch in source.batches(schema.names)])
         assert same_rows(read, rows)
 
