@@ -95,23 +95,18 @@ class Stages:
 # Weights of one-way tables, then of two-way tables (`Schema.importance`); None where all matter alike.
 Importance: TypeAlias = tuple[float, ...] | None
 
-# Of the cost of all tables, the one-way tables' share where all are measured at once. They answer what is asked most
-# and anchor every two-way table.
-ONE_WAY_SHARE = 0.4
+# Of the cost of all tables, the one-way tables' share where all are measured at once: they anchor every two-way table.
 # Of the cost of two-way tables, the second-stage reserve.
-_SECOND_SHARE = 0.4
+ONE_WAY_SHARE, _SECOND_SHARE = 0.4, 0.4
 # Larger tables need less noise per cell for the same total variation: cost grows with cells^0.2.
 CELLS_POWER = 0.2
-# The second stage's cost of a pair grows with the square root of its distance from independence; this many rows are
-# added, so that no pair is left out.
-_DISTANCE_FLOOR = 200.0
-# Second-stage costs are rounded to powers of this, which keeps the certificate short.
-_COST_GRID = 1.1
+# The second stage's cost of a pair grows with the square root of its distance from independence and so many rows, which
+# leave no pair out; it is rounded to powers of the other, which keeps the certificate short.
+_DISTANCE_FLOOR, _COST_GRID = 200.0, 1.1
 # Three-way tables are measured where noise alone is expected to cost two-way tables at most this total variation (and
 # has at least this scale: below it an epsilon promises little), and take at most this share of the second-stage
 # reserve. To look at more of them than this takes too long.
-TRIPLES_UP_TO = 0.05
-_LEAST_NOISE = 1.0
+TRIPLES_UP_TO, _LEAST_NOISE = 0.05, 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
 # Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they,

@@ -40,21 +40,18 @@ from sklar.public.schema import Attribute, Schema
 
 Units = NDArray[np.int64]
 
-# Up to this many grains every value may be a level of its own, and there is nothing to search.
-_VALUES = 32
-# Up to this many grains the second table reaches the grain everywhere.
-_SMALL = 512
-_DIVIDE = 20
-_GRAINS = 4096
+# Up to this many grains every value may be a level of its own, and there is nothing to search; up to this many the
+# second table reaches the grain everywhere. So many parts a cell is divided into, and by the last table.
+_VALUES, _SMALL = 32, 512
+_DIVIDE, _GRAINS = 20, 4096
 # A real without a step has this many decades below its larger bound.
 _DECADES = 12
 # A decade of the first table: single grains below 10.
 _DECADE = (10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90)
-# Bounds whose ratio is smaller than this do not reach toward 0.
+# Bounds whose ratio is smaller than this do not reach toward 0. Cells of the first table: even ones, few, and by the
+# calendar at least.
 _REACH = 16
-_EVEN, _FEW = 64, 24
-# Cells of the first table by the calendar, at least.
-_FIRST_CALENDAR = 16
+_EVEN, _FEW, _FIRST_CALENDAR = 64, 24, 16
 # A cell is divided when its count is this many standard errors above zero: in the first table, then.
 _SOLID_FIRST, _SOLID = 4.0, 3.0
 _SECOND = 1_000_000
