@@ -10,28 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sklar.budget import plan as plans
 from sklar.budget.method import PAPER, Method
-from sklar.budget.plan import (
-    KINDS,
-    MOST_LOOKED_AT,
-    SCORES_SHARE,
-    TRIPLES_SHARE,
-    TRIPLES_UP_TO,
-    WITH_EVENTS,
-    Plan,
-    Stages,
-    expected_one_way_tv,
-    expected_pair_tv,
-    linked_tables,
-    looks_for_triples,
-    margin_sd,
-    plan_linked,
-    plan_release,
-    plan_scores,
-    plan_second,
-    plan_stages,
-    plan_tables,
-)
+from sklar.budget.plan import looks_for_triples, plan_release, plan_scores, plan_second, plan_stages, plan_tables
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
@@ -43,7 +24,7 @@ def cells_of(m: int) -> Cells:
     return Cells([2] * m)
 
 
-def share_of(stages: Stages) -> float:
+def share_of(stages: plans.Stages) -> float:
     """Of the cost of all tables, that of the one-way tables."""
     costs = [float(np.sum(scales**-2.0)) for scales in (stages.first.scales(1), stages.first.scales(2), stages.reserve)]
     return costs[0] / sum(costs)
@@ -113,7 +94,7 @@ def test_one_way_tables_get_more_when_rows_are_few() -> None:
     assert shares[0] == pytest.approx(0.5, rel=1e-5)
     assert shares[2] == pytest.approx(0.1, rel=1e-5)
     assert shares[0] >= shares[1] >= shares[2]
-    assert expected_one_way_tv(cells, 1_000_000, plan_stages(cells, budget, 1_000_000)) < 0.05
+    assert plans.expected_one_way_tv(cells, 1_000_000, plan_stages(cells, budget, 1_000_000)) < 0.05
 
 
 def test_the_method_and_the_noise_decide_how_many_stages_there_are() -> None:
@@ -133,7 +114,7 @@ def test_the_method_and_the_noise_decide_how_many_stages_there_are() -> None:
 
 def test_margins_are_averaged_over_every_table_that_shows_them() -> None:
     cells = Cells([2, 3])
-    sd = margin_sd(cells, np.array([4.0, 5.0]), np.array([1 / 9]))
+    sd = plans.margin_sd(cells, np.array([4.0, 5.0]), np.array([1 / 9]))
     assert sd == pytest.approx([(1 / 16 + 1 / 27) ** -0.5, (1 / 25 + 1 / 18) ** -0.5])
 
 
@@ -158,7 +139,7 @@ def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[
 
 def staged(
     seed: int, generator: np.random.Generator, levels: tuple[int, int], epsilons: list[float]
-) -> tuple[Cells, Budget, Stages]:
+) -> tuple[Cells, Budget, plans.Stages]:
     """Random tables and a random budget, against every kind of neighbor, with their stages."""
     cells = Cells(generator.integers(*levels, generator.integers(3, 9)))
     neighbors: Any = ("replace-one", "add-remove")[seed % 2]
@@ -174,7 +155,7 @@ def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int)
     cells, budget, stages = staged(seed, generator, (2, 20), [0.1, 1.0, 4.0, 10.0, 100.0])
     reserve = float(np.sum(stages.reserve**-2.0))
     costs = generator.gamma(0.3, size=generator.integers(1, min(cells.n_trios, 120) + 1)) + 1e-6
-    share = TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
+    share = plans.TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
     wanted = (costs / costs.sum() * share * reserve) ** -0.5
     second = plan_second(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
     spend, scales = stages.first.spend(budget) + second.spend(budget), second.scales(3)
@@ -206,7 +187,7 @@ def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
     scores = Spend.of([scale], cells.n_trios, reach)
     reserve = float(np.sum(stages.reserve**-2.0))
     table = scale * math.sqrt(budget.shifts) * budget.rows / reach
-    assert cells.n_trios * table**-2.0 == pytest.approx(SCORES_SHARE * stages.precision, rel=0.03)
+    assert cells.n_trios * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
     assert left.first is stages.first
     assert (left.reserve > stages.reserve).all()
     paid = budget.cost(budget.tables(stages.reserve))
@@ -215,7 +196,7 @@ def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
         assert used.rho <= paid.rho
         assert used.mu_squared <= paid.mu_squared
         assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
-    wanted = np.full(min(3, cells.n_trios), (0.1 * TRIPLES_SHARE * reserve) ** -0.5)
+    wanted = np.full(min(3, cells.n_trios), (0.1 * plans.TRIPLES_SHARE * reserve) ** -0.5)
     second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
     spend = scores + second.spend(budget)
     assert paid.covers(budget.cost(spend))
@@ -281,7 +262,7 @@ def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
     # Noise that drowns pairs, and noise that is none.
     assert not looks([30] * 10, rows=10_000)
     assert not looks([3, 4, 5], epsilon=1e9)
-    most = next(m for m in range(3, 100) if m * (m - 1) * (m - 2) // 6 > MOST_LOOKED_AT)
+    most = next(m for m in range(3, 100) if m * (m - 1) * (m - 2) // 6 > plans.MOST_LOOKED_AT)
     assert looks([3] * (most - 1), rows=10**9)
     assert not looks([3] * most, rows=10**9)
     laplace = Budget(epsilon=1.0, mechanism="laplace")
@@ -289,7 +270,9 @@ def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
     # The limit is on the expected error of pairs.
     cells, budget = Cells([8] * 6), Budget(epsilon=1.0)
     stages = plan_release(cells, budget, Method(), n_rows=10**6)
-    rows = next(rows for rows in range(100, 10**6, 100) if expected_pair_tv(cells, rows, stages) <= TRIPLES_UP_TO)
+    rows = next(
+        rows for rows in range(100, 10**6, 100) if plans.expected_pair_tv(cells, rows, stages) <= plans.TRIPLES_UP_TO
+    )
     assert looks_for_triples(cells, rows, stages)
     assert not looks_for_triples(cells, rows - 100, stages)
 
@@ -308,7 +291,7 @@ def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
         assert stages.first.scales(0).size == (not budget.rows_are_public)
         assert 1 - 1e-5 < budget.spent(stages.spend) <= 1.0
 
-    def first(**settings: Any) -> Plan:
+    def first(**settings: Any) -> plans.Plan:
         return plan_release(cells_of(5), Budget(epsilon=1.0), Method(), **{"n_rows": 100_000, **settings}).first
 
     assert first().scales(3).size == 10
@@ -344,17 +327,17 @@ PERSON = by_person(1)
 
 def parts(budget: Budget = PERSON, at_most: int = 3) -> dict[str, tuple[Shares, np.ndarray]]:
     """Queries and scales in people, by kind."""
-    plan = plan_linked(small(at_most), budget).parts
+    plan = plans.plan_linked(small(at_most), budget).parts
     return {query.what: (query, scales / query.each) for query, scales in plan if isinstance(query, Shares)}
 
 
 def test_the_whole_budget_is_spent_by_the_shares() -> None:
-    assert 0.999 < PERSON.spent(plan_linked(small(), PERSON).spend(PERSON)) <= 1.0
+    assert 0.999 < PERSON.spent(plans.plan_linked(small(), PERSON).spend(PERSON)) <= 1.0
     costs = {kind: float(np.sum(scales**-2.0)) for kind, (_, scales) in parts().items()}
-    assert set(costs) == set(KINDS) - {"people"}
-    whole = sum(KINDS[kind][0] for kind in costs)
+    assert set(costs) == set(plans.KINDS) - {"people"}
+    whole = sum(plans.KINDS[kind][0] for kind in costs)
     for kind, cost in costs.items():
-        assert cost / sum(costs.values()) == pytest.approx(KINDS[kind][0] / whole, rel=1e-5)
+        assert cost / sum(costs.values()) == pytest.approx(plans.KINDS[kind][0] / whole, rel=1e-5)
 
 
 def test_costs_do_not_grow_with_the_number_of_events() -> None:
@@ -362,10 +345,10 @@ def test_costs_do_not_grow_with_the_number_of_events() -> None:
 
 
 def test_tables_that_there_are() -> None:
-    tables = linked_tables(small())
+    tables = plans.linked_tables(small())
     assert len(tables["person-event"]) == 4
     assert tables["two-events"][0].cells == 6
-    assert "two-events" not in linked_tables(small(1))
+    assert "two-events" not in plans.linked_tables(small(1))
     assert next(iter(parts(replace(PERSON, neighbors="add-remove")))) == "people"
 
 
@@ -375,9 +358,9 @@ def test_little_budget_has_fewer_tokens() -> None:
     assert 1 < tokens < 1_024
     assert math.log2(tokens).is_integer()
     assert all(scales.max() * tokens <= MAX_SCALE for _, scales in made.values())
-    assert all(query.each == (tokens if kind in WITH_EVENTS else 1) for kind, (query, _) in made.items())
+    assert all(query.each == (tokens if kind in plans.WITH_EVENTS else 1) for kind, (query, _) in made.items())
 
 
 def test_laplace_noise_is_refused() -> None:
     with pytest.raises(BudgetError, match="linked tables take gaussian noise, got mechanism 'laplace'"):
-        plan_linked(small(), replace(PERSON, mechanism="laplace"))
+        plans.plan_linked(small(), replace(PERSON, mechanism="laplace"))

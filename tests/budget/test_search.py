@@ -20,18 +20,8 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.search import (
-    DELTA_SHARE,
-    MOST,
-    ROUNDING_SHARE,
-    SHARE,
-    WANTED,
-    Finding,
-    ladder_of,
-    next_cells,
-    plan_search,
-    search_spend,
-)
+from sklar.budget import search as searches
+from sklar.budget.search import DELTA_SHARE, MOST, ROUNDING_SHARE, SHARE, WANTED, ladder_of, next_cells, plan_search
 from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.fitting.domains import found_numbers, found_values
 from sklar.kernel import vault as door
@@ -143,8 +133,8 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     scale = float(budget.less(DELTA_SHARE * delta).scales(np.ones(1))[0])
     threshold = least_threshold(scale, DELTA_SHARE * delta)
     lost = chance_of_one(scale, threshold)
-    finding = Finding(attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=lost)
-    epsilon = budget.spent(search_spend([finding], budget))
+    finding = searches.Finding(attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=lost)
+    epsilon = budget.spent(searches.search_spend([finding], budget))
     assert epsilon <= 1.0
     shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
 

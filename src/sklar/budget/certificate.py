@@ -191,8 +191,8 @@ class Certificate(Tabular):
         return asdict(self) | linked
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Certificate:
-        """From JSON."""
+    def from_dict(cls, document: Mapping[str, Any], *, old: bool = False) -> Certificate:
+        """From JSON; that of an `old` file, of version 1 to 3, gets the moves and the noise that were drawn."""
         if document.get("tokens") is not None:
             document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
@@ -204,9 +204,10 @@ class Certificate(Tabular):
                 "receipt": None if receipt is None else Receipt(**receipt),
                 "read_from_rows": tuple(document.get("read_from_rows", ())),
             }
-            return cls(**{**document, **parts})
+            made = cls(**{**document, **parts})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
+        return _priced(made) if old else made
 
 
 def certify(
@@ -309,7 +310,7 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
     return tuple(lines)
 
 
-def priced(certificate: Certificate) -> Certificate:
+def _priced(certificate: Certificate) -> Certificate:
     """A certificate of a file of version 1 to 3, with the moves, the reach and the noise of scores that were drawn."""
     budget = Budget(epsilon=1.0, neighbors=certificate.neighbors, rows_per_person=certificate.rows_per_person)
     moves: dict[Measurement, float] = {}

@@ -19,15 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import (
-    OLD_DISTANCE,
-    Certificate,
-    LinkedMeasured,
-    Measured,
-    is_of_schema,
-    measurements,
-    priced,
-)
+from sklar.budget.certificate import OLD_DISTANCE, Certificate, LinkedMeasured, Measured, is_of_schema, measurements
 from sklar.budget.plan import linked_queries
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
@@ -181,11 +173,10 @@ def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:
     schema, version = whole.measured, document["version"]
     stated = {"earlier": [], **document["certificate"]}
     stated.pop("spent_epsilon", None)
-    certificate = _certified(stated, schema.digest, whole.read_from_rows)
+    certificate = _certified(stated, schema.digest, whole.read_from_rows, old=version <= 3)
     if version > 3:
         blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
     else:
-        certificate = priced(certificate)
         stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
         blocks = [*_read_answers(array, document), *stages, *third]
     _check(blocks)
@@ -239,9 +230,11 @@ def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedModel:
     return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
 
 
-def _certified(stated: Mapping[str, Any], digest: str, read_from_rows: tuple[str, ...]) -> Certificate:
+def _certified(
+    stated: Mapping[str, Any], digest: str, read_from_rows: tuple[str, ...], *, old: bool = False
+) -> Certificate:
     """The certificate, refused where it is not the schema's."""
-    certificate = Certificate.from_dict(stated)
+    certificate = Certificate.from_dict(stated, old=old)
     if certificate.schema_sha256 != digest:
         raise ModelError("its certificate is for another schema.")
     if certificate.read_from_rows != read_from_rows:
