@@ -27,12 +27,10 @@ from sklar.budget.account import Account, Entry, own_cost
 from sklar.budget.ledger import Ledger, Paid
 from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.method import PAPER
-from sklar.budget.plan import plan_tables
 from sklar.cli import cli
 from sklar.errors import BudgetError, LedgerError
 from sklar.kernel import vault as door
 from sklar.kernel.theorems import Budget, Cost, Spend, cost, gaussian_epsilon
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 
