@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,7 +154,7 @@ class Counted:
 
 def measure_counts(counts: Exact, schema: Schema, budget: Budget) -> Measured:
     """What a release of these counts measures."""
-    return measure_stages(Measurer(Counted(counts), Vault(budget), schema, budget), Method())
+    return measure_stages(Measurer(cast(Any, Counted(counts)), Vault(budget), schema, budget), Method())
 
 
 def counts_of(codes: Codes, schema: Schema) -> Exact:

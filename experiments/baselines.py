@@ -32,9 +32,8 @@ from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
-from sklar.paper.estimate import Probabilities, fit_binary
+from sklar.paper.estimate import Probabilities, fit_binary, thresholds
 from sklar.paper.gaussian import BinaryCopula, Repairs
-from sklar.paper.estimate import thresholds
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.encode import encode

@@ -57,7 +57,8 @@ def test_a_code_is_one_level_or_none(codes: list[int], size: int) -> None:
 
 
 def tables(sizes: list[int], order: int = 2, **settings: Any) -> Tables:
-    return Tables(cells=Cells(sizes), order=order, **{name: np.array(each) for name, each in settings.items()})
+    arrays: dict[str, Any] = {name: np.array(each) for name, each in settings.items()}
+    return Tables(cells=Cells(sizes), order=order, **arrays)
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
