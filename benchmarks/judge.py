@@ -59,8 +59,8 @@ def three_way_tv(
 
 
 def _nothing_asked(schema: Schema) -> TripleQueries:
-    every = choose_triples(schema)
-    return TripleQueries(schema=schema, listed=np.empty((0, 3), dtype=np.int64), bases=every.bases, in_all=every.in_all)
+    in_all = choose_triples(schema).in_all
+    return TripleQueries(schema=schema, listed=np.empty((0, 3), dtype=np.int64), in_all=in_all)
 
 
 def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, Any]:

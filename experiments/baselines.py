@@ -93,20 +93,21 @@ def no_cor(true: Answers) -> Answers:
         asked=true.asked,
         n_rows=true.n_rows,
         one_way=true.one_way,
-        pairs=true.n_rows * np.outer(mean, mean),
+        two_way=true.n_rows * true.schema.cells.flat(np.outer(mean, mean)),
         triples=triples,
     )
 
 
 def _products(true: Answers, mean: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """The products of three means in the layout of the triples, as (where, values)."""
-    asked, offsets, sizes = true.asked, true.schema.offsets, true.schema.sizes
+    asked, cells = true.asked, true.schema.cells
     if asked.listed is not None:
         yield 0, mean[asked.listed].prod(axis=1)
         return
-    for i, j in zip(*np.triu_indices(sizes.size, 1), strict=True):
-        first, second = mean[offsets[i] : offsets[i + 1]], mean[offsets[j] : offsets[j + 1]]
-        yield int(asked.bases[i, j]), np.multiply.outer(np.outer(first, second), mean[offsets[j + 1] :]).ravel()
+    tables = Tables(cells=cells, order=3)
+    for start, chosen in zip(tables.offsets.tolist(), tables.members.tolist(), strict=False):
+        first, second, third = (mean[cells.levels(attribute)] for attribute in chosen)
+        yield start, np.multiply.outer(np.outer(first, second), third).ravel()
 
 
 def laplace_scales(schema: Schema, *, epsilon: float, delta: float = DEFAULT_DELTA) -> tuple[float, float]:
@@ -135,7 +136,7 @@ def laplace(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA) -> A
         asked=true.asked,
         n_rows=true.n_rows,
         one_way=_noisy(true.one_way, scale),
-        pairs=true.schema.cells.square(_noisy(true.two_way, scale)),
+        two_way=_noisy(true.two_way, scale),
         triples=_noisy(true.triples, scale_triples),
     )
 

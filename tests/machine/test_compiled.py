@@ -30,7 +30,6 @@ from sklar.machine.compiled import (
     is_private,
     load,
     population_count,
-    prange,
     telling,
 )
 
@@ -48,11 +47,11 @@ def twice_and_one(x: float) -> float:
     return _double(x) + 1
 
 
-@compiled(["int64(uint64[::1])", "int64(int64[::1])"], parallel=True)
+@compiled(["int64(uint64[::1])", "int64(int64[::1])"])
 def bits_of(words: NDArray[np.integer[Any]]) -> int:
-    """A kernel for words of two types, with threads that share the turns."""
+    """A kernel for words of two types."""
     total = 0
-    for i in prange(words.size):
+    for i in range(words.size):
         total += population_count(np.uint64(words[i]))
     return total
 

@@ -34,14 +34,11 @@ KERNELS = {
     "sklar.fitting.steps": "fitting",
     "sklar.draw.refine": "refining",
     "sklar.paper.winners": "sampling from the binary copula",
-    "sklar.custodian.evaluate.conjunctions": "evaluating",
 }
 # A read-only array, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"
 _listeners: list[Callable[[str], None]] = []
 _lock = RLock()
-# A range whose turns threads share, in kernels with `parallel=True`.
-prange = range
 
 
 def population_count(word: Any) -> int:
@@ -50,10 +47,8 @@ def population_count(word: Any) -> int:
 
 
 @cache
-def _of_numba(name: str) -> Any:
-    """What `prange` and `population_count` stand for in a kernel."""
-    if name == "prange":
-        return import_module("numba").prange
+def _of_numba() -> Any:
+    """What `population_count` stands for in a kernel."""
     from numba.core.types import uint64
     from numba.extending import intrinsic
 
@@ -88,7 +83,7 @@ class Compiled(Generic[P, R]):
             for name, value in function.__globals__.items()
             if name in {*function.__code__.co_names, "__name__", "__builtins__"}
         }
-        names |= {name: _of_numba(name) for name in ("prange", "population_count") if name in names}
+        names |= {"population_count": _of_numba()} if "population_count" in names else {}
         own = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
         # Of our kernels alone, so that a user's stay put.
         with _lock:

@@ -6,10 +6,8 @@ dummies (0/1 columns named `attribute=level`), where a row may have none or seve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,10 +15,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.machine.compiled import OFFSETS, Worth, compiled, population_count, prange
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Tables
+from sklar.machine.compiled import load
 from sklar.machine.progress import SILENT, Progress, watch
+from sklar.machine.threads import side_by_side, undivided
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.bounded import chosen_places
+from sklar.rows.count import Ask, count
 from sklar.rows.encode import encode, encode_column
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from sklar.custodian.evaluate.raw import RawTable
 
 Form: TypeAlias = Literal["records", "dummies"]
-# Which row has which level, by rows and levels in ascending order.
-_Levels: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 # All triples are counted up to here (a quarter of a gigabyte per table); beyond it, a sample of them.
 MAX_TRIPLES = 1 << 26
@@ -41,25 +41,20 @@ PERCENTS = (95, 99, 100)
 _BIT = Attribute(name="bit", kind="categorical", values=("0", "1"))
 _BOOLEAN = Attribute(name="bit", kind="boolean")
 
-# NumPy counts this much (3 ns each) before compiled code is worth loading (1 s; 3 s where it must be compiled): rows
-# times tables, with rows for the overhead of a table, and cells.
-_PLAIN_WORK, _TABLE_OVERHEAD = 5e8, 4_000
-# These bound memory: cells of a part of a batch laid out as (d, rows), words of bits that NumPy holds at a time, and
-# queries whose errors are taken at a time.
-_MAX_CELLS, _WORDS, _CHUNK = 1 << 24, 1 << 19, 1 << 22
+# These bound memory: cells of a part of a batch laid out as (d, rows), and queries whose errors are taken at a time.
+_MAX_CELLS, _CHUNK = 1 << 24, 1 << 22
+# Listed triples that a thread counts at a time.
+_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TripleQueries:
-    """Which three-way queries are asked: all over distinct attributes, or a list of triples of levels, shape (k, 3).
-
-    All triples a < b < c are laid out by the attributes i < j of a and b, then the pair (a, b), then every level c of
-    the attributes after j; `bases[i, j]` says where that begins.
+    """Which three-way queries are asked: all over distinct attributes, laid out as the kernel's `Tables` of order 3, or
+    a list of triples of levels, shape (k, 3).
     """
 
     schema: Schema
     listed: NDArray[np.int64] | None
-    bases: NDArray[np.int64]
     in_all: int
 
     @property
@@ -80,10 +75,9 @@ def choose_triples(
 ) -> TripleQueries:
     """All triples of levels of distinct attributes, or, of more than `max_triples`, a sample with replacement."""
     schema.require_square("an evaluation")
-    m, sizes, d = schema.n_attributes, schema.sizes, schema.n_levels
-    cells = np.triu(np.outer(sizes, sizes * (d - schema.offsets[1:])), 1)
-    bases = np.concatenate([[0], np.cumsum(cells.ravel())[:-1]]).reshape(m, m)
-    in_all, listed = int(cells.sum()), None
+    one, two, three = (sum(size**power for size in schema.sizes.tolist()) for power in (1, 2, 3))
+    # The sum of products of three different sizes (Newton).
+    in_all, listed, d = (one**3 - 3 * one * two + 2 * three) // 6, None, schema.n_levels
     if in_all > max_triples:
         generator, block = np.random.default_rng(seed), schema.cells.attribute_of_level
         listed = np.empty((0, 3), dtype=np.int64)
@@ -92,22 +86,22 @@ def choose_triples(
             drawn = np.sort(generator.integers(d, size=(sampled, 3)), axis=1)
             listed = np.concatenate([listed, drawn[(np.diff(block[drawn], axis=1) > 0).all(axis=1)]])
         listed = np.ascontiguousarray(listed[:sampled])
-    return TripleQueries(schema=schema, listed=listed, bases=bases, in_all=in_all)
+    return TripleQueries(schema=schema, listed=listed, in_all=in_all)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answers:
     """Answers to all queries: PRIVATE when they come from real rows.
 
-    `one_way` has shape (d,); `pairs` (d, d), filled for attributes i < j; `triples` is laid out by `asked`. Noisy and
-    computed answers may be real numbers. `valid_rows` have one level of every attribute; None where there are no rows.
+    One-way and two-way tables are flat, as `Cells` lays them out; `triples` is laid out by `asked`. Noisy and computed
+    answers may be real numbers. `valid_rows` have one level of every attribute; None where there are no rows.
     """
 
     schema: Schema
     asked: TripleQueries
     n_rows: int
     one_way: NDArray[Any]
-    pairs: NDArray[Any]
+    two_way: NDArray[Any]
     triples: NDArray[Any]
     valid_rows: int | None = None
     form: Form | None = None
@@ -117,9 +111,9 @@ class Answers:
         return "Answers(private)"
 
     @property
-    def two_way(self) -> NDArray[Any]:
-        """The two-way answers over distinct attributes, flat."""
-        return self.schema.cells.flat(self.pairs)
+    def pairs(self) -> NDArray[Any]:
+        """The two-way answers as a square, shape (d, d), filled for attributes i < j."""
+        return self.schema.cells.square(self.two_way)
 
 
 def answer(
@@ -174,154 +168,82 @@ def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
 
 def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: TripleQueries, *, form: Form) -> Answers:
     """Exact answers from blocks of codes, shape (m, rows), or of dummies, shape (d, rows)."""
-    d, m = schema.n_levels, schema.n_attributes
-    one_way, pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
-    triples = np.zeros(asked.size, dtype=np.int32)
-    worth_compiling, step = Worth(_PLAIN_WORK), max(64, _MAX_CELLS // d // 64 * 64)
     n_rows = valid_rows = 0
-    for part in (whole[:, start : start + step] for whole in blocks for start in range(0, whole.shape[1], step)):
-        rows = part.shape[1]
-        # The levels that rows have. Code -1 is no level.
-        row, level = np.nonzero((part if form == "dummies" else part >= 0).T)
-        if form == "records":
-            level = schema.offsets[level] + part[level, row]
-        if form == "records" and not worth_compiling(_plain_work(rows, asked)):
-            _add_plainly(part, (row, level), asked, pairs, triples)
-        else:
-            _add(rows, (row, level), asked, pairs, triples)
-        one_way += np.bincount(level, minlength=d)
-        # A valid row has as many levels as there are attributes, each of another attribute than the one before.
-        another = np.diff(row * m + schema.cells.attribute_of_level[level], prepend=-1) != 0
-        exact = [np.bincount(each, minlength=rows) == m for each in (row, row[another])]
-        n_rows, valid_rows = n_rows + rows, valid_rows + int(np.count_nonzero(exact[0] & exact[1]))
+    triples: NDArray[Any] = np.zeros(asked.size, dtype=np.int32)
+    step = max(64, _MAX_CELLS // schema.n_levels // 64 * 64)
+
+    def parts() -> Iterator[NDArray[Any]]:
+        nonlocal n_rows, valid_rows
+        for part in (whole[:, start : start + step] for whole in blocks for start in range(0, whole.shape[1], step)):
+            levels = part if form == "dummies" else part >= 0
+            # A valid row has one level of every attribute.
+            each = np.add.reduceat(levels, schema.offsets[:-1], axis=0, dtype=np.int32) if form == "dummies" else levels
+            n_rows, valid_rows = n_rows + part.shape[1], valid_rows + int(np.count_nonzero((each == 1).all(axis=0)))
+            if asked.listed is not None and asked.size:
+                _add_listed(part if form == "dummies" else _dummies(part, schema), asked.listed, triples)
+            yield part
+
+    if form == "records":
+        orders = (1, 2) if asked.listed is not None else (1, 2, 3)
+        tables = tuple(Tables(cells=schema.cells, order=order) for order in orders)
+        frames = (pl.DataFrame([pl.Series(f"code {i}", codes) for i, codes in enumerate(part)]) for part in parts())
+        one_way, two_way, *three = count(frames, Ask(attributes=schema.attributes, tables=tables, chosen=True)).tables
+        triples = three[0] if three else triples
+    else:
+        one_way, square = np.zeros(schema.n_levels, dtype=np.int64), np.zeros((schema.n_levels,) * 2, dtype=np.int64)
+        for part in parts():
+            # Single precision holds these counts exactly: a part has fewer than 2**24 rows.
+            dummies = np.ascontiguousarray(part.T, dtype=np.float32)
+            one_way += part.sum(axis=1)
+            # Threads that share such small products wait for each other.
+            with undivided():
+                square += (dummies.T @ dummies).astype(np.int64)
+                if asked.listed is None:
+                    _add_triples(dummies, schema.cells, triples)
+        two_way = schema.cells.flat(square)
     if n_rows == 0:
         raise DataError("the table has no rows. It must hold at least one.")
-    tables: dict[str, NDArray[Any]] = {"one_way": one_way, "pairs": pairs, "triples": triples}
-    return Answers(schema=schema, asked=asked, n_rows=n_rows, valid_rows=valid_rows, form=form, **tables)
+    counts: dict[str, NDArray[Any]] = {"one_way": one_way, "two_way": two_way, "triples": triples}
+    return Answers(schema=schema, asked=asked, n_rows=n_rows, valid_rows=valid_rows, form=form, **counts)
 
 
-def _plain_work(rows: int, asked: TripleQueries) -> float:
-    """What it takes to count this many rows in NumPy."""
-    m, every = asked.schema.n_attributes, asked.listed is None
-    tables = math.comb(m, 2) + (math.comb(m, 3) if every else 0)
-    # Of listed triples, a word holds 64 rows.
-    return (rows + _TABLE_OVERHEAD) * tables + asked.size * (1 if every else rows / 64)
+def _dummies(codes: NDArray[Any], schema: Schema) -> NDArray[np.bool_]:
+    """The dummies of codes, shape (d, rows). Code -1 is no level."""
+    dummies = np.zeros((schema.n_levels, codes.shape[1]), dtype=bool)
+    attribute, row = np.nonzero(codes >= 0)
+    dummies[schema.offsets[attribute] + codes[attribute, row], row] = True
+    return dummies
 
 
-def _add_plainly(
-    codes: NDArray[Any], levels: _Levels, asked: TripleQueries, pairs: NDArray[np.int64], triples: NDArray[np.int32]
-) -> None:
-    """Do what `_add` does, in NumPy: for inputs too small to repay compilation."""
-    offsets, m, d = asked.schema.offsets, asked.schema.n_attributes, asked.schema.n_levels
-    sizes, shifted = np.diff(offsets), codes.astype(np.int64) + 1
-    for i, j in combinations(range(m), 2):
-        # The place of a row that is in no cell is cut off from every table.
-        both, shape = shifted[i] * (sizes[j] + 1) + shifted[j], (int(sizes[i]) + 1, int(sizes[j]) + 1)
-        table = np.bincount(both, minlength=shape[0] * shape[1]).reshape(shape)
-        pairs[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]] += table[1:, 1:]
-        if asked.listed is not None:
-            continue
-        cells, after = int(sizes[i] * sizes[j]), int(offsets[j + 1])
-        own = triples[asked.bases[i, j] : asked.bases[i, j] + cells * (d - after)].reshape(cells, d - after)
-        for k in range(j + 1, m):
-            size = int(sizes[k])
-            three = np.bincount(both * (size + 1) + shifted[k], minlength=shape[0] * shape[1] * (size + 1))
-            block = three.reshape(*shape, size + 1)[1:, 1:, 1:].reshape(cells, size)
-            own[:, offsets[k] - after : offsets[k + 1] - after] += block.astype(np.int32)
-    if asked.listed is not None:
-        bits = _bits(levels, codes.shape[1], d)
-        step = max(_WORDS // max(bits.shape[1], 1), 1)
-        for start in range(0, len(asked.listed), step):
-            first, second, third = asked.listed[start : start + step].T
-            all_three = bits[first] & bits[second] & bits[third]
-            triples[start : start + step] += np.bitwise_count(all_three).sum(axis=1, dtype=np.int32)
+def _add_listed(dummies: NDArray[Any], listed: NDArray[np.int64], triples: NDArray[np.int32]) -> None:
+    """Add the counts of listed triples of levels, shape (k, 3): tables of one cell, on bits."""
+    padded = np.pad(dummies, ((0, 0), (0, -dummies.shape[1] % 64)))
+    bits = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+    kernel = load("sklar.rows.planes").add_threes
+
+    def add(start: int) -> None:
+        part = listed[start : start + _AT_ONCE]
+        places = np.arange(start, start + len(part))
+        kernel(bits, bits.shape[1], np.ascontiguousarray(part), np.ones_like(part), places, triples)
+
+    side_by_side(add, range(0, len(listed), _AT_ONCE))
 
 
-def _add(
-    rows: int, levels: _Levels, asked: TripleQueries, pairs: NDArray[np.int64], triples: NDArray[np.int32]
-) -> None:
-    schema = asked.schema
-    m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, schema.cells.attribute_of_level
-    # A row has about m levels. Lists take m^2 / 2 steps for its pairs, bits d^2 / 128.
-    wide, every = 64 * m * m > d * d, asked.listed is None
-    # The layouts are large: each is made only where it is read.
-    if wide or asked.listed is not None:
-        bits = _bits(levels, rows, d)
-        if wide:
-            first, second = np.nonzero(block_of[:, None] < block_of)
-            counts = np.zeros(first.size, dtype=np.int32)
-            add_bits(bits, np.stack([first, second, second], axis=1), counts)
-            pairs[first, second] += counts
-        if asked.listed is not None:
-            add_bits(bits, asked.listed, triples)
-    if not wide or every:
-        starts = np.concatenate([[0], np.cumsum(np.bincount(levels[0], minlength=rows))])
-        # An empty array is not added to.
-        own = (pairs[:0] if wide else pairs), (triples if every else triples[:0])
-        add_lists(starts, levels[1].astype(np.int32), block_of, offsets, asked.bases, *own)
+def _add_triples(dummies: NDArray[np.float32], cells: Cells, triples: NDArray[np.int32]) -> None:
+    """Add all three-way counts of dummies, shape (rows, d), laid out as `Tables`.
 
-
-def _bits(levels: _Levels, rows: int, d: int) -> NDArray[np.uint64]:
-    """One bit per level and row, shape (d, words)."""
-    padded = np.zeros((d, -(-rows // 64) * 64), dtype=bool)
-    padded[levels[1], levels[0]] = True
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
-
-
-@compiled(
-    f"void(int64[::1], int32[::1], {OFFSETS}, {OFFSETS}, int64[:, ::1], int64[:, ::1], int32[::1])",
-    parallel=True,
-    boundscheck=False,
-)
-def add_lists(
-    starts: NDArray[np.int64],
-    levels: NDArray[np.int32],
-    block: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    bases: NDArray[np.int64],
-    pairs: NDArray[np.int64],
-    triples: NDArray[np.int32],
-) -> None:
-    """Add every pair, and every triple, of levels of distinct attributes that a row has, to those that are not empty.
-
-    Row r has the levels `levels[starts[r]:starts[r + 1]]`, ascending: cheap when attributes have many levels.
+    Of the rows that have a level of one attribute, these are the two-way counts of later attributes.
     """
-    d = block.size
-    # Each thread takes a first attribute, so that no two threads write to the same cells.
-    for first in prange(block[-1] + 1):
-        for row in range(starts.size - 1):
-            stop = starts[row + 1]
-            for x in range(starts[row], stop):
-                a = levels[x]
-                if block[a] > first:
-                    break
-                if block[a] == first:
-                    for y in range(x + 1, stop):
-                        b = levels[y]
-                        second = block[b]
-                        if second > first:
-                            if pairs.size:
-                                pairs[a, b] += 1
-                            if triples.size:
-                                after = offsets[second + 1]
-                                cell = (a - offsets[first]) * (after - offsets[second]) + b - offsets[second]
-                                base = bases[first, second] + cell * (d - after) - after
-                                for z in range(y + 1, stop):
-                                    c = levels[z]
-                                    if c >= after:
-                                        triples[base + c] += 1
-
-
-@compiled("void(uint64[:, ::1], int64[:, ::1], int32[::1])", parallel=True, boundscheck=False)
-def add_bits(bits: NDArray[np.uint64], listed: NDArray[np.int64], counts: NDArray[np.int32]) -> None:
-    """Add the counts of listed triples of levels, shape (k, 3), on bits (d, words): cheap where levels are few."""
-    words = bits.shape[1]
-    for t in prange(listed.shape[0]):
-        a, b, c = listed[t, 0], listed[t, 1], listed[t, 2]
-        total = np.uint64(0)
-        for word in range(words):
-            total += population_count(bits[a, word] & bits[b, word] & bits[c, word])
-        counts[t] += np.int32(total)
+    start = 0
+    for attribute, size in enumerate(cells.sizes.tolist()):
+        later = Cells(cells.sizes[attribute + 1 :])
+        table = np.repeat(np.arange(later.n_pairs), later.pair_sizes)
+        for level in range(size):
+            own = dummies[dummies[:, cells.offsets[attribute] + level] > 0, cells.offsets[attribute + 1] :]
+            # A table with two later attributes has a slab for each level of this one.
+            slab = (size - 1) * later.pair_offsets[table] + level * later.pair_sizes[table]
+            triples[start + np.arange(later.n_cells) + slab] += later.flat(own.T @ own).astype(np.int32)
+        start += size * later.n_cells
 
 
 def pearson(answers: Answers) -> NDArray[np.float64]:

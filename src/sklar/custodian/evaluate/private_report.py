@@ -38,7 +38,7 @@ def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> s
 def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
     """What the report shows; given counts are scaled to the number of real rows. One attribute has no `pairs`."""
     factor, m = true.n_rows / given.n_rows, true.schema.n_attributes
-    given = replace(given, one_way=given.one_way * factor, pairs=given.pairs * factor)
+    given = replace(given, one_way=given.one_way * factor, two_way=given.two_way * factor)
     return Hidden(
         banner=NOTICE,
         evaluation=evaluation,
