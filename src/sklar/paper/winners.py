@@ -1,16 +1,8 @@
-"""Records or dummies of the binary copula, block by block: correlated normals in tiles, and the level that wins.
-
-Normals are drawn by counter, in single precision, so that any value can be drawn without those before it. Words come
-from Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011), keyed by the seed. A word of 32 bits gives a sign and the
-chance q that a normal is larger in size, an odd multiple of 2^-32. With x = 1 - q and w = -log(1 - x^2) the normal is x
-Q(w), with Q a polynomial of w in the middle, and of its square root in the tails (Giles 2010): minimax fits to scipy's
-`ndtri` and `log1p`. No value is larger in size than 6.4: the chance of one is 2e-10.
-"""
+"""Records or dummies of the binary copula, block by block: correlated normals in tiles, and the level that wins."""
 
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from sklar.draw.blocks import BLOCK_ROWS, empty_codes
+from sklar.draw.blocks import BLOCK_ROWS, empty_codes, stream
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.compiled import compiled
 from sklar.machine.threads import side_by_side
@@ -33,30 +25,10 @@ if TYPE_CHECKING:
 _TILE = 2048
 # Passes over a block that settle it on the margins.
 _ROUNDS = 5
-# The first of the words that round the counts: no normal of any row is drawn from it.
-_ROUNDING = 0xFFFFFFFF << 32
+# The stream that rounds the counts of a block: no tile has this number.
+_ROUNDING = 1 << 32
 # Levels whose chances are integrated at once.
 _TOGETHER = 4096
-_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_SQRT_HALF_BITS, _MANTISSA = np.int32(0x3F3504F3), np.int32(0x007FFFFF)
-_ONE, _STEP, _HALF_STEP, _LN2 = (np.float32(each) for each in (1.0, 2.0**-31, 2.0**-32, 0.6931471805599453))
-_GROUP = 64
-# w = 5 at q (2 - q) = exp(-5).
-_TAIL_WORDS = np.uint32(2**32 * (1 - math.sqrt(1 - math.exp(-5))))
-
-# Coefficients from the highest power down.
-_LOG = (
-    0.087223585, -0.143668445, 0.149522663, -0.165623928, 0.199568336, -0.250020741, 0.333341856, -0.49999988,
-    0.999999974,
-)  # fmt: skip
-_MIDDLE = (
-    -1.24323737e-08, 3.28558898e-08, 6.59264079e-07, -4.89700365e-06, -7.01923021e-06, 0.000308785666, -0.00177164456,
-    -0.00590771704, 0.348802038, 2.12331348,
-)  # fmt: skip
-_TAIL = (
-    6.40263941e-05, -2.41616959e-05, -0.000460636075, 0.00102387601, -0.00136611383, 0.00205010523, -0.00365628456,
-    0.00562693655, 1.4236146, 4.57467471,
-)  # fmt: skip
 
 
 class BinarySampler:
@@ -104,12 +76,11 @@ class BinarySampler:
             codes[index] = self._present[index][0]
         # Settling each block on the margins takes most of the sampling error out of one-way counts.
         if self._two.size:
-            chance = np.empty(-(-self._two.size // 4) * 4, dtype=np.uint32)
-            words(chance, _ROUNDING, block, seed)
+            uniform = stream(seed, block, _ROUNDING).random(self._two.size)
             targets = np.array([self._shares[index][0] * rows for index in self._two])
             second = np.empty((self._two.size, rows), dtype=np.uint8)
             first, between, density = self._between
-            settle_two(drawn, first, np.stack([between, density, targets]), chance, _ROUNDS, second)
+            settle_two(drawn, first, np.stack([between, density, targets, uniform]), _ROUNDS, second)
             codes[self._two] = second
             for place, index in enumerate(self._two.tolist()):
                 if self._present[index][1] != 1:
@@ -176,8 +147,8 @@ def correlated(factor: Floats, rows: int, block: int, seed: int, scratch: thread
     drawn = drawn[: shape[0]]
     width, size, one = (ctypes.byref(each) for each in (ctypes.c_int(_TILE), ctypes.c_int(shape[1]), ctypes.c_float(1)))
     for number, tile in enumerate(drawn):
-        fill_normals(tile, number * _TILE, block, seed)
         if tile.size:
+            stream(seed, block, number).standard_normal(dtype=np.float32, out=tile)
             # To Fortran the tile is its transpose, so that the factor multiplies from the right, transposed.
             _strmm()(b"R", b"L", b"T", b"N", width, size, one, factor.ctypes.data, size, tile.ctypes.data, width)
     return drawn
@@ -265,22 +236,20 @@ def settle(drawn: Floats, first: int, goals: Doubles, rounds: int, won: NDArray[
             break
 
 
-@compiled("void(float32[:, :, ::1], int64[::1], float64[:, ::1], uint32[::1], int64, uint8[:, ::1])", boundscheck=False)
-def settle_two(
-    drawn: Floats, first: Ints, goals: Doubles, chance: NDArray[np.uint32], rounds: int, won: NDArray[np.uint8]
-) -> None:
+@compiled("void(float32[:, :, ::1], int64[::1], float64[:, ::1], int64, uint8[:, ::1])", boundscheck=False)
+def settle_two(drawn: Floats, first: Ints, goals: Doubles, rounds: int, won: NDArray[np.uint8]) -> None:
     """The same for many attributes of two levels at once: `won`, shape (attributes, rows), has the winner of each row.
 
-    Level 0 wins where the difference in row `first` of `drawn` is above the cut point. `goals`, shape (3, attributes),
-    are cut points, densities there, and targets, which a random word rounds. Cut points: Newton's steps until one is
-    bracketed, then in proportion.
+    Level 0 wins where the difference in row `first` of `drawn` is above the cut point. `goals`, shape (4, attributes),
+    are cut points, densities there, targets, and uniform numbers that round these. Cut points: Newton's steps until one
+    is bracketed, then in proportion.
     """
     rows, columns = won.shape[1], drawn.shape[2]
-    cuts, densities, targets = goals[0], goals[1], goals[2]
+    cuts, densities, targets, uniform = goals[0], goals[1], goals[2], goals[3]
     for i in range(first.size):
         # A level with a target of a few is left to chance, as above.
         rarer = min(targets[i], rows - targets[i])
-        forced, rounding = rarer / (rarer + 10.0), chance[i] * 2.0**-32
+        forced = rarer / (rarer + 10.0)
         cut, settled, least, target = cuts[i], cuts[i], np.inf, 0.0
         low, high, too_many, too_few = -np.inf, np.inf, 0.0, 0.0
         for turn in range(rounds):
@@ -293,7 +262,7 @@ def settle_two(
                     count += np.int32(own[column] > at)
                 above += np.int64(count)
             if turn == 0:
-                target = np.floor(above + forced * (targets[i] - above) + rounding)
+                target = np.floor(above + forced * (targets[i] - above) + uniform[i])
             missed = above - target
             if abs(missed) < least:
                 least, settled = abs(missed), cut
@@ -313,73 +282,3 @@ def settle_two(
             out = won[i, tile * columns : tile * columns + own.size]
             for column in range(own.size):
                 out[column] = own[column] <= at
-
-
-@compiled("void(uint32[::1], uint64, uint64, uint64)", boundscheck=False)
-def words(out: NDArray[np.uint32], counter: np.uint64 | int, upper: int, seed: int) -> None:
-    """Four random words for each counter from (`upper`, `counter`) on, 64 bits each; `out` has a multiple of four."""
-    for i in range(out.size >> 2):
-        at = counter + np.uint64(i)
-        c0, c1, c2, c3 = at & _LOW, at >> _HALF, upper & _LOW, upper >> _HALF
-        k0, k1 = seed & _LOW, seed >> _HALF
-        for _ in range(10):
-            first, second = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
-            c0, c1, c2, c3 = (second >> _HALF) ^ c1 ^ k0, second & _LOW, (first >> _HALF) ^ c3 ^ k1, first & _LOW
-            k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
-        out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = c0, c1, c2, c3
-
-
-@compiled()
-def _polynomial(coefficients, x):  # type: ignore[no-untyped-def]
-    value = np.float32(0.0)
-    for c in coefficients:
-        value = value * x + np.float32(c)
-    return value
-
-
-@compiled()
-def _minus_log(t):  # type: ignore[no-untyped-def]
-    """-log t for a t of at most one, but not below zero."""
-    # The exponent is chosen so that the mantissa 1 + f lies between the roots of 1/2 and of 2.
-    bits = np.int32(np.float32(t).view(np.int32) - _SQRT_HALF_BITS)
-    exponent = np.int32(bits >> np.int32(23))
-    f = np.int32((bits & _MANTISSA) + _SQRT_HALF_BITS).view(np.float32) - _ONE
-    return max(-(_polynomial(_LOG, f) * f + np.float32(exponent) * _LN2), np.float32(0.0))
-
-
-@compiled("void(uint32[::1], float32[::1])", boundscheck=False, fastmath={"contract"}, error_model="numpy")
-def to_normals(drawn: NDArray[np.uint32], out: Floats) -> None:
-    """The normal of each word."""
-    for i in range(out.size):
-        word = drawn[i]
-        # Through a signed integer: processors convert those directly.
-        q = np.float32(np.int32(word >> np.uint32(1))) * _STEP + _HALF_STEP
-        x = _ONE - q
-        size = x * _polynomial(_MIDDLE, _minus_log(q * (_ONE + x)) - np.float32(2.5))
-        out[i] = size if word & np.uint32(1) else -size
-    # One word in 300 is in a tail: found by the group, so that most are never looked at one by one.
-    for start in range(0, out.size, _GROUP):
-        group = drawn[start : start + _GROUP]
-        least = group[0]
-        # Over a slice from 0: other indices might be negative to the compiler, and would not be vectorized.
-        for i in range(group.size):
-            least = min(least, group[i])
-        if least < _TAIL_WORDS:
-            for i in range(group.size):
-                if group[i] < _TAIL_WORDS:
-                    q = np.float32(np.int32(group[i] >> np.uint32(1))) * _STEP + _HALF_STEP
-                    x = _ONE - q
-                    size = x * _polynomial(_TAIL, np.sqrt(_minus_log(q * (_ONE + x))) - np.float32(3.4))
-                    out[start + i] = size if group[i] & np.uint32(1) else -size
-
-
-@compiled("void(float32[:, ::1], uint64, uint64, uint64)", boundscheck=False)
-def fill_normals(out: Floats, first: int, block: int, seed: int) -> None:
-    """Normals number `first`, `first` + 1, ... of every row of a block; `first` and the columns are multiples of four.
-
-    A value depends on its row, its number, the block and the seed alone.
-    """
-    drawn = np.empty(out.shape[1], dtype=np.uint32)
-    for row in range(out.shape[0]):
-        words(drawn, (np.uint64(row) << _HALF) + (first >> np.uint64(2)), block, seed)
-        to_normals(drawn, out[row])
