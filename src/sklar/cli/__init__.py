@@ -22,7 +22,7 @@ Exit codes:
   1    the request could not be carried out, or a check failed (verify, audit); one line says why
   2    the command line was not understood
   130  interrupted (Ctrl-C); no file is left half-written
-  141  whoever read the output went away (a pipe was closed)
+  141  the output pipe was closed
 """
 # Modules, with their commands.
 COMMANDS = {
