@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.blas import dgemm, sgemm
+from scipy.sparse import diags_array
+from scipy.sparse.linalg import LinearOperator, cg
 
 from sklar.kernel.cells import Doubles, Floats
 
@@ -157,28 +159,13 @@ class _Hessian:
 
 def _direction(point: _Dual) -> Doubles:
     """Solve Hessian @ direction = -gradient to a hundredth, by preconditioned conjugate gradients."""
-    size = float(np.linalg.norm(point.gradient))
-    hessian = _Hessian(point.values, point.vectors)
+    size, d = float(np.linalg.norm(point.gradient)), len(point.y)
+    hessian, right = _Hessian(point.values, point.vectors), (-point.gradient / size).astype(np.float32)
     # The generalized Hessian may be singular far from the answer; the shift vanishes with the gradient.
-    shift = np.float32(min(1e-4, 0.01 * size / np.sqrt(len(point.y))))
+    shift = np.float32(min(1e-4, 0.01 * size / np.sqrt(d)))
     inverse = 1.0 / np.maximum(hessian.diagonal() + shift, np.float32(1e-6))
-    residual = (-point.gradient / size).astype(np.float32)
-    solution, search = np.zeros_like(residual), inverse * residual
-    scaled = search
-    power = float(residual @ scaled)
-    for _ in range(_MAX_CG):
-        product = hessian(search) + shift * search
-        curvature = float(search @ product)
-        if curvature <= 0.0:
-            break
-        step = np.float32(power / curvature)
-        solution += step * search
-        residual -= step * product
-        if float(np.linalg.norm(residual)) <= 1e-2:
-            break
-        scaled = inverse * residual
-        power, previous = float(residual @ scaled), power
-        search = scaled + np.float32(power / previous) * search
+    matrix = LinearOperator((d, d), matvec=lambda h: hessian(h) + shift * h, dtype=np.float32)
+    solution, _ = cg(matrix, right, rtol=1e-2, maxiter=_MAX_CG, M=diags_array(inverse))
     direction = solution.astype(np.float64) * size
     # Rounding in a nearly singular system may turn the direction uphill; the gradient never does.
     return direction if float(direction @ point.gradient) < 0.0 else -point.gradient
