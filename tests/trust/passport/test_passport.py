@@ -14,13 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 import sklar
+from sklar.answer.report.render import plain
 from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
 from sklar.trust import passport
 from sklar.trust.passport import Publication, publish, verify_folder
 from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
-from sklar.trust.passport.prose import code, plain, yaml
+from sklar.trust.passport.prose import code, yaml
 from sklar.trust.passport.standards import ids_of
 from tests.trust.forge import failed
 from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, run_elsewhere

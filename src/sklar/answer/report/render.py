@@ -1,7 +1,8 @@
-"""Reports by Jinja2: a template escapes every value that it shows, and fails when a value is missing."""
+"""Pages by Jinja2: a template escapes every value that it shows, as HTML or Markdown, and fails when one is missing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -18,24 +19,25 @@ if TYPE_CHECKING:
 Rows: TypeAlias = tuple[tuple[str, ...], ...]
 
 _SHARED = "sklar.answer.report"
+_MARKS = re.compile(r"([\\`*_{}\[\]#|~$])")
 
 
 def render(package: str, template: str, view: DataclassInstance | Mapping[str, Any]) -> str:
     """Fill a template of a package with the fields of a view."""
     shown = view if isinstance(view, Mapping) else {each.name: getattr(view, each.name) for each in fields(view)}
-    return _environment(package).get_template(template).render(shown)
+    return _environment(package, markdown=template.endswith(".md.j2")).get_template(template).render(shown)
 
 
 @cache
-def _environment(package: str) -> Environment:
+def _environment(package: str, *, markdown: bool) -> Environment:
     # Jinja2 is imported only when a report is made.
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]),
-        autoescape=True,
+        autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
-        finalize=clean,
+        finalize=plain if markdown else clean,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -54,6 +56,20 @@ def clean(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
         return value
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in value)
+
+
+class Markdown(str):
+    """A text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def plain(value: Any) -> Any:
+    """A text as Markdown shows it and does not interpret it, in one line."""
+    if isinstance(value, Markdown) or not isinstance(value, str):
+        return value
+    shown = "".join(letter if letter.isprintable() else " " for letter in " ".join(value.split()))
+    return Markdown(_MARKS.sub(r"\\\1", shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")))
 
 
 def short(value: str, limit: int = 28) -> str:
