@@ -101,6 +101,7 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         fit().save(found[kind])
     model = sklar.load(found["binary"])
     write_tables(model.measured, folder / "tables.parquet")
+    found["older"] = Path(__file__).parents[1] / "files" / "models" / "v2-auto.sklar"
     found["imported"] = folder / "imported.sklar"
     sklar.fit_tables(read_tables(folder / "tables.parquet", SCHEMA), method="binary").save(found["imported"])
     return found
