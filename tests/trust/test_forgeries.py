@@ -63,15 +63,16 @@ def scaled(factor: float) -> Change:
     return change
 
 
-def put(path: str, value: Any) -> Change:
-    """Something else at one place of the description."""
-    *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+def put(paths: str, value: Any) -> Change:
+    """Something else at these places of the description."""
 
     def change(document: Document, _arrays: Arrays) -> None:
-        place: Any = document
-        for key in keys:
-            place = place[key]
-        place[last] = value
+        for path in paths.split():
+            place: Any = document
+            *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+            for key in keys:
+                place = place[key]
+            place[last] = value
 
     return change
 
@@ -155,17 +156,6 @@ def other_neighbors(document: Document, arrays: Arrays) -> None:
     forge.state_what_it_costs(document, arrays)
 
 
-def public_rows(number: int) -> Change:
-    def change(document: Document, _arrays: Arrays) -> None:
-        document["certificate"]["public_rows"] = document["public_rows"] = number
-
-    return change
-
-
-def not_claimed(document: Document, _arrays: Arrays) -> None:
-    document["certificate"] |= {"claimed_by": None, "epsilon": 0.1}
-
-
 def split_measurement(document: Document, _arrays: Arrays) -> None:
     entries = document["certificate"]["measurements"]
     large = max(entries, key=lambda entry: entry["tables"])
@@ -199,7 +189,7 @@ def older_version(document: Document, _arrays: Arrays) -> None:
 
 
 def smokers(document: Document, _arrays: Arrays) -> None:
-    document["certificate"]["domains"].append(dict(document["certificate"]["domains"][1], attribute="smoker"))
+    document["certificate"]["domains"].append(document["certificate"]["domains"][1] | {"attribute": "smoker"})
 
 
 def cheaper_search(document: Document, _arrays: Arrays) -> None:
@@ -257,11 +247,15 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "a measurement at another scale": ("auto", put("certificate.measurements.1.scale", 4096.0), "measurements"),
     "a measurement in two parts": ("auto", split_measurement, "measurements"),
     "digits in scales": ("auto", digits_in_scales, "arrays"),
-    "other public rows": ("auto", public_rows(7), "rows"),
-    "public rows under add-remove": ("add-remove", public_rows(ROWS), "rows"),
+    "other public rows": ("auto", put("certificate.public_rows public_rows", 7), "rows"),
+    "public rows under add-remove": ("add-remove", put("certificate.public_rows public_rows", ROWS), "rows"),
     "a missing search, of an older version": ("older", older_version, "domains"),
     "a domain that becomes public": ("domains", public_domain, "format"),
-    "imported tables that do not say so": ("imported", not_claimed, "theorem independent"),
+    "imported tables that do not say so": (
+        "imported",
+        lambda d, _: d["certificate"].update(claimed_by=None, epsilon=0.1),
+        "theorem independent",
+    ),
     "a lower threshold": ("domains", lower_threshold, "domains"),
     "a threshold that never fails": ("domains", put("certificate.domains.0.lost_delta", 0.0), "domains"),
     "a cheaper search": ("domains", cheaper_search, "format domains"),

@@ -20,41 +20,20 @@ from sklar.public.schema import Schema
 from sklar.public.settings import Person
 from sklar.release import fit
 from sklar.rows.shares import count_tokens, join
-from sklar.trust.audit.inventions import Released, exactly, people_of, release_once, whole_numbers
+from sklar.trust.audit.inventions import release_once, whole_numbers
 from sklar.trust.audit.noises import guess_person
 from sklar.trust.audit.sensitivity import check_changes
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify, verify_model
 from tests.linked import small, tables
-from tests.trust.forge import failed, opened
-
-SMALL = whole_numbers(2, 2)
+from tests.trust.forge import failed
 
 
 def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) -> None:
-    found = check_changes(release_once, SMALL, Budget(epsilon=1.0), "", most=2)
+    found = check_changes(release_once, whole_numbers(2, 2), Budget(epsilon=1.0), "", most=2)
     assert not found.passed
     assert found.measured > 1.8
     assert not guess_person(whole_numbers(*[2] * 8), 75, tmp_path).passed
-
-
-def test_a_wrong_number_of_rows_is_flagged() -> None:
-    """Noise for L rows where L + 1 are counted."""
-    plain = whole_numbers(2)
-
-    def release(data: object, schema: Schema, budget: Budget) -> Released:
-        cells = release_once(data, people_of(plain, "rows", 3), replace(budget, epsilon=1e9)).cells
-        return replace(release_once(data, schema, budget), cells=cells)
-
-    found = check_changes(release, people_of(plain, "rows", 2), Budget(epsilon=1.0), "", most=3)
-    assert not found.passed
-
-
-def test_whoever_has_more_rows_is_cut() -> None:
-    plain, rows = whole_numbers(2), pl.DataFrame({"a0": [1] * 50 + [0], "id": [7] * 50 + [8]})
-    exact = exactly(release_once)
-    assert exact(rows, people_of(plain, "rows", 2), Budget(epsilon=1.0)).cells.tolist() == [3, 1, 2]
-    assert exact(rows, plain, Budget(epsilon=1.0)).cells.tolist() == [1, 50]
 
 
 @pytest.mark.parametrize("scale", [2.0, 40.0])
@@ -92,6 +71,7 @@ def test_a_release_for_people_is_verified(model: Any) -> None:
     assert "what all rows of any one person hold (the number of people is public)" in "\n".join(found.lines())
     assert "several rows about one person" not in "\n".join(found.lines())
     assert any("any one person, with all their rows" in line for line in model.summary())
+    assert "id" not in model.sample(10).columns
 
 
 Forgery = Callable[[Certificate], Certificate]
@@ -124,14 +104,6 @@ def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
     copula = replace(model.copula, schema=schema) if hasattr(model.copula, "schema") else model.copula
     forged = replace(model, measured=replace(model.measured, certificate=stated, schema=schema), copula=copula)
     assert {"theorem", "independent"} <= failed(verify_model(forged))
-
-
-def test_a_model_file_holds_the_unit_and_no_id(model: Any, tmp_path: Path) -> None:
-    model.save(tmp_path / "m.sklar")
-    document, _ = opened(tmp_path / "m.sklar")
-    assert document["schema"]["table"]["person"] == "id"
-    assert document["certificate"]["rows_per_person"] == 4
-    assert "id" not in model.sample(10).columns
 
 
 def failed_of(model: LinkedModel, folder: Path, *, refit: bool = False) -> set[str]:
