@@ -180,7 +180,8 @@ def uniform(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np
 
 def sparse(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Twice the noise on a quarter of the cells, none on the others."""
-    return times(2.0)(scales, sizes) * (np.random.default_rng(6).random(sizes.sum()) < 0.25)
+    noise, kept = times(2.0)(scales, sizes), np.random.default_rng(6).random(sizes.sum()) < 0.25
+    return np.where(kept, noise, 0)
 
 
 # Other noise, and the test that sees it; the last four have the right variance.
