@@ -206,7 +206,7 @@ def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
     (tmp_path / "draft.toml").write_text(TOML + "reviewed = false\n")
     settings: dict[str, list[str]] = {
         "overspent": ["--schema", "s.toml", "--epsilon", "1", "--ledger", "l.db"],
-        "tiny": ["--schema", "s.toml", "--epsilon", "1e-9"],
+        "tiny": ["--schema", "s.toml", "--epsilon", "1e-9", "--ledger", "l.db"],
         "no column": ["--schema", "wide.toml", "--epsilon", "1"],
         "not reviewed": ["--schema", "draft.toml", "--epsilon", "1"],
         "neighbors": ["--schema", "s.toml", "--epsilon", "0.1", "--ledger", "l.db", "--neighbors", "add-remove"],
@@ -222,5 +222,7 @@ def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
             printed = tuple(public(done.output, rows=True))
             messages.add((type(done.exception), str(done.exception).replace(file, "FILE"), printed))
         assert len(messages) == 1, messages
+        drawable = "above the largest that can be drawn exactly (16777216). Use a larger"
+        assert (drawable in str(messages)) == (name == "tiny")
     assert not (tmp_path / "o.csv").exists()
     assert not Ledger(tmp_path / "l.db").account("people").charges

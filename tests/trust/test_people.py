@@ -20,8 +20,9 @@ from sklar.public.schema import Schema
 from sklar.public.settings import Person
 from sklar.release import fit
 from sklar.rows.shares import count_tokens, join
+from sklar.trust.audit import QUICK
 from sklar.trust.audit.inventions import release_once, whole_numbers
-from sklar.trust.audit.noises import guess_person
+from sklar.trust.audit.noises import check_person
 from sklar.trust.audit.sensitivity import check_changes
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify, verify_model
@@ -33,7 +34,7 @@ def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) 
     found = check_changes(release_once, whole_numbers(2, 2), Budget(epsilon=1.0), "", most=2)
     assert not found.passed
     assert found.measured > 1.8
-    assert not guess_person(whole_numbers(*[2] * 8), 75, tmp_path).passed
+    assert not next(check_person(tmp_path, replace(QUICK, person=75), whole_numbers(*[2] * 8))).passed
 
 
 @pytest.mark.parametrize("scale", [2.0, 40.0])
