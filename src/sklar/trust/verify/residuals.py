@@ -365,20 +365,16 @@ class NoiseResiduals:
         self.each["each three-way table's margins"] = sums
 
     def _coarse(self, attributes: tuple[int, ...], query: Tables) -> tuple[Array, Array]:
-        """What one-way or two-way tables say of coarse cells, whose variance is that of the cells they sum up."""
-        cells, levels, (mean, spread) = query.cells, map(query.cells.levels, attributes), self._pooled[len(attributes)]
-        one_way = len(attributes) == 1
-        table = mean[cells.levels(*attributes)] if one_way else cells.table(mean, *attributes)
-        variances = np.array([float(spread[attributes[0] if one_way else cells.pair(*attributes)])])
-        for attribute, own in zip(attributes, levels, strict=True):
-            coarse = np.arange(cells.sizes[attribute]) if query.coarse is None else query.coarse[own]
-            matrix = (coarse[None, :] == np.arange(query.levels[attribute])[:, None]).astype(np.float64)
-            table = np.moveaxis(np.tensordot(matrix, table, axes=(1, 0)), 0, -1)
-            variances = np.multiply.outer(variances, matrix.sum(axis=1))
-        # Contrasts of all cells, from those of unit cells.
-        axes, units = range(table.ndim), np.eye(table.size).reshape(*table.shape, -1)
-        design = _contrasts(units, axes).reshape(-1, table.size)
-        return _contrasts(table, axes).ravel(), (design * variances.ravel()) @ design.T
+        """What one-way or two-way tables say of contrasts of coarse cells, with the covariance of that."""
+        cells, (mean, variance), rows = query.cells, self._pooled[len(attributes)], []
+        for own in map(cells.levels, attributes):
+            coarse = np.arange(own.stop - own.start) if query.coarse is None else query.coarse[own]
+            rows.append(_contrasts((coarse == np.arange(coarse.max() + 1)[:, None]).astype(np.float64), [0]))
+        table, number = mean[cells.levels(attributes[0])][:, None], attributes[0]
+        if len(attributes) == 2:
+            table, number = cells.table(mean, *attributes), cells.pair(*attributes)
+        one, two, *_ = *rows, np.ones((1, 1))
+        return (one @ table @ two.T).ravel(), variance[number] * np.kron(one @ one.T, two @ two.T)
 
     def _over_grid(self, grid: Grid) -> None:
         """Every cell against the sum of the cells that it is divided into, the last table first."""
