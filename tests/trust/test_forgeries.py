@@ -205,6 +205,21 @@ def rarer_category(document: Document, arrays: Arrays) -> None:
     arrays["search"] = np.insert(arrays["search"], 0, 1)
 
 
+def other_rows(most: int, *, of_schema: bool) -> Change:
+    """Another number of rows of a person, with the sensitivities that go with it."""
+
+    def change(document: Document, _arrays: Arrays) -> None:
+        stated = document["certificate"]
+        for entry in stated["measurements"]:
+            entry |= {name: entry[name] * most / 4 for name in ("sensitivity_l1", "sensitivity_l2", "reach")}
+        stated["rows_per_person"] = most
+        if of_schema:
+            document["schema"]["table"]["rows_per_person"] = most
+            stated["schema_sha256"] = Schema.from_dict(document["schema"]).digest
+
+    return change
+
+
 def last(parts: dict[str, Any], name: str) -> None:
     """The same, in another order."""
     parts[name] = parts.pop(name)
@@ -283,6 +298,15 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "the hash of another schema": ("auto", put("certificate.schema_sha256", "0" * 64), "format schema"),
     "a further array": ("auto", lambda _, arrays: arrays.update(block9=PAIRS), "format"),
     "a longer array": ("auto", lambda _, a: a.update(block0=np.append(a["block0"], ONE_WAY)), "format"),
+    "fewer rows of a person": ("people", other_rows(2, of_schema=False), "unit"),
+    "more rows of a person than noise is for": ("people", other_rows(5, of_schema=True), "theorem independent"),
+    "a row as a person": (
+        "people",
+        put("certificate.count certificate.rows_per_person", None),
+        "unit rows measurements",
+    ),
+    "people in place of rows": ("people", put("certificate.count", "people"), "unit"),
+    "half a person's sensitivity": ("people", put("certificate.measurements.0.sensitivity_l1", 4.0), "measurements"),
     "arrays in another order": ("auto", lambda _, arrays: last(arrays, "block0"), "layout"),
     "keys in another order": ("auto", lambda document, _: last(document, "n_rows"), "layout"),
     "a schema spelled otherwise": ("auto", put("schema.attributes.a0.other", False), "layout"),
