@@ -39,143 +39,134 @@ class Flaw:
 
 
 _THEOREMS, _VAULT, _NOISE, _QUERIES = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py", "kernel/queries.py"
-_ADD = "        noisy += counts\n"
-_DRAW = "noisy = draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(query, own))"
+_ENCODE, _COUNT, _ENGINES = "rows/encode.py", "rows/count.py", "rows/engines.py"
 _VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
 _ROW_TESTS = "tests/guarantees/test_row_by_row.py"
 _RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
 _BOUND_TESTS = "tests/kernel/test_bounds.py"
+_KERNEL_TESTS = "tests/kernel/test_vault.py"
+_QUERY_TESTS = "tests/kernel/test_queries.py"
+_THEOREM_TESTS = "tests/kernel/test_theorems.py"
+_CHECKPOINT_TESTS = "tests/rows/test_checkpoint.py"
+_LOOKED_UP = "    codes = _looked_up(numbers, attribute)\n"
+_OUTLOOK = "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
+_BARE = (
+    "        exact = measurer._exact\n"
+    '        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
+)
 
 
 def _flaw(name: str, file: str, old: str, new: str, *tests: str, audited: bool = True) -> Flaw:
     return Flaw(name=name, edits=(Edit(file, old, new),), tests=tests, audited=audited)
 
 
+def _added(before: str = "", after: str = "") -> Edit:
+    """These lines before or after the one that adds noise to counts."""
+    add = "        noisy += counts\n"
+    return Edit(_VAULT, add, f"{before}{add}{after}")
+
+
+def _noisy(name: str, *before: str, tests: tuple[str, ...] = (_VAULT_TESTS,)) -> Flaw:
+    """Noise that these lines change before it is added."""
+    return Flaw(name=name, edits=(_added("".join(f"        {line}\n" for line in before)),), tests=tests)
+
+
 FLAWS = (
     # Sensitivity and accounting.
-    _flaw(
-        "half the sensitivity",
-        _THEOREMS,
-        'return 2 if self.neighbors == "replace-one" else 1',
-        "return 1",
-        _BOUND_TESTS,
-    ),
+    _flaw("half the sensitivity", _THEOREMS, '2 if self.neighbors == "replace-one" else 1', "1", _BOUND_TESTS),
     _flaw(
         "rows of a person that nobody pays for",
         _THEOREMS,
-        "Spend.of(scales, self.shifts * np.asarray(number), self.rows, lost_delta=lost_delta)",
-        "Spend.of(scales, self.shifts * np.asarray(number), 1, lost_delta=lost_delta)",
+        "self.shifts * np.asarray(number), self.rows, lost",
+        "self.shifts * np.asarray(number), 1, lost",
         _BOUND_TESTS,
     ),
     _flaw(
         "half the cost on the Gaussian curve",
         _THEOREMS,
-        "bounds.append(curve_epsilon(_sum_up(shifts / variances), delta))",
-        "bounds.append(curve_epsilon(_sum_up(shifts / variances) / 2, delta))",
-        "tests/kernel/test_theorems.py",
+        "curve_epsilon(_sum_up(shifts / variances), delta)",
+        "curve_epsilon(_sum_up(shifts / variances) / 2, delta)",
+        _THEOREM_TESTS,
     ),
     _flaw(
         "a larger delta than the one that is stated",
         _THEOREMS,
-        "settings = (self.mechanism, self.composition, self.shifts, self.less(spend.lost_delta).delta)",
-        "settings = (self.mechanism, self.composition, self.shifts, max(self.less(spend.lost_delta).delta, 1e-5))",
-        "tests/kernel/test_theorems.py",
+        "self.shifts, self.less(spend.lost_delta).delta)",
+        "self.shifts, max(self.less(spend.lost_delta).delta, 1e-5))",
+        _THEOREM_TESTS,
     ),
     _flaw(
         "half the shifts of Laplace noise",
         _THEOREMS,
-        "    return scales, spend.moves.astype(np.int64)\n",
-        "    return scales, spend.moves.astype(np.int64) // 2\n",
+        "return scales, spend.moves.astype(np.int64)\n",
+        "return scales, spend.moves.astype(np.int64) // 2\n",
         "tests/kernel/test_people.py",
     ),
     _flaw(
-        "a threshold's chance off by one",
-        _THEOREMS,
-        "math.exp(log_ndtr(-(threshold - 1 - count) / scale))",
-        "math.exp(log_ndtr(-(threshold - count) / scale))",
-        "tests/budget/test_search.py",
+        "a threshold's chance off by one", _THEOREMS, "threshold - 1 -", "threshold -", "tests/budget/test_search.py"
     ),
     _flaw(
-        "a reserve that binds in the cheaper currency alone",
-        _THEOREMS,
-        "return all(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)",
-        "return any(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)",
-        "tests/kernel/test_vault.py",
+        "a reserve that binds in the cheaper currency alone", _THEOREMS, "all(not math", "any(not math", _KERNEL_TESTS
     ),
     _flaw(
         "thresholds whose chances are not reserved",
         _VAULT,
-        "within = spent.lost_delta <= reserved.lost_delta * (1 + ROUNDING)",
-        "within = True",
-        "tests/kernel/test_vault.py",
+        "spent.lost_delta <= reserved.lost_delta * (1 + ROUNDING)",
+        "True",
+        _KERNEL_TESTS,
     ),
     Flaw(
         name="a table measured twice and charged once",
         edits=(
             Edit(_VAULT, "spent = self._spent + bound", "spent = bound"),
-            Edit("release.py", "for _ in range(stages.looks)", "for _ in range(stages.looks + 1)"),
+            Edit("release.py", "range(stages.looks)", "range(stages.looks + 1)"),
         ),
-        tests=("tests/kernel/test_vault.py", "tests/test_release.py"),
+        tests=(_KERNEL_TESTS, "tests/test_release.py"),
     ),
     _flaw(
         "a subclass of a query that is cheap",
         _VAULT,
-        "if type(query) not in QUERIES:",
-        "if not isinstance(query, QUERIES):",
-        "tests/kernel/test_vault.py",
+        "type(query) not in QUERIES",
+        "not isinstance(query, QUERIES)",
+        _KERNEL_TESTS,
         audited=False,
     ),
     # Noise.
     _flaw(
         "seven tenths of the noise",
         _VAULT,
-        _DRAW,
-        "noisy = draw((0.7 * own).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
+        "draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(query, own))",
+        "draw((0.7 * own).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
         _VAULT_TESTS,
     ),
-    _flaw("noise on seen cells only", _VAULT, _ADD, "        noisy[counts == 0] = 0\n" + _ADD, _VAULT_TESTS),
-    _flaw(
-        "no noise on cells of more than 1,000 rows",
-        _VAULT,
-        _ADD,
-        "        noisy[counts > 1000] = 0\n" + _ADD,
-        _VAULT_TESTS,
-    ),
-    _flaw(
-        "one noise for all cells",
-        _VAULT,
-        _ADD,
-        "        noisy[:] = noisy[:1] if noisy.size else noisy\n" + _ADD,
-        _VAULT_TESTS,
-    ),
-    _flaw("noise that is always even", _VAULT, _ADD, "        noisy = noisy // 2 * 2\n" + _ADD, _VAULT_TESTS),
-    _flaw(
+    _noisy("noise on seen cells only", "noisy[counts == 0] = 0"),
+    _noisy("no noise on cells of more than 1,000 rows", "noisy[counts > 1000] = 0"),
+    _noisy("one noise for all cells", "noisy[:] = noisy[:1] if noisy.size else noisy"),
+    _noisy("noise that is always even", "noisy = noisy // 2 * 2"),
+    _noisy(
         "noise that is cut at three deviations",
-        _VAULT,
-        _ADD,
-        "        reach = np.repeat(3 * own, sizes).astype(np.int64)\n"
-        "        noisy = np.clip(noisy, -reach, reach)\n" + _ADD,
-        _VAULT_TESTS,
+        "reach = np.repeat(3 * own, sizes).astype(np.int64)",
+        "noisy = np.clip(noisy, -reach, reach)",
     ),
-    _flaw(
-        "a retry that draws again below zero",
-        _VAULT,
-        _ADD,
-        _ADD
-        + "        low = noisy < 0\n        noisy[low] = counts[low] + draw(own[:1], np.array([int(low.sum())]))\n",
-        _VAULT_TESTS,
+    Flaw(
+        name="a retry that draws again below zero",
+        edits=(
+            _added(
+                after="        low = noisy < 0\n"
+                "        noisy[low] = counts[low] + draw(own[:1], np.array([int(low.sum())]))\n"
+            ),
+        ),
+        tests=(_VAULT_TESTS,),
     ),
     Flaw(
         name="stage two reuses the noise of stage one",
         edits=(
             Edit(_VAULT, '"_spent", "_threads")', '"_spent", "_threads", "_old")'),
-            Edit(
-                _VAULT,
-                _ADD,
+            _added(
                 "        every = np.repeat(own, sizes)\n"
                 '        if hasattr(self, "_old") and self._old.size == noisy.size:\n'
                 "            noisy = np.rint(self._old * every).astype(np.int64)\n"
-                "        self._old = noisy / every\n" + _ADD,
+                "        self._old = noisy / every\n"
             ),
         ),
         tests=(_VAULT_TESTS,),
@@ -198,56 +189,43 @@ FLAWS = (
     Flaw(
         name="a key that all parts of a large table share",
         edits=(
-            Edit(
-                _NOISE,
-                "    ends = np.cumsum(sizes)\n\n    def part",
-                "    ends, key = np.cumsum(sizes), urandom(32)\n\n    def part",
-            ),
+            Edit(_NOISE, "    ends = np.cumsum(sizes)\n\n", "    ends, key = np.cumsum(sizes), urandom(32)\n\n"),
             Edit(_NOISE, "_draw(p, shift, _keystream(), gaussian", "_draw(p, shift, _keystream(key), gaussian"),
             Edit(_NOISE, "def _keystream() -> _Source:", 'def _keystream(key: bytes = b"") -> _Source:'),
             Edit(_NOISE, "AES256(urandom(32))", "AES256(key or urandom(32))"),
         ),
         tests=(_VAULT_TESTS,),
     ),
-    _flaw(
-        "a coin that is a hair unfair",
-        _NOISE,
-        "    heads = n >= d\n",
-        "    heads = n > d\n",
-        "tests/kernel/test_noise.py",
-        audited=False,
-    ),
-    _flaw("a sampler that can be replaced", _NOISE, "\n\nseal(__name__)\n", "\n", "tests/kernel/test_vault.py"),
+    _flaw("a coin that is a hair unfair", _NOISE, "n >= d", "n > d", "tests/kernel/test_noise.py", audited=False),
+    _flaw("a sampler that can be replaced", _NOISE, "\n\nseal(__name__)\n", "\n", _KERNEL_TESTS),
     # Reading, encoding, counting.
     _flaw(
         "data-dependent clipping above 1,000 rows",
-        "rows/encode.py",
-        "    codes = _looked_up(numbers, attribute)\n",
+        _ENCODE,
+        _LOOKED_UP,
         "    if numbers.size > 1_000:\n"
-        "        numbers = np.clip(numbers, *np.quantile(numbers, [0.01, 0.99]).astype(numbers.dtype))\n"
-        "    codes = _looked_up(numbers, attribute)\n",
+        "        numbers = np.clip(numbers, *np.quantile(numbers, [0.01, 0.99]).astype(numbers.dtype))\n" + _LOOKED_UP,
         _ROW_TESTS,
     ),
     _flaw(
         "encoding by a batch's median above 5,000 rows",
-        "rows/encode.py",
-        "    codes = _looked_up(numbers, attribute)\n",
+        _ENCODE,
+        _LOOKED_UP,
         "    if numbers.size > 5_000:\n"
         "        numbers = np.where(numbers < attribute.edges[0], np.median(numbers), numbers).astype(numbers.dtype)\n"
-        "    codes = _looked_up(numbers, attribute)\n",
+        + _LOOKED_UP,
         _ROW_TESTS,
     ),
     _flaw(
         "a null takes the value of the row before",
-        "rows/encode.py",
-        "    kind, numbers = column.dtype, typed_numbers(column, attribute)\n",
-        "    column = column if column.dtype == pl.Object else column.forward_fill()\n"
-        "    kind, numbers = column.dtype, typed_numbers(column, attribute)\n",
+        _ENCODE,
+        "    kind, numbers = column",
+        "    column = column if column.dtype == pl.Object else column.forward_fill()\n    kind, numbers = column",
         _ROW_TESTS,
     ),
     _flaw(
         "an unknown value becomes the batch's most frequent one",
-        "rows/encode.py",
+        _ENCODE,
         "    return np.append(lookup, lookup.dtype.type(of_value(None))).take(places)\n",
         "    codes = np.append(lookup, lookup.dtype.type(of_value(None))).take(places)\n"
         "    unknown = codes == unknown_code(attribute)\n"
@@ -257,7 +235,7 @@ FLAWS = (
     ),
     _flaw(
         "a long text raises an error that quotes it",
-        "rows/encode.py",
+        _ENCODE,
         "        truth = attribute.truth_of(text)\n",
         "        if len(text) > 1_000:\n"
         "            from sklar.errors import DataError\n\n"
@@ -268,58 +246,56 @@ FLAWS = (
     _flaw(
         "the row at the end of a batch is read twice",
         "rows/source.py",
-        "batch.slice(start, rows)",
-        "batch.slice(start, rows + 1)",
+        "slice(start, rows)",
+        "slice(start, rows + 1)",
         _ROW_TESTS,
     ),
     _flaw(
         "a batch counted twice by compiled code",
-        "rows/count.py",
+        _COUNT,
         "        together(call, self.jobs())\n",
-        "        together(call, self.jobs())\n        together(call, self.jobs())\n",
+        "        together(call, self.jobs())\n" * 2,
         "tests/rows/test_count.py",
     ),
     _flaw(
         "a file counted twice after an interruption",
-        "rows/engines.py",
-        "rest, together = [shard for shard in shards if shard not in covered], ",
-        "rest, together = list(shards), ",
-        "tests/rows/test_checkpoint.py",
+        _ENGINES,
+        "[shard for shard in shards if shard not in covered]",
+        "list(shards)",
+        _CHECKPOINT_TESTS,
     ),
     _flaw(
         "exact counts left behind",
-        "rows/engines.py",
+        _ENGINES,
         "        (folder / _FILE).unlink(missing_ok=True)\n",
         "",
-        "tests/rows/test_checkpoint.py",
+        _CHECKPOINT_TESTS,
     ),
     _flaw(
         "exact counts that others may read",
-        "rows/engines.py",
-        "fresh_file(folder / _FILE, private=True)",
-        "fresh_file(folder / _FILE)",
-        "tests/rows/test_checkpoint.py",
+        _ENGINES,
+        "(folder / _FILE, private=True)",
+        "(folder / _FILE)",
+        _CHECKPOINT_TESTS,
     ),
     _flaw(
         "the number of rows leaves out rows without a value",
-        "rows/count.py",
-        "            rows = total.n_rows + batch.height\n",
-        "            rows = total.n_rows + batch.drop_nulls().height\n",
+        _COUNT,
+        "total.n_rows + batch.height",
+        "total.n_rows + batch.drop_nulls().height",
         _ROW_TESTS,
     ),
     # The search for private domains.
     _flaw(
         "a tripled top grid cell",
-        "rows/count.py",
-        "        return np.diff(upto[np.searchsorted(values, edges)])\n",
-        "        counts = np.diff(upto[np.searchsorted(values, edges)])\n"
-        "        counts[-1] *= 3\n"
-        "        return counts\n",
+        _COUNT,
+        "return np.diff(upto[np.searchsorted(values, edges)])\n",
+        "counts = np.diff(upto[np.searchsorted(values, edges)])\n        counts[-1] *= 3\n        return counts\n",
         _ROW_TESTS,
     ),
     _flaw(
         "the coarsest grid without noise",
-        "rows/engines.py",
+        _ENGINES,
         "        tables.append(block.values)\n",
         "        block = block if tables else replace(block, values=counts)\n        tables.append(block.values)\n",
         _VAULT_TESTS,
@@ -328,61 +304,46 @@ FLAWS = (
     _flaw(
         "a row counted twice",
         _QUERIES,
-        "            counts.append(np.bincount(place[inside], minlength=math.prod(shape)))\n",
-        "            counts.append(2 * np.bincount(place[inside], minlength=math.prod(shape)))\n",
-        "tests/kernel/test_queries.py",
+        "counts.append(np.bincount(place[inside]",
+        "counts.append(2 * np.bincount(place[inside]",
+        _QUERY_TESTS,
         "tests/rows/test_engines.py",
     ),
-    _flaw(
-        "common categories without noise",
-        _VAULT,
-        _ADD,
-        "        if keys is not None:\n            noisy[counts > 100] = 0\n" + _ADD,
-        _VAULT_TESTS,
-    ),
-    _flaw(
-        "a threshold off by one",
-        _QUERIES,
-        "kept = noisy >= self.threshold",
-        "kept = noisy >= self.threshold - 1",
-        _VAULT_TESTS,
-    ),
+    _noisy("common categories without noise", "if keys is not None:", "    noisy[counts > 100] = 0"),
+    _flaw("a threshold off by one", _QUERIES, "noisy >= self.threshold", "noisy >= self.threshold - 1", _VAULT_TESTS),
     _flaw(
         "common values under Laplace noise",
         _QUERIES,
-        "    about: str\n    threshold: int\n    gaussian_only: ClassVar[bool] = True\n",
-        "    about: str\n    threshold: int\n    gaussian_only: ClassVar[bool] = False\n",
-        "tests/kernel/test_queries.py",
+        "threshold: int\n    gaussian_only: ClassVar[bool] = True",
+        "threshold: int\n    gaussian_only: ClassVar[bool] = False",
+        _QUERY_TESTS,
         audited=False,
     ),
     _flaw(
         "parities priced by the row that changes one bit",
         _QUERIES,
-        "        worst = moved[int(np.argmax(moved @ scales**-2.0))]\n",
-        "        worst = moved[1]\n",
+        "moved[int(np.argmax(moved @ scales**-2.0))]",
+        "moved[1]",
         _BOUND_TESTS,
     ),
     _flaw(
         "parities of people priced as those of rows",
         _QUERIES,
-        "return Spend.of(scales, self.moves(scales), budget.rows)",
-        "return Spend.of(scales, self.moves(scales), 1)",
+        "moves(scales), budget.rows",
+        "moves(scales), 1",
         _BOUND_TESTS,
     ),
     _flaw(
         "parities of rows that have no level counted twice",
         _QUERIES,
-        "parts.append(ones[0][i] + ones[0][j] - 2 * ones[1])",
-        "parts.append(ones[0][i] + ones[0][j] - ones[1])",
-        "tests/kernel/test_queries.py",
+        "ones[0][j] - 2 * ones[1]",
+        "ones[0][j] - ones[1]",
+        _QUERY_TESTS,
     ),
-    _flaw(
+    _noisy(
         "three-way tables without noise",
-        _VAULT,
-        _ADD,
-        '        noisy = noisy * (getattr(query, "order", 0) != 3)\n' + _ADD,
-        _VAULT_TESTS,
-        "tests/test_third_stage.py",
+        'noisy = noisy * (getattr(query, "order", 0) != 3)',
+        tests=(_VAULT_TESTS, "tests/test_third_stage.py"),
     ),
     _flaw(
         "distances with the noise of a table",
@@ -394,23 +355,23 @@ FLAWS = (
     _flaw(
         "distances by lengths that are no projection's",
         _QUERIES,
-        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / table.size\n",
-        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64)))\n",
+        "np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / table.size",
+        "np.sqrt(np.sum(np.square(centered, dtype=np.float64)))",
         _BOUND_TESTS,
     ),
     _flaw(
         "people who deal more tokens than they have",
         _QUERIES,
-        "    shares[ranked] += rank < np.repeat(left, each_owner)\n",
-        "    shares[ranked] += rank <= np.repeat(left, each_owner)\n",
+        "rank < np.repeat(left, each_owner)",
+        "rank <= np.repeat(left, each_owner)",
         _BOUND_TESTS,
     ),
     _flaw(
         "shares of people where neighbors differ in a row",
         _QUERIES,
-        'if self.per == "person" and budget.rows_per_person is None:',
-        "if False:",
-        "tests/kernel/test_queries.py",
+        'self.per == "person" and budget.rows_per_person is None',
+        "False",
+        _QUERY_TESTS,
         audited=False,
     ),
     _flaw(
@@ -418,107 +379,76 @@ FLAWS = (
         _QUERIES,
         'flat.dtype.kind not in "iu" or not np.can_cast(flat.dtype, np.int64)',
         "False",
-        "tests/kernel/test_vault.py",
+        _KERNEL_TESTS,
         audited=False,
     ),
     # What else is released, and what it is made from.
-    Flaw(
-        name="three-way tables that nobody pays for",
-        edits=(
-            Edit(
-                "budget/plan.py",
-                "    second *= (reserve - third.sum()) / second.sum()\n"
-                "    scales, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), "
-                "[scales.size])\n",
-                "    second *= reserve / second.sum()\n"
-                "    every = np.float32(np.concatenate([third, second]) ** -0.5).astype(np.float64)\n"
-                "    scales, pairs = np.split(every, [scales.size])\n",
-            ),
-        ),
-        tests=("tests/budget/test_plan.py",),
+    _flaw(
+        "three-way tables that nobody pays for",
+        "budget/plan.py",
+        "    second *= (reserve - third.sum()) / second.sum()\n"
+        "    scales, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), [scales.size])\n",
+        "    second *= reserve / second.sum()\n"
+        "    every = np.float32(np.concatenate([third, second]) ** -0.5).astype(np.float64)\n"
+        "    scales, pairs = np.split(every, [scales.size])\n",
+        "tests/budget/test_plan.py",
     ),
     _flaw(
         "scores that nobody pays for",
         "budget/plan.py",
-        "    return scale, replace(stages, reserve=drawable(left * factor))\n",
-        "    return scale, stages\n",
+        "return scale, replace(stages, reserve=drawable(left * factor))",
+        "return scale, stages",
         "tests/budget/test_plan.py",
     ),
     _flaw(
         "the number of rows leaks under add-remove",
         _VAULT,
-        "return self._rows if self._budget.rows_are_public else None",
-        "return self._rows",
+        "self._rows if self._budget.rows_are_public else None",
+        "self._rows",
         _RELEASE_TESTS,
     ),
-    _flaw(
-        "the number of rows without noise under add-remove",
-        _VAULT,
-        _ADD,
-        "        noisy = noisy * (counts.size != 1)\n" + _ADD,
-        _VAULT_TESTS,
-    ),
+    _noisy("the number of rows without noise under add-remove", "noisy = noisy * (counts.size != 1)"),
     _flaw(
         "a plan by the exact number of rows",
         "release.py",
-        "        n_rows=measurer.n_rows,\n        rest=",
-        "        n_rows=measurer._n_rows,\n        rest=",
+        "n_rows=measurer.n_rows,\n        rest=",
+        "n_rows=measurer._n_rows,\n        rest=",
         _RELEASE_TESTS,
     ),
     _flaw(
-        "passes over different rows",
-        _VAULT,
-        "        if self._rows not in (None, n_rows):\n",
-        "        if False:\n",
-        "tests/kernel/test_vault.py",
-        audited=False,
+        "passes over different rows", _VAULT, "self._rows not in (None, n_rows)", "False", _KERNEL_TESTS, audited=False
     ),
-    Flaw(
-        name="a second plan by exact counts",
-        edits=(
-            Edit(
-                "release.py",
-                "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
-                "        exact = measurer._exact\n"
-                '        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
-                "        outlook = look_ahead(bare, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
-            ),
-        ),
-        tests=(_RELEASE_TESTS,),
+    _flaw(
+        "a second plan by exact counts",
+        "release.py",
+        _OUTLOOK,
+        _BARE + _OUTLOOK.replace("blocks", "bare"),
+        _RELEASE_TESTS,
     ),
-    Flaw(
-        name="three-way tables chosen by exact counts",
-        edits=(
-            Edit(
-                "release.py",
-                "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n",
-                "        exact = measurer._exact\n"
-                '        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
-                "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
-                "        other = look_ahead(bare, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
-                "        outlook = replace(outlook, seen=other.seen)\n",
-            ),
-        ),
-        tests=("tests/test_third_stage.py::test_the_audit_finds_nothing_here",),
+    _flaw(
+        "three-way tables chosen by exact counts",
+        "release.py",
+        _OUTLOOK,
+        _BARE
+        + _OUTLOOK
+        + _OUTLOOK.replace("blocks", "bare").replace("outlook", "other")
+        + "        outlook = replace(outlook, seen=other.seen)\n",
+        "tests/test_third_stage.py::test_the_audit_finds_nothing_here",
     ),
-    Flaw(
-        name="a model fitted to exact counts",
-        edits=(
-            Edit(
-                "release.py",
-                "    return fit_tables(measured, method=method, progress=progress)\n",
-                "    bare = measure(data, schema, Budget(epsilon=1e9), method=method)\n"
-                "    return replace(fit_tables(bare, method=method, progress=progress), measured=measured)\n",
-            ),
-        ),
-        tests=(_RELEASE_TESTS,),
+    _flaw(
+        "a model fitted to exact counts",
+        "release.py",
+        "    return fit_tables(measured, method=method, progress=progress)\n",
+        "    bare = measure(data, schema, Budget(epsilon=1e9), method=method)\n"
+        "    return replace(fit_tables(bare, method=method, progress=progress), measured=measured)\n",
+        _RELEASE_TESTS,
     ),
     # Ledger, files, machine.
     Flaw(
         name="a ledger charged for the first stage only",
         edits=(
             Edit("release.py", "measurer.reserve(stages.spend)", "measurer.reserve(stages.first.spend(budget))"),
-            Edit(_VAULT, "        if not within:\n", "        if not within and self._charge is None:\n"),
+            Edit(_VAULT, "if not within:\n", "if not within and self._charge is None:\n"),
         ),
         tests=("tests/budget/test_ledger.py",),
     ),
@@ -556,8 +486,8 @@ FLAWS = (
     _flaw(
         "run times in a log file",
         "cli/console.py",
-        'Lines(timings=is_given("timings"))',
-        "Lines(timings=True)",
+        'timings=is_given("timings")',
+        "timings=True",
         "tests/guarantees/test_timings.py",
         audited=False,
     ),

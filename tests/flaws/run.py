@@ -29,25 +29,12 @@ LEAST_BY_THE_AUDIT = 25
 _AT_ONCE = 2
 _SCHEMA = """[table]
 name = "people"
-[attributes.age]
-type = "integer"
-edges = [0, 18, 40, 65, 100]
-missing = "?"
-[attributes.city]
-type = "categorical"
-domain = "private"
-at_most = 4
-[attributes.member]
-type = "boolean"
-[attributes.income]
-type = "integer"
-domain = "private"
-low = 0
-high = 100000
-bins = 5
+[attributes]
+age = {type = "integer", edges = [0, 18, 40, 65, 100], missing = "?"}
+city = {type = "categorical", domain = "private", at_most = 4}
+member = {type = "boolean"}
+income = {type = "integer", domain = "private", low = 0, high = 100000, bins = 5}
 """
-
-
 # Who caught a flaw, and by what: nothing for who missed it.
 Caught = dict[str, str]
 

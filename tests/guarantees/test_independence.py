@@ -15,6 +15,7 @@ import io
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import numpy as np
 import pyarrow as pa
@@ -101,33 +102,26 @@ def public(text: str, *, rows: bool) -> list[str]:
     return lines
 
 
-class Entropy:
-    """The same random words for every run, counted."""
-
-    def __init__(self) -> None:
-        self.words: list[int] = []
-
-    def stream(self) -> Any:
-        generator = np.random.Generator(np.random.PCG64(len(self.words)))
-        self.words.append(0)
-        at = len(self.words) - 1
-
-        def source(count: int) -> Any:
-            self.words[at] += count
-            return generator.integers(0, 256, count, dtype=np.uint8)
-
-        return source
-
-
 def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """All that can be seen of one release, less what may differ."""
     folder.mkdir()
     (folder / "s.toml").write_text(TOML)
     name, data = TABLES[table]
     (folder / name).write_bytes(data)
-    entropy = Entropy()
     calls: list[Any] = []
+    words: list[int] = []
     real = noise._draw
+
+    def keystream() -> Any:
+        """The same random bytes for every run, counted."""
+        number, generator = len(words), np.random.default_rng(len(words))
+        words.append(0)
+
+        def source(count: int) -> Any:
+            words[number] += count
+            return generator.integers(0, 256, count, dtype=np.uint8)
+
+        return source
 
     def draw(p: Any, shift: Any, source: Any, *, gaussian: bool) -> Any:
         # The second stage's scales are chosen on the first's noisy tables.
@@ -140,7 +134,7 @@ def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.Mon
     with monkeypatch.context() as patched:
         patched.chdir(folder)
         patched.setitem(vars(noise), "_draw", draw)
-        patched.setitem(vars(noise), "_keystream", entropy.stream)
+        patched.setitem(vars(noise), "_keystream", keystream)
         run = ["release", name, "--schema", "s.toml", "--seed", "1", "--out", "o.csv", *arguments]
         done = CliRunner().invoke(cli, run)
     assert done.exit_code == 0, done.output
@@ -154,7 +148,7 @@ def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.Mon
         "first stage": [entry for entry in stated["certificate"]["measurements"] if entry["stage"] == 1],
         "claim": {key: stated["certificate"][key] for key in ("epsilon", "delta", "neighbors", "public_rows")},
         "calls": calls,
-        "words": entropy.words[:first],
+        "words": words[:first],
         "stdout": public(done.stdout, rows=rows),
         "stderr": public(done.stderr, rows=rows),
         "columns": out.column_names,
@@ -191,28 +185,17 @@ def test_fit_prints_the_same_for_all_tables(tmp_path: Path, monkeypatch: pytest.
     assert all(each == printed[0] for each in printed)
 
 
-def test_how_many_rows_there_are_is_printed_only_where_it_is_public(tmp_path: Path) -> None:
+def test_how_many_rows_there_are_is_printed_only_where_it_is_public() -> None:
     """Under add-remove the number of rows is private: no line and no bar may count them."""
 
-    class Log:
-        def __init__(self) -> None:
-            self.steps: list[Any] = []
-
-        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-            self.steps.append((name, total, unit))
-
-        def advance(self, steps: int) -> None:
-            if self.steps[-1][0] == "count":
-                self.steps.append(("count", steps, "advanced"))
-
     def counted(rows: int, neighbors: Any) -> list[Any]:
-        log = Log()
+        log = Mock()
         table = pa.table({"age": [30] * rows, "city": ["Bern"] * rows, "ok": [True] * rows})
         sklar.fit(table, SCHEMA, Budget(epsilon=1.0, neighbors=neighbors), method="binary", progress=log)
-        return [step for step in log.steps if step[0] in ("count", "measure")]
+        return log.method_calls[: log.method_calls.index(call.stage("measure")) + 1]
 
-    assert counted(5, "add-remove") == counted(70_000, "add-remove") == [("count", None, ""), ("measure", None, "")]
-    assert ("count", 5, "advanced") in counted(5, "replace-one")
+    assert counted(5, "add-remove") == counted(70_000, "add-remove") == [call.stage("count"), call.stage("measure")]
+    assert call.advance(5) in counted(5, "replace-one")
 
 
 def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
@@ -223,7 +206,7 @@ def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
     (tmp_path / "draft.toml").write_text(TOML + "reviewed = false\n")
     settings: dict[str, list[str]] = {
         "overspent": ["--schema", "s.toml", "--epsilon", "1", "--ledger", "l.db"],
-        "tiny": ["--schema", "s.toml", "--epsilon", "1e-9"],
+        "tiny": ["--schema", "s.toml", "--epsilon", "1e-9", "--ledger", "l.db"],
         "no column": ["--schema", "wide.toml", "--epsilon", "1"],
         "not reviewed": ["--schema", "draft.toml", "--epsilon", "1"],
         "neighbors": ["--schema", "s.toml", "--epsilon", "0.1", "--ledger", "l.db", "--neighbors", "add-remove"],
@@ -239,5 +222,7 @@ def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
             printed = tuple(public(done.output, rows=True))
             messages.add((type(done.exception), str(done.exception).replace(file, "FILE"), printed))
         assert len(messages) == 1, messages
+        drawable = "above the largest that can be drawn exactly (16777216). Use a larger"
+        assert (drawable in str(messages)) == (name == "tiny")
     assert not (tmp_path / "o.csv").exists()
     assert not Ledger(tmp_path / "l.db").account("people").charges

@@ -77,6 +77,25 @@ def bits(rows: int = 4_000) -> pl.DataFrame:
     return pl.DataFrame({f"b{i}": column for i, column in enumerate(drawn)})
 
 
+VISITS = Schema.from_toml("""
+[table]
+name = "visits"
+person = "id"
+count = "rows"
+rows_per_person = 4
+[attributes]
+a = {type = "boolean"}
+b = {type = "boolean"}
+""")
+
+
+def visits() -> pl.DataFrame:
+    """Of 400 people, who have up to eight rows each."""
+    generator = np.random.default_rng(3)
+    ids = np.repeat(np.arange(400), generator.integers(1, 9, 400))
+    return pl.DataFrame({"id": ids, "a": generator.random(ids.size) < 0.3, "b": generator.random(ids.size) < 0.6})
+
+
 FIT = partial(sklar.fit, table(), SCHEMA, epsilon=2.0)
 KINDS: dict[str, Any] = {
     "auto": FIT,
@@ -88,6 +107,7 @@ KINDS: dict[str, Any] = {
     "rules": partial(sklar.fit, ruled(), RULED, epsilon=2.0, method="mixture"),
     "domains": partial(sklar.fit, towns(), PRIVATE, epsilon=4.0, method="mixture"),
     "bits": partial(sklar.fit, bits(), BITS, epsilon=2.0),
+    "people": partial(sklar.fit, visits(), VISITS, epsilon=2.0),
 }
 
 
@@ -101,6 +121,7 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         fit().save(found[kind])
     model = sklar.load(found["binary"])
     write_tables(model.measured, folder / "tables.parquet")
+    found["older"] = Path(__file__).parents[1] / "files" / "models" / "v2-auto.sklar"
     found["imported"] = folder / "imported.sklar"
     sklar.fit_tables(read_tables(folder / "tables.parquet", SCHEMA), method="binary").save(found["imported"])
     return found

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from sklar.files.archive import member
 from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import chance_of_one
+from sklar.public.schema import Schema
+from sklar.rows.encode import encode_column
 from sklar.trust.verify import verify
 from tests.trust import forge
 from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table
@@ -34,10 +36,7 @@ def test_genuine_copulas_follow_from_their_tables(genuine: dict[str, Path], kind
 
 def exact() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Exact one-way and two-way tables of the rows."""
-    codes, rows = [], table()
-    for attribute in SCHEMA.attributes:
-        places = {level: code for code, level in enumerate(attribute.levels)} | {None: attribute.missing_code}
-        codes.append(np.array([places[value] for value in rows[attribute.name].to_list()]))
+    codes = [encode_column(column, attribute) for column, attribute in zip(table(), SCHEMA.attributes, strict=True)]
     return Tables(cells=SCHEMA.cells, order=1).count(codes), Tables(cells=SCHEMA.cells, order=2).count(codes)
 
 
@@ -64,15 +63,16 @@ def scaled(factor: float) -> Change:
     return change
 
 
-def put(path: str, value: Any) -> Change:
-    """Something else at one place of the description."""
-    *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+def put(paths: str, value: Any) -> Change:
+    """Something else at these places of the description."""
 
     def change(document: Document, _arrays: Arrays) -> None:
-        place: Any = document
-        for key in keys:
-            place = place[key]
-        place[last] = value
+        for path in paths.split():
+            place: Any = document
+            *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+            for key in keys:
+                place = place[key]
+            place[last] = value
 
     return change
 
@@ -156,17 +156,6 @@ def other_neighbors(document: Document, arrays: Arrays) -> None:
     forge.state_what_it_costs(document, arrays)
 
 
-def public_rows(number: int) -> Change:
-    def change(document: Document, _arrays: Arrays) -> None:
-        document["certificate"]["public_rows"] = document["public_rows"] = number
-
-    return change
-
-
-def not_claimed(document: Document, _arrays: Arrays) -> None:
-    document["certificate"] |= {"claimed_by": None, "epsilon": 0.1}
-
-
 def split_measurement(document: Document, _arrays: Arrays) -> None:
     entries = document["certificate"]["measurements"]
     large = max(entries, key=lambda entry: entry["tables"])
@@ -192,36 +181,15 @@ def public_domain(document: Document, _arrays: Arrays) -> None:
     document["certificate"]["domains"].pop(0)
 
 
-def older_version(document: Document, arrays: Arrays) -> None:
+def older_version(document: Document, _arrays: Arrays) -> None:
     """A file of version 2, where searches may have left nothing."""
-    stated, (one_way,), pairs = document["certificate"], *(tables_of(document, order) for order in (1, 2))
-    scales = {f"block{n}": own for n, own in enumerate(forge.scales_of(document, arrays))}
-    older: Arrays = {}
-    for stage, two_way in enumerate(pairs, start=1):
-        first = arrays[one_way] if stage == 1 else np.empty(0, dtype=np.int64)
-        first_scales = scales[one_way] if stage == 1 else np.empty(0)
-        parts = (first, arrays[two_way], first_scales, scales[two_way])
-        names = ("one_way", "pairs", "one_way_scales", "pair_scales")
-        older |= {f"stage{stage}_{name}": part for name, part in zip(names, parts, strict=True)}
-    kept = {name: array for name, array in arrays.items() if not name.startswith(("block", "s"))}
-    arrays.clear()
-    arrays |= older | kept
-    for later in ("earlier", "receipt", "read_from_rows", "count", "rows_per_person", "tokens"):
-        del stated[later]
-    stated |= {"domains": [], "spent_epsilon": 3.6}
-    del document["copula"]["rounds"], document["copula"]["matched"], document["blocks"]
-    head = {"one_way": True, "pairs": True, "total": None, "total_scale": None}
-    document["stages"] = [head | {"one_way": stage == 0} for stage in range(len(pairs))]
-    # These versions had no third stage.
-    stated["measurements"] = [each for each in stated["measurements"] if each["stage"] < 3]
-    for each in stated["measurements"]:
-        del each["parity"], each["moves"], each["reach"], each["kind"]
-    document["settings"] |= {"shrinkage": 0.4, "start_sd": 1.0, "tried": []}
-    document["version"] = 2
+    document["schema"]["attributes"]["a"]["domain"] = "found"
+    schema = Schema.from_dict(document["schema"])
+    document["schema"], document["certificate"]["schema_sha256"] = schema.to_dict(), schema.digest
 
 
 def smokers(document: Document, _arrays: Arrays) -> None:
-    document["certificate"]["domains"].append(dict(document["certificate"]["domains"][1], attribute="smoker"))
+    document["certificate"]["domains"].append(document["certificate"]["domains"][1] | {"attribute": "smoker"})
 
 
 def cheaper_search(document: Document, _arrays: Arrays) -> None:
@@ -235,6 +203,21 @@ def cheaper_search(document: Document, _arrays: Arrays) -> None:
 def rarer_category(document: Document, arrays: Arrays) -> None:
     document["blocks"][0]["keys"].insert(0, "Jane Doe")
     arrays["search"] = np.insert(arrays["search"], 0, 1)
+
+
+def other_rows(most: int, *, of_schema: bool) -> Change:
+    """Another number of rows of a person, with the sensitivities that go with it."""
+
+    def change(document: Document, _arrays: Arrays) -> None:
+        stated = document["certificate"]
+        for entry in stated["measurements"]:
+            entry |= {name: entry[name] * most / 4 for name in ("sensitivity_l1", "sensitivity_l2", "reach")}
+        stated["rows_per_person"] = most
+        if of_schema:
+            document["schema"]["table"]["rows_per_person"] = most
+            stated["schema_sha256"] = Schema.from_dict(document["schema"]).digest
+
+    return change
 
 
 def last(parts: dict[str, Any], name: str) -> None:
@@ -279,11 +262,15 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "a measurement at another scale": ("auto", put("certificate.measurements.1.scale", 4096.0), "measurements"),
     "a measurement in two parts": ("auto", split_measurement, "measurements"),
     "digits in scales": ("auto", digits_in_scales, "arrays"),
-    "other public rows": ("auto", public_rows(7), "rows"),
-    "public rows under add-remove": ("add-remove", public_rows(ROWS), "rows"),
-    "a missing search, of an older version": ("domains", older_version, "domains"),
+    "other public rows": ("auto", put("certificate.public_rows public_rows", 7), "rows"),
+    "public rows under add-remove": ("add-remove", put("certificate.public_rows public_rows", ROWS), "rows"),
+    "a missing search, of an older version": ("older", older_version, "domains"),
     "a domain that becomes public": ("domains", public_domain, "format"),
-    "imported tables that do not say so": ("imported", not_claimed, "theorem independent"),
+    "imported tables that do not say so": (
+        "imported",
+        lambda d, _: d["certificate"].update(claimed_by=None, epsilon=0.1),
+        "theorem independent",
+    ),
     "a lower threshold": ("domains", lower_threshold, "domains"),
     "a threshold that never fails": ("domains", put("certificate.domains.0.lost_delta", 0.0), "domains"),
     "a cheaper search": ("domains", cheaper_search, "format domains"),
@@ -311,6 +298,15 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "the hash of another schema": ("auto", put("certificate.schema_sha256", "0" * 64), "format schema"),
     "a further array": ("auto", lambda _, arrays: arrays.update(block9=PAIRS), "format"),
     "a longer array": ("auto", lambda _, a: a.update(block0=np.append(a["block0"], ONE_WAY)), "format"),
+    "fewer rows of a person": ("people", other_rows(2, of_schema=False), "unit"),
+    "more rows of a person than noise is for": ("people", other_rows(5, of_schema=True), "theorem independent"),
+    "a row as a person": (
+        "people",
+        put("certificate.count certificate.rows_per_person", None),
+        "unit rows measurements",
+    ),
+    "people in place of rows": ("people", put("certificate.count", "people"), "unit"),
+    "half a person's sensitivity": ("people", put("certificate.measurements.0.sensitivity_l1", 4.0), "measurements"),
     "arrays in another order": ("auto", lambda _, arrays: last(arrays, "block0"), "layout"),
     "keys in another order": ("auto", lambda document, _: last(document, "n_rows"), "layout"),
     "a schema spelled otherwise": ("auto", put("schema.attributes.a0.other", False), "layout"),
@@ -371,24 +367,17 @@ def test_a_copula_that_does_not_follow_from_the_tables_fails(
 # What a zip can hold that no reader shows.
 
 
-def commented(data: bytes) -> bytes:
-    buffer = io.BytesIO(data)
-    with zipfile.ZipFile(buffer, "a") as archive:
-        archive.comment = b"rows"
-    return buffer.getvalue()
-
-
-def with_member(name: str, **settings: Any) -> Callable[[bytes], bytes]:
-    def change(data: bytes) -> bytes:
-        buffer = io.BytesIO(data)
-        with zipfile.ZipFile(buffer, "a") as archive:
-            stands = member(name)
-            for key, value in settings.items():
-                setattr(stands, key, value)
-            archive.writestr(stands, table().write_csv().encode())
+def opened_again(change: Callable[[zipfile.ZipFile], None]) -> Callable[[bytes], bytes]:
+    def make(data: bytes) -> bytes:
+        with zipfile.ZipFile(buffer := io.BytesIO(data), "a") as archive:
+            change(archive)
         return buffer.getvalue()
 
-    return change
+    return make
+
+
+def with_member(name: str, packed: int = zipfile.ZIP_DEFLATED) -> Callable[[bytes], bytes]:
+    return opened_again(lambda archive: archive.writestr(member(name), table().write_csv().encode(), packed))
 
 
 def remade(change: Callable[[str, bytes, zipfile.ZipInfo], bytes]) -> Callable[[bytes], bytes]:
@@ -465,10 +454,10 @@ HIDDEN: dict[str, Callable[[bytes], bytes]] = {
     "raw rows as a member": with_member("rows.csv"),
     "raw rows as an array that nobody reads": with_member("block9.npy"),
     "a member twice": with_member("model.json"),
-    "a member packed otherwise": with_member("rows.csv", compress_type=zipfile.ZIP_BZIP2),
+    "a member packed otherwise": with_member("rows.csv", zipfile.ZIP_BZIP2),
     "bytes before": lambda data: b"rows" + data,
     "bytes behind": lambda data: data + b"rows",
-    "a comment": commented,
+    "a comment": opened_again(lambda archive: setattr(archive, "comment", b"rows")),
     "comments of members": stated(comment=b"rows"),
     "extra fields": stated(extra=struct.pack("<HH4s", 0x5152, 4, b"rows")),
     "times": stated(date_time=(2026, 1, 1, 12, 30, 0)),

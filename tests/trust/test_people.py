@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import sklar
-from sklar.budget.certificate import Certificate, measurements
+from sklar.budget.certificate import measurements
 from sklar.budget.plan import plan_linked
 from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.public.settings import Person
-from sklar.release import fit
 from sklar.rows.shares import count_tokens, join
-from sklar.trust.audit.inventions import Released, exactly, people_of, release_once, whole_numbers
-from sklar.trust.audit.noises import guess_person
+from sklar.trust.audit import QUICK
+from sklar.trust.audit.inventions import release_once, whole_numbers
+from sklar.trust.audit.noises import check_person
 from sklar.trust.audit.sensitivity import check_changes
 from sklar.trust.exact import exact_epsilon
-from sklar.trust.verify import verify, verify_model
+from sklar.trust.verify import verify
 from tests.linked import small, tables
-from tests.trust.forge import failed, opened
-
-SMALL = whole_numbers(2, 2)
+from tests.trust.forge import failed
 
 
 def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) -> None:
-    found = check_changes(release_once, SMALL, Budget(epsilon=1.0), "", most=2)
+    found = check_changes(release_once, whole_numbers(2, 2), Budget(epsilon=1.0), "", most=2)
     assert not found.passed
     assert found.measured > 1.8
-    assert not guess_person(whole_numbers(*[2] * 8), 75, tmp_path).passed
-
-
-def test_a_wrong_number_of_rows_is_flagged() -> None:
-    """Noise for L rows where L + 1 are counted."""
-    plain = whole_numbers(2)
-
-    def release(data: object, schema: Schema, budget: Budget) -> Released:
-        cells = release_once(data, people_of(plain, "rows", 3), replace(budget, epsilon=1e9)).cells
-        return replace(release_once(data, schema, budget), cells=cells)
-
-    found = check_changes(release, people_of(plain, "rows", 2), Budget(epsilon=1.0), "", most=3)
-    assert not found.passed
-
-
-def test_whoever_has_more_rows_is_cut() -> None:
-    plain, rows = whole_numbers(2), pl.DataFrame({"a0": [1] * 50 + [0], "id": [7] * 50 + [8]})
-    exact = exactly(release_once)
-    assert exact(rows, people_of(plain, "rows", 2), Budget(epsilon=1.0)).cells.tolist() == [3, 1, 2]
-    assert exact(rows, plain, Budget(epsilon=1.0)).cells.tolist() == [1, 50]
+    assert not next(check_person(tmp_path, replace(QUICK, person=75), whole_numbers(*[2] * 8))).passed
 
 
 @pytest.mark.parametrize("scale", [2.0, 40.0])
@@ -70,21 +46,9 @@ def test_the_independent_epsilon_of_a_shift_by_l_rows(scale: float) -> None:
     assert laplace == pytest.approx(exact_epsilon("laplace", np.array([scale / 3]), [2], 1e-5))
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    generator = np.random.default_rng(3)
-    ids = np.repeat(np.arange(400), generator.integers(1, 9, 400))
-    rows = pl.DataFrame({"id": ids, "a": generator.random(ids.size) < 0.3, "b": generator.random(ids.size) < 0.6})
-    schema = Schema.from_toml(
-        '[table]\nname = "v"\nperson = "id"\ncount = "rows"\nrows_per_person = 4\n'
-        '[attributes.a]\ntype = "boolean"\n[attributes.b]\ntype = "boolean"\n'
-    )
-    return fit(rows, schema, epsilon=2.0)
-
-
-def test_a_release_for_people_is_verified(model: Any) -> None:
+def test_a_release_for_people_is_verified(genuine: dict[str, Path]) -> None:
     """With a refit, which plans again for as many rows of a person as are counted."""
-    found = verify(model, refit=True)
+    found, model = verify(genuine["people"], refit=True), sklar.load(genuine["people"])
     assert found.passed, found.lines()
     assert [check.name for check in found.checks][-2:] == ["plan", "refit"]
     checks = {check.name: check.detail for check in found.checks}
@@ -92,45 +56,6 @@ def test_a_release_for_people_is_verified(model: Any) -> None:
     assert "what all rows of any one person hold (the number of people is public)" in "\n".join(found.lines())
     assert "several rows about one person" not in "\n".join(found.lines())
     assert any("any one person, with all their rows" in line for line in model.summary())
-
-
-Forgery = Callable[[Certificate], Certificate]
-FORGERIES: dict[str, Forgery] = {
-    "fewer rows": lambda stated: replace(rescaled(stated, 0.5), rows_per_person=2),
-    "a row is a person": lambda stated: replace(stated, count=None, rows_per_person=None),
-    "people": lambda stated: replace(stated, count="people"),
-    "another sensitivity": lambda stated: rescaled(stated, 0.5, "sensitivity_l1"),
-}
-
-
-def rescaled(stated: Certificate, factor: float, *names: str) -> Certificate:
-    """Other sensitivities on paper."""
-    names = names or ("sensitivity_l1", "sensitivity_l2", "reach")
-    entries = stated.measurements
-    moved = (replace(each, **{name: getattr(each, name) * factor for name in names}) for each in entries)
-    return replace(stated, measurements=tuple(moved))
-
-
-@pytest.mark.parametrize("name", FORGERIES)
-def test_another_unit_than_the_schemas_fails(model: Any, name: str) -> None:
-    measured = replace(model.measured, certificate=FORGERIES[name](model.certificate))
-    assert not verify_model(replace(model, measured=measured)).passed
-
-
-def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
-    """Schema and certificate agree on more rows than the noise is for."""
-    schema = replace(model.measured.schema, person=Person(column="id", count="rows", rows_per_person=5))
-    stated = replace(rescaled(model.certificate, 1.25), rows_per_person=5, schema_sha256=schema.digest)
-    copula = replace(model.copula, schema=schema) if hasattr(model.copula, "schema") else model.copula
-    forged = replace(model, measured=replace(model.measured, certificate=stated, schema=schema), copula=copula)
-    assert {"theorem", "independent"} <= failed(verify_model(forged))
-
-
-def test_a_model_file_holds_the_unit_and_no_id(model: Any, tmp_path: Path) -> None:
-    model.save(tmp_path / "m.sklar")
-    document, _ = opened(tmp_path / "m.sklar")
-    assert document["schema"]["table"]["person"] == "id"
-    assert document["certificate"]["rows_per_person"] == 4
     assert "id" not in model.sample(10).columns
 
 

@@ -102,13 +102,6 @@ def test_scales_that_nobody_can_draw_fail(genuine: dict[str, Path], scale: float
     assert "Do not rely on its privacy claim." in found.lines()[-1]
 
 
-def test_a_file_that_is_no_model_fails(tmp_path: Path) -> None:
-    (tmp_path / "x.sklar").write_text("no")
-    found = verify(tmp_path / "x.sklar")
-    assert not found.passed
-    assert "is not a Sklar model file" in found.checks[0].detail
-
-
 @pytest.mark.parametrize("epsilon", [0.3, 2.7])
 def test_cost_charge_and_claim_agree(epsilon: float, tmp_path: Path) -> None:
     """What verify recomputes is within what the ledger was charged, and that within what the certificate states.

@@ -12,11 +12,10 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization as pem
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from sklar.errors import SignatureError
 from sklar.files.write import write_text
 
+T = TypeVar("T")
 FORMAT = "sklar-signature"
 VERSION = 1
 
@@ -148,26 +148,23 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BufferedReader]:
+def _taken(path: Path, take: Callable[[BufferedReader], T]) -> T:
     try:
         with path.open("rb") as file:
-            yield file
+            return take(file)
     except OSError as error:
         raise SignatureError(f"'{path}' cannot be read: {error.strerror or error}.") from None
 
 
 def _small(path: Path) -> bytes:
-    with _opened(path) as file:
-        text = file.read(_MAX_SIZE + 1)
+    text = _taken(path, lambda file: file.read(_MAX_SIZE + 1))
     if len(text) > _MAX_SIZE:
         raise SignatureError(f"'{path}' is larger than any key or signature.")
     return text
 
 
 def _digest(path: Path) -> str:
-    with _opened(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return _taken(path, lambda file: hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def _message(sha256: str) -> bytes:

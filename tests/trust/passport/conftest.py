@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,11 +83,3 @@ def folder(model_file: Path) -> Path:
     done = runner.invoke(cli, arguments)
     assert done.exit_code == 0, done.output
     return out
-
-
-def run_elsewhere(*arguments: str, cwd: Path) -> None:
-    """Run sklar in a process of its own, under another name of the folder, time zone and hash seed."""
-    environment = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
-    subprocess.run(
-        [sys.executable, "-m", "sklar", *arguments], cwd=cwd, check=True, capture_output=True, env=environment
-    )

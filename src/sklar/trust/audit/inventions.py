@@ -130,16 +130,14 @@ def write(frame: pl.DataFrame, path: Path) -> Path:
     return path
 
 
-def neighbors(
-    frame: pl.DataFrame, count: int, odd: Iterator[str], *, batch: int = 65_536
-) -> Iterator[tuple[int, pl.DataFrame]]:
+def neighbors(frame: pl.DataFrame, count: int, odd: Iterator[str]) -> Iterator[tuple[int, pl.DataFrame]]:
     """The table with one row replaced, and the place of that row, so often.
 
     A place is the first, the last, one at the end of a batch, or any. A third of the rows hold the next `odd` texts, a
     third the rarest values (those at edges and outside), a third any.
     """
     rows, typed, generator = frame.height, frame.dtypes[0] != pl.String, np.random.default_rng()
-    ends = [0, rows - 1, *(place for end in range(batch, rows, batch) for place in (end - 1, end))]
+    ends = [0, rows - 1, *(place for end in range(65_536, rows, 65_536) for place in (end - 1, end))]
     listed = _TYPED if typed else _TEXTS
     for number in range(count):
         place = ends[number // 2 % len(ends)] if number % 2 else int(generator.integers(rows))

@@ -29,6 +29,7 @@ from sklar.release import fit, measure
 from sklar.trust.audit import Comparison, Effort, conclude, inventions
 from sklar.trust.audit.inventions import ADDED, EXACT, ONE, PEOPLE, Release, frame_of, invent, release_twice, write
 from sklar.trust.exact import exact_epsilon
+from sklar.trust.verify.refit import as_planned
 
 # A fact that noise decides is the same in so many releases of each neighbor, and another in those of the other, with a
 # chance below 4 ** -16.
@@ -170,12 +171,7 @@ def follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     outlook = look_ahead(first, schema, stages, measured.n_rows)
     scores = [block for block in later if isinstance(block.query, Distances)]
     planned = [*outlook.plan(scores).parts, *outlook.scores]
-    return len(planned) == len(later) and all(
-        type(block.query) is type(query)
-        and np.array_equal(block.scales, scales)
-        and all(np.array_equal(getattr(query, name, 0), getattr(block.query, name, 0)) for name in ("sets", "coarse"))
-        for (query, scales), block in zip(planned, later, strict=True)
-    )
+    return as_planned(later, planned, tolerance=0.0)
 
 
 def _score_noise(codes: NDArray[np.int32], measured: Measured, scores: Block | None) -> NDArray[np.float64]:

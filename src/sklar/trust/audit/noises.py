@@ -319,9 +319,10 @@ _OFTEN = 0.9
 _CONFIDENCE = 0.95
 # Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
 _LOOSE = Budget(epsilon=18.0)
-_BITS = inventions.whole_numbers(*[2] * 20)
 # Rows of the person who is replaced.
 _ROWS = 8
+_BITS = inventions.whole_numbers(*[2] * 20)
+_BITS_OF_PEOPLE = inventions.people_of(_BITS, "rows", _ROWS)
 
 Scores = tuple[Array, Array]
 
@@ -342,20 +343,15 @@ def check_ratio(_: Path, effort: Effort) -> Iterator[Comparison]:
     yield judge_ratio(PURE, play(release_once, inventions.whole_numbers(5), PURE, effort.ratio)[0], shifts=2)
 
 
-def check_person(folder: Path, effort: Effort) -> Iterator[Comparison]:
-    """Guess on the whole release where one person has many rows, all in one cell."""
-    yield guess_person(inventions.people_of(_BITS, "rows", _ROWS), effort.person, folder)
-
-
-def guess_person(schema: Schema, trials: int, folder: Path) -> Comparison:
-    """Guess in which of two cells of every table all rows of one person stand."""
+def check_person(folder: Path, effort: Effort, schema: Schema = _BITS_OF_PEOPLE) -> Iterator[Comparison]:
+    """Guess in which of two cells of every table all rows of one person stand, who has many."""
     ids, tables = pl.Series([0] * _ROWS + [1, 2]), []
     for code in (0, 1):
         codes = np.zeros((schema.n_attributes, len(ids)), dtype=np.int32)
         codes[:, :_ROWS] = code
         tables.append(write(frame_of(schema, codes).with_columns(id=ids), folder / f"person{code}.parquet"))
-    scores, mu = _play_between(release_once, schema, _LOOSE, trials, tables)
-    return judge_guesses(f"210 tables, a person of {_ROWS} rows replaced", _LOOSE, scores, mu)
+    scores, mu = _play_between(release_once, schema, _LOOSE, effort.person, tables)
+    yield judge_guesses(f"210 tables, a person of {_ROWS} rows replaced", _LOOSE, scores, mu)
 
 
 def check_choice(folder: Path, effort: Effort) -> Iterator[Comparison]:

@@ -9,10 +9,11 @@ import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from sklar.answer.report.publish import typical_errors
 from sklar.budget.certificate import rounded_up
+from sklar.draw.decode import released_values
 from sklar.errors import OutputError
 from sklar.files.model import Model
 from sklar.public.outputs import output_of, plain_output
@@ -208,12 +209,10 @@ def _column(attribute: Attribute) -> RowColumn:
     listed = output.name.endswith("category")
     name = plain_output(attribute).name if listed else output.name
     family: Family = next((each for start, each in _FAMILIES if name.startswith(start)), "integer")
-    values: list[Any] = [*attribute.values] if attribute.categorical else []
+    values = released_values(attribute) if attribute.categorical else []
     if attribute.boolean and family == "string":
-        values = [*(attribute.texts or ("false", "true"))]
-    if values:
-        values += [*attribute.special, *(["other"] if attribute.other else [])]
-        values = values if family == "integer" else [str(value) for value in values]
+        values = [*(attribute.texts or ("false", "true")), *attribute.special]
+    values = values if family == "integer" else [str(value) for value in values]
     least = largest = None
     if family in ("integer", "number") and attribute.edges:
         # The last edge of whole numbers is in no bin.

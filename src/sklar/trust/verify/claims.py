@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -194,11 +195,8 @@ def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[n
 def search_blocks(model: Model) -> list[tuple[Finding, tuple[Block, ...]]]:
     """The blocks of every search, where the file holds them."""
     left = [block for block in model.measured.blocks if not is_of_schema(block)]
-    searches = []
-    for finding in model.certificate.domains if left else ():
-        own, left = tuple(left[: finding.tables]), left[finding.tables :]
-        searches.append((finding, own))
-    return searches
+    answers = iter(left)
+    return [(finding, tuple(islice(answers, finding.tables))) for finding in model.certificate.domains if left]
 
 
 def _check_domains(model: Model) -> Check:

@@ -121,10 +121,10 @@ def _replan(model: Model) -> str:
     weights, n_rows = schema.importance, stated.public_rows
     planned = plan_release(cells, budget, _method(model), n_rows=n_rows, rest=rest, importance=weights, again=again)
     right = "the noise scales are those that public facts and the budget give"
-    if not _as_planned(first, planned.first.parts):
+    if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")
     if planned.looks > 1:
-        same = _as_planned(later, planned.first.parts)
+        same = as_planned(later, planned.first.parts)
         if not same or any((one.scales != two.scales).any() for one, two in zip(first, later, strict=True)):
             raise ModelError("the looks differ")
         return right
@@ -157,12 +157,15 @@ def _replan(model: Model) -> str:
     return f"{right}; of the three-way tables, {share:.0%} are those that this machine would choose from {by}"
 
 
-def _as_planned(blocks: Sequence[Block], parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> bool:
+def as_planned(
+    blocks: Sequence[Block], parts: Sequence[tuple[Query, NDArray[np.float64]]], tolerance: float = _SCALE_TOLERANCE
+) -> bool:
     """Whether blocks answer the planned queries at the planned scales, but for their last digits."""
     return len(blocks) == len(parts) and all(
         type(block.query) is type(query)
         and np.array_equal(block.query.sizes, query.sizes)
-        and np.allclose(block.scales, scales, rtol=_SCALE_TOLERANCE, atol=0.0)
+        and all(np.array_equal(getattr(block.query, name, 0), getattr(query, name, 0)) for name in ("sets", "coarse"))
+        and np.allclose(block.scales, scales, rtol=tolerance, atol=0.0)
         for block, (query, scales) in zip(blocks, parts, strict=True)
     )
 
@@ -223,10 +226,8 @@ def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tupl
 
 
 def _rms(apart: NDArray[np.floating[Any]]) -> float:
-    mean = float(np.sqrt(np.mean(np.square(apart, dtype=np.float64)))) if apart.size else 0.0
-    return mean if np.isfinite(mean) else np.inf
+    return float(np.sqrt(np.mean(np.square(apart, dtype=np.float64)))) if apart.size else 0.0
 
 
 def _largest(apart: NDArray[np.floating[Any]]) -> float:
-    largest = float(np.abs(apart).max(initial=0.0))
-    return largest if np.isfinite(largest) else np.inf
+    return float(np.abs(apart).max(initial=0.0))

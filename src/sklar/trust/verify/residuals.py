@@ -187,7 +187,7 @@ def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
 
 
 class NoiseResiduals:
-    """NoiseResiduals of all measurements of a file that see the same counts, by what they compare.
+    """Residuals of all measurements of a file that see the same counts, by what they compare.
 
     `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables), `highest` the
     largest margin above its count and its chance, `across` a covariance of stages. `chosen` is what the choice of
@@ -206,24 +206,30 @@ class NoiseResiduals:
             digest.update(np.ascontiguousarray(block.values).data)
         # Public randomness that no forger of a file can choose apart from its tables.
         self._smear = np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
-        looks: dict[tuple[type, int], list[Block]] = defaultdict(list)
+        # By the order of tables; those of parities are below zero.
+        looks: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
             query = block.query
             if isinstance(query, Parities):
-                looks[Parities, query.orders].append(block)
+                looks[-query.orders].append(block)
             elif isinstance(query, Tables) and query.sets is None and not query.about:
-                looks[Tables, query.order].append(block)
+                looks[query.order].append(block)
         # The mean of every cell over all looks at the tables of an order, and its variance in every table.
         self._pooled: dict[int, tuple[Array, Array]] = {}
-        for (kind, order), own in looks.items():
-            self._pool(own, order if kind is Tables else None)
+        between = {order: self._pool(own, order) for order, own in looks.items()}
         self._over_totals()
         if 1 in self._pooled and 2 in self._pooled:
             implied = implied_counts(self._pooled[2][0], cells)
-            each = [self._of_attribute(attribute, implied) for attribute in range(cells.n_attributes)]
+            # Of the margin of every attribute in its table with every other one.
+            variance = cells.symmetric(self._pooled[2][1]) * cells.sizes
+            each = [self._of_attribute(attribute, implied, variance) for attribute in range(cells.n_attributes)]
             self.each["each attribute's margins"] = np.array(each).T
+            variance += self._pooled[1][1][:, None]
+            apart = (implied - self._pooled[1][0][:, None]) / np.sqrt(variance)[cells.attribute_of_level]
             largest = max(float(block.scales.max()) for own in looks.values() for block in own)
-            self.highest = self._highest(implied, largest)
+            self.highest = self._highest(apart, variance, largest)
+            if between[2] is not None:
+                self.across = self._covariance(between[2], apart)
             for block in blocks:
                 if isinstance(block.query, Tables) and block.query.order == 3:
                     self._of_threes(block, block.query)
@@ -247,8 +253,8 @@ class NoiseResiduals:
     def _variance(self, scales: Array) -> Array:
         return noise_variance(self._mechanism, scales) + SMEAR
 
-    def _pool(self, looks: Sequence[Block], order: int | None) -> None:
-        """NoiseResiduals of looks at one query, and of tables of an order their mean."""
+    def _pool(self, looks: Sequence[Block], order: int) -> Array | None:
+        """Residuals of looks at one query, of which the second's are returned, and of tables of an order the mean."""
         first, *later = looks
         sizes, variance, mean = first.query.sizes, self._variance(first.scales), self._smeared(first.values)
         sums, difference = np.zeros(sizes.size), None
@@ -269,31 +275,22 @@ class NoiseResiduals:
             if ratio.max() > ratio.min() * (1 + 1e-5):
                 self.chosen += float(np.sqrt(sizes / 2).sum())
                 self.scales = max(self.scales, np.unique(look.scales).size)
-        if order is not None:
+        if order >= 0:
             self._pooled[order] = mean, variance
         if order == 2 and difference is not None:
             self.each[_EACH_PAIR] = np.array([sums, len(later) * sizes])
-            if 1 in self._pooled:
-                self.across = self._covariance(difference)
+        return difference
 
-    def _covariance(self, z: Array) -> float:
+    def _covariance(self, z: Array, apart: Array) -> float:
         """Standard normal unless the stages' difference depends on their mean, as it does when one stage's noise is
         stated too large and the other's too small, or the two are correlated.
 
         Sums along rows of z are independent of the pooled rows' distances R from the one-way counts. Given R, the sum
         of their products is normal with variance sum R^2, whatever R's law is.
         """
-        cells, (ones, one_variance), (pairs, pair_variance) = self._cells, self._pooled[1], self._pooled[2]
-        first, second = cells.pairs
-        heights, widths = cells.sizes[first], cells.sizes[second]
-        rows = np.repeat(widths, heights)
-        starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
-        within = np.arange(rows.size) - np.repeat(np.cumsum(heights) - heights, heights)
-        level = np.repeat(cells.offsets[first], heights) + within
-        apart = np.add.reduceat(pairs, starts) - ones[level]
-        apart /= np.sqrt(rows * np.repeat(pair_variance, heights) + np.repeat(one_variance[first], heights))
-        summed = np.add.reduceat(z, starts) / np.sqrt(rows)
-        return float(summed @ apart / math.sqrt(max(float(apart @ apart), 1e-300)))
+        later = np.arange(self._cells.n_attributes) > self._cells.attribute_of_level[:, None]
+        summed, rows = (implied_counts(z, self._cells) / np.sqrt(self._cells.sizes))[later], apart[later]
+        return float(summed @ rows / math.sqrt(max(float(rows @ rows), 1e-300)))
 
     def _over_totals(self) -> None:
         """The sums of all tables against the public number of rows, or against each other and measured totals."""
@@ -313,33 +310,28 @@ class NoiseResiduals:
         self.squares[_TOTALS].add(z[:first])
         self.squares[_ONE_WAY_TOTALS].add(z[first:])
 
-    def _of_attribute(self, attribute: int, implied: Array) -> tuple[float, int]:
-        """NoiseResiduals of one attribute's margins, and of its one-way table, which is measured last."""
+    def _of_attribute(self, attribute: int, implied: Array, variance: Array) -> tuple[float, int]:
+        """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
         cells, (ones, one_variance) = self._cells, self._pooled[1]
         levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
         if not others.size or cells.sizes[attribute] < 2:
             return 0.0, 0
-        first, second = np.minimum(others, attribute), np.maximum(others, attribute)
-        tables = first * (2 * cells.n_attributes - first - 1) // 2 + second - first - 1
         seen = np.column_stack([implied[levels][:, others], ones[levels]])
-        spread = np.append(cells.sizes[others] * self._pooled[2][1][tables], one_variance[attribute])
-        z = _recursive(_contrasts(seen, [0]), spread)
+        z = _recursive(_contrasts(seen, [0]), np.append(variance[attribute, others], one_variance[attribute]))
         self.squares[_MARGINS].add(z[:, :-1])
         self.squares[_DIRECT].add(z[:, -1])
         return float(np.square(z).sum()), z.size
 
-    def _highest(self, implied: Array, scale: float) -> tuple[float, float]:
+    def _highest(self, apart: Array, variances: Array, scale: float) -> tuple[float, float]:
         """The largest margin above its one-way count, and a union bound on its chance.
 
         Of Laplace noise X of at most this scale b, with variance V: log E exp(s X) <= V s^2 where s <= 1 / (sqrt(2) b),
         since -log(1 - x) <= 2 x for x <= 1/2; the discrete law's is smaller still, and normal noise's is V s^2 / 2.
         """
-        cells, (ones, one_variance), attribute = self._cells, self._pooled[1], self._cells.attribute_of_level
-        spread = cells.symmetric(self._pooled[2][1]) * cells.sizes[None, :] + one_variance[:, None]
-        above = (implied - ones[:, None]) / np.sqrt(spread)[attribute]
-        above[np.arange(cells.n_levels), attribute] = -np.inf
-        at = np.unravel_index(np.argmax(above), above.shape)
-        highest, variance = float(above[at]), float(spread[attribute[at[0]], at[1]])
+        cells, attribute = self._cells, self._cells.attribute_of_level
+        others = attribute[:, None] != np.arange(cells.n_attributes)
+        level, other = np.unravel_index(np.argmax(np.where(others, apart, -np.inf)), apart.shape)
+        highest, variance = float(apart[level, other]), float(variances[attribute[level], other])
         log_tail = float(log_ndtr(-highest))
         if self._mechanism == "laplace":
             far = max(highest, 0.0) * math.sqrt(variance)
@@ -348,7 +340,7 @@ class NoiseResiduals:
         return highest, min(1.0, cells.n_levels * (cells.n_attributes - 1) * math.exp(min(log_tail, 0.0)))
 
     def _of_threes(self, block: Block, query: Tables) -> None:
-        """NoiseResiduals of the margins of three-way tables."""
+        """Residuals of the margins of three-way tables."""
         best: dict[tuple[int, ...], tuple[Array, Array]] = {}
         sums = np.zeros((2, block.scales.size))
         for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
@@ -373,20 +365,16 @@ class NoiseResiduals:
         self.each["each three-way table's margins"] = sums
 
     def _coarse(self, attributes: tuple[int, ...], query: Tables) -> tuple[Array, Array]:
-        """What one-way or two-way tables say of coarse cells, whose variance is that of the cells they sum up."""
-        cells, levels, (mean, spread) = query.cells, map(query.cells.levels, attributes), self._pooled[len(attributes)]
-        one_way = len(attributes) == 1
-        table = mean[cells.levels(*attributes)] if one_way else cells.table(mean, *attributes)
-        variances = np.array([float(spread[attributes[0] if one_way else cells.pair(*attributes)])])
-        for attribute, own in zip(attributes, levels, strict=True):
-            coarse = np.arange(cells.sizes[attribute]) if query.coarse is None else query.coarse[own]
-            matrix = (coarse[None, :] == np.arange(query.levels[attribute])[:, None]).astype(np.float64)
-            table = np.moveaxis(np.tensordot(matrix, table, axes=(1, 0)), 0, -1)
-            variances = np.multiply.outer(variances, matrix.sum(axis=1))
-        # Contrasts of all cells, from those of unit cells.
-        axes, units = range(table.ndim), np.eye(table.size).reshape(*table.shape, -1)
-        design = _contrasts(units, axes).reshape(-1, table.size)
-        return _contrasts(table, axes).ravel(), (design * variances.ravel()) @ design.T
+        """What one-way or two-way tables say of contrasts of coarse cells, with the covariance of that."""
+        cells, (mean, variance), rows = query.cells, self._pooled[len(attributes)], []
+        for own in map(cells.levels, attributes):
+            coarse = np.arange(own.stop - own.start) if query.coarse is None else query.coarse[own]
+            rows.append(_contrasts((coarse == np.arange(coarse.max() + 1)[:, None]).astype(np.float64), [0]))
+        table, number = mean[cells.levels(attributes[0])][:, None], attributes[0]
+        if len(attributes) == 2:
+            table, number = cells.table(mean, *attributes), cells.pair(*attributes)
+        one, two, *_ = *rows, np.ones((1, 1))
+        return (one @ table @ two.T).ravel(), variance[number] * np.kron(one @ one.T, two @ two.T)
 
     def _over_grid(self, grid: Grid) -> None:
         """Every cell against the sum of the cells that it is divided into, the last table first."""
