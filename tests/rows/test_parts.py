@@ -31,7 +31,7 @@ SCHEMA = Schema.from_toml(
 UNQUOTED = Schema.from_toml('[table]\nquote = ""\n' + SCHEMA.to_toml().partition("[table]")[2].partition("\n")[2])
 
 
-def opened(data: object, schema: Schema = SCHEMA) -> tuple[Source, tuple[Part, ...]]:
+def opened(data: object, schema: Schema = SCHEMA) -> tuple[Source, list[Part]]:
     return open_files(data, schema)
 
 
@@ -93,7 +93,7 @@ def test_row_groups_of_one_row_go_together_and_an_empty_file_has_no_parts(tmp_pa
     assert [part.span for part in opened(tmp_path / "t.parquet")[1]] == [(0, 10), (10, 20), (20, 25)]
     frame(0).write_parquet(tmp_path / "none.parquet")
     source, parts = opened(tmp_path / "none.parquet")
-    assert (source.n_rows, parts) == (0, ())
+    assert (source.n_rows, parts) == (0, [])
     assert share_out(parts, SCHEMA, cores=2, most=9) == []
 
 
