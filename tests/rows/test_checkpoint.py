@@ -22,7 +22,7 @@ from sklar.rows import engines as resume
 from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.engines import count_resumable, open_table
 from sklar.rows.read import open_source
-from tests.rows.test_count import same, schema_of
+from tests.rows.test_count import Told, same, schema_of
 
 SCHEMA = schema_of([2, 3, 40])
 SHARDS, ROWS = 8, 500
@@ -78,17 +78,6 @@ def kill_in_the_middle(shards: Path, checkpoint: Path) -> None:
         assert process.stdout.readline() == "here\n"
         process.send_signal(signal.SIGKILL)
         assert process.wait(300) == -signal.SIGKILL
-
-
-class Told:
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        raise AssertionError(name)
-
-    def advance(self, steps: int) -> None:
-        self.steps.append(steps)
 
 
 def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> None:
@@ -248,24 +237,9 @@ def test_a_full_disk_is_said_and_nothing_is_released(
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_a_release_with_a_checkpoint_leaves_none(shards: Path, tmp_path: Path) -> None:
-    model = fit(shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept")
-    assert model.n_rows == SHARDS * ROWS
-    assert not (tmp_path / "kept").exists()
-
-
 def test_private_domains_take_no_checkpoint(shards: Path, tmp_path: Path) -> None:
     schema = Schema.from_dict(
         {"table": {"name": "t"}, "attributes": {"a2": {"type": "categorical", "domain": "private", "at_most": 5}}}
     )
     with pytest.raises(DataError, match="a checkpoint goes with public domains only"):
         fit(shards, schema, epsilon=1.0, checkpoint=tmp_path / "kept")
-
-
-def test_private_domains_are_found_over_all_shards(shards: Path) -> None:
-    schema = Schema.from_dict(
-        {"table": {"name": "t"}, "attributes": {"a1": {"type": "categorical", "domain": "private", "at_most": 5}}}
-    )
-    model = fit(shards, schema, epsilon=20.0)
-    assert sorted(model.schema.attributes[0].values) == ["0", "1", "2"]
-    assert model.schema.n_levels == 4

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Distances, Parities, Tables
+from sklar.kernel.queries import Tables
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.rows import count as counting
@@ -26,6 +26,20 @@ from sklar.rows.encode import encode
 Codes = NDArray[np.int32]
 # Rows that are counted at a time where they do not come in batches.
 PIECE = 1 << 16
+
+
+class Told:
+    """A progress that keeps the totals of stages and the steps that it is told."""
+
+    def __init__(self) -> None:
+        self.totals: list[int | None] = []
+        self.steps: list[int] = []
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        self.totals.append(total)
+
+    def advance(self, steps: int) -> None:
+        self.steps.append(steps)
 
 
 def schema_of(sizes: Sequence[int]) -> Schema:
@@ -200,17 +214,6 @@ def test_many_rows(way: str) -> None:
         assert same(answers_by(codes, ask), answers_by(codes, ask, compiled=False))
 
 
-def test_answers_that_follow_from_tables_are_the_plain_ones() -> None:
-    """Parities and distances, from tables that compiled code has counted."""
-    cells, codes = Cells([2] * 6), drawn([2] * 6, 5_000, 0.1)
-    parities = Parities(cells=cells, orders=3)
-    distances = Distances(of=Tables(cells=cells, order=3), reference=np.arange(8 * 20))
-    schema = schema_of([2] * 6)
-    for query in (parities, distances):
-        found = answers_by(codes, Ask(attributes=schema.attributes, tables=query.tables))
-        assert np.array_equal(query.answer(*found.tables), query.count(codes))
-
-
 def test_only_the_attributes_that_a_table_has_are_read() -> None:
     schema = schema_of([2, 3, 2, 4])
     tables = Tables(cells=schema.cells, order=3, sets=np.array([[0, 2, 3]]))
@@ -225,19 +228,11 @@ def test_only_the_attributes_that_a_table_has_are_read() -> None:
 
 
 def test_batches_are_summed_and_told_to_the_progress() -> None:
-    told: list[int] = []
-
-    class Watch:
-        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-            raise AssertionError(name)
-
-        def advance(self, steps: int) -> None:
-            told.append(steps)
-
     schema = schema_of([2, 3])
     table = pl.DataFrame({"a0": ["0", "1", "x", "1"], "a1": [2, 2, 2, None]})
-    answers = count(table.iter_slices(3), ask_all(schema), progress=Watch())
-    assert (answers.n_rows, told) == (4, [3, 1])
+    told = Told()
+    answers = count(table.iter_slices(3), ask_all(schema), progress=told)
+    assert (answers.n_rows, told.steps, told.totals) == (4, [3, 1], [])
     assert answers.one_way.tolist() == [1, 2, 0, 0, 3]
     assert schema.cells.table(answers.pairs, 0, 1).tolist() == [[0, 0, 1], [0, 0, 1]]
 
