@@ -45,30 +45,14 @@ from tests.rows.test_count import drawn as random_codes
 
 SCHEMA = Schema.from_toml(
     """
-    [attributes.city]
-    type = "categorical"
-    values = ["Bern", "Lugano", "a,b", "line\\nbreak", "say \\"hi\\""]
-    missing = "?"
-    [attributes."odd.name `x`"]
-    type = "integer"
-    edges = [0, 10, 20, 30]
-    missing = ""
-    [attributes.price]
-    type = "real"
-    edges = [0, 1.5, 99.5]
-    [attributes.born]
-    type = "date"
-    edges = ["1970-01-01", "1990-01-01", "2010-01-01"]
-    missing = "unknown"
-    [attributes.seen]
-    type = "datetime"
-    edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00", "2022-01-01T00:00:00"]
-    [attributes.citizen]
-    type = "boolean"
-    [attributes.code]
-    type = "categorical"
-    values = [1, 2, 3]
-    other = true
+    [attributes]
+    city = {type = "categorical", values = ["Bern", "Lugano", "a,b", "line\\nbreak", "say \\"hi\\""], missing = "?"}
+    "odd.name `x`" = {type = "integer", edges = [0, 10, 20, 30], missing = ""}
+    price = {type = "real", edges = [0, 1.5, 99.5]}
+    born = {type = "date", edges = ["1970-01-01", "1990-01-01", "2010-01-01"], missing = "unknown"}
+    seen = {type = "datetime", edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00", "2022-01-01T00:00:00"]}
+    citizen = {type = "boolean"}
+    code = {type = "categorical", values = [1, 2, 3], other = true}
     """
 )
 CELLS = SCHEMA.cells

@@ -45,12 +45,9 @@ from sklar.rows.engines import open_table
 from tests.rows.test_count import Told
 
 ATTRIBUTES = """
-[attributes.ward]
-type = "categorical"
-values = ["A", "B", "C"]
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60]
+[attributes]
+ward = {type = "categorical", values = ["A", "B", "C"]}
+age = {type = "integer", edges = [0, 20, 40, 60]}
 """
 
 

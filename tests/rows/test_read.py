@@ -35,18 +35,10 @@ CSV = 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n"C ""x""",5,\n,41,z\n'
 JSON_LINES = "\n".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) for row in zip(*COLUMNS.values(), strict=True))
 SCHEMA = Schema.from_toml(
     """
-    [attributes.city]
-    type = "categorical"
-    values = ["é", "a\\nb", "z"]
-    missing = ""
-    [attributes.name]
-    type = "categorical"
-    values = ["Ann", "Bo, jr", 'C "x"']
-    missing = "?"
-    [attributes.age]
-    type = "integer"
-    edges = [0, 10, 35, 50]
-    missing = "?"
+    [attributes]
+    city = {type = "categorical", values = ["é", "a\\nb", "z"], missing = ""}
+    name = {type = "categorical", values = ["Ann", "Bo, jr", 'C "x"'], missing = "?"}
+    age = {type = "integer", edges = [0, 10, 35, 50], missing = "?"}
     """
 )
 CODES = [[0, 1, 3, 2], [0, 1, 2, 3], [1, 3, 0, 2]]
@@ -420,16 +412,10 @@ def test_no_column_that_is_not_asked_for_is_looked_at() -> None:
 
 PARTITIONED = Schema.from_toml(
     """
-    [attributes.x]
-    type = "integer"
-    edges = [0, 10, 20]
-    [attributes.city]
-    type = "categorical"
-    values = ["a b", "c"]
-    missing = "?"
-    [attributes.year]
-    type = "integer"
-    edges = [2000, 2001, 2002]
+    [attributes]
+    x = {type = "integer", edges = [0, 10, 20]}
+    city = {type = "categorical", values = ["a b", "c"], missing = "?"}
+    year = {type = "integer", edges = [2000, 2001, 2002]}
     """
 )
 

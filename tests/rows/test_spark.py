@@ -154,18 +154,10 @@ PRIVATE = Schema.from_toml(
     person = "id"
     count = "rows"
     rows_per_person = 2
-    [attributes.city]
-    type = "categorical"
-    domain = "private"
-    at_most = 5
-    [attributes.age]
-    type = "integer"
-    domain = "private"
-    low = 0
-    high = 120
-    bins = 6
-    [attributes.flag]
-    type = "boolean"
+    [attributes]
+    city = {type = "categorical", domain = "private", at_most = 5}
+    age = {type = "integer", domain = "private", low = 0, high = 120, bins = 6}
+    flag = {type = "boolean"}
     """
 )
 

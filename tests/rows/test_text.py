@@ -320,20 +320,11 @@ def test_only_odd_blocks_go_to_the_slow_reader(monkeypatch: pytest.MonkeyPatch, 
 
 
 ATTRIBUTES = """
-[attributes.x]
-type = "real"
-edges = [0, 10, 20]
-missing = "9,99"
-special = ["0,5", -1]
-[attributes.n]
-type = "categorical"
-values = [1000, 2]
-[attributes.t]
-type = "categorical"
-values = ["1,5", "a"]
-[attributes.d]
-type = "date"
-edges = ["2000-01-01", "2001-01-01"]
+[attributes]
+x = {type = "real", edges = [0, 10, 20], missing = "9,99", special = ["0,5", -1]}
+n = {type = "categorical", values = [1000, 2]}
+t = {type = "categorical", values = ["1,5", "a"]}
+d = {type = "date", edges = ["2000-01-01", "2001-01-01"]}
 """
 WRITTEN = Schema.from_toml('[table]\ndecimal = ","\nthousands = "."\nnulls = ["NA", "1,7"]\n' + ATTRIBUTES)
 TEXTS = ["1.234,5", "9,99", "NA", "1,7", "1.5", "N", None, "", "0,5", "-1,0"]
