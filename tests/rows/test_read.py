@@ -450,14 +450,6 @@ def test_a_compression_that_needs_more_is_said(tmp_path: Path, monkeypatch: pyte
         open_source(tmp_path / "t.csv.zst")
 
 
-def test_every_attribute_needs_a_column() -> None:
-    with pytest.raises(DataError) as refused:
-        require_columns(open_source(pa.table({"age": [1], "town": ["x"]})), SCHEMA)
-    assert str(refused.value) == (
-        "the table has no column for 'city', 'name'. Correct the schema, or remove the attribute from it."
-    )
-
-
 def test_folders_are_refused(tmp_path: Path) -> None:
     assert (
         refusal(tmp_path)
