@@ -189,15 +189,10 @@ def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path:
         count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept", progress=Touch())
 
 
-def test_what_a_kill_left_half_written_is_removed(shards: Path, tmp_path: Path) -> None:
+def test_what_a_kill_left_half_written_is_removed_and_others_files_stay(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir(mode=0o700)
-    (tmp_path / "kept" / ".counts.npz.abc.part").write_bytes(b"counts")
-    resumed(shards, tmp_path / "kept")
-
-
-def test_others_files_stay(shards: Path, tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir(mode=0o700)
-    (tmp_path / "kept" / "mine").write_text("mine")
+    for name in (".counts.npz.abc.part", "mine"):
+        (tmp_path / "kept" / name).write_text("text")
     count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
 

@@ -10,6 +10,7 @@ import gzip
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -130,8 +131,8 @@ def expected(rows: pa.Table) -> Exact:
     return brute_force(codes_of(rows), SCHEMA)
 
 
-def one_file(folder: Path, rows: pa.Table) -> Path:
-    pq.write_table(rows, folder / "t.parquet", row_group_size=300)
+def one_file(folder: Path, rows: pa.Table, row_group_size: int = 300, **options: Any) -> Path:
+    pq.write_table(rows, folder / "t.parquet", row_group_size=row_group_size, **options)
     return folder / "t.parquet"
 
 
@@ -169,11 +170,6 @@ def dictionaries(folder: Path, rows: pa.Table) -> Path:
     return shards
 
 
-def no_statistics(folder: Path, rows: pa.Table) -> Path:
-    pq.write_table(rows, folder / "t.parquet", write_statistics=False, row_group_size=1000, compression="none")
-    return folder / "t.parquet"
-
-
 def single_rows(folder: Path, rows: pa.Table) -> Path:
     """Row groups of one row, a hundred of them, and one of the rest."""
     with pq.ParquetWriter(folder / "t.parquet", rows.schema) as writer:
@@ -194,7 +190,7 @@ LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {
     "skewed": skewed,
     "orders": orders,
     "dictionaries": dictionaries,
-    "no statistics": no_statistics,
+    "no statistics": partial(one_file, row_group_size=1000, write_statistics=False, compression="none"),
     "single rows": single_rows,
     "arrow": arrow,
 }
@@ -322,10 +318,7 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
     half = text.index(b"Lugano")
     header = text[: text.index(b"\r\n") + 2]
     for name, part in (("a.csv", text[:half]), ("b.csv", header + text[half:])):
-        if packed:
-            (folder / f"{name}.gz").write_bytes(gzip.compress(part))
-        else:
-            (folder / name).write_bytes(part)
+        (folder / f"{name}{'.gz' * packed}").write_bytes(gzip.compress(part) if packed else part)
     counts = open_table(folder, SCHEMA, engine=engine).count(ask_all(SCHEMA))
     # A ragged row is a row of unknown values.
     codes = [
