@@ -124,7 +124,7 @@ def counted(way: str) -> Iterator[None]:
 
 def assert_plain(codes: Codes, tables: tuple[Tables, ...], way: str = "by size") -> None:
     """Compiled code gives the plain answers."""
-    ask = Ask(attributes=schema_of(tables[0].cells.sizes).attributes, tables=tables)
+    ask = Ask(attributes=schema_of(tables[0].cells.sizes.tolist()).attributes, tables=tables)
     with counted(way):
         assert same(answers_by(codes, ask), answers_by(codes, ask, compiled=False)), codes.shape
 
