@@ -158,30 +158,6 @@ def test_no_row_of_a_csv_file_makes_reading_fail(tmp_path: Path, data: bytes, ro
     assert cells(tmp_path / "t.csv", data) == rows
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        b'"never closed,2\n' + b"3,4\n" * 4_000,
-        b'1,"never closed\n' + b"3,4\n" * 4_000,
-        b"x" * 20_000 + b",2\n",
-        b"1," + b"y" * 20_000 + b"\n",
-        b'1,"' + b'""z\n' * 5_000 + b'"\n',
-        b",".join([b"5"] * 20_000) + b"\n",
-    ],
-    ids=["unclosed first", "unclosed last", "wide first", "wide last", "quotes in quotes", "many fields"],
-)
-def test_a_row_that_is_too_long_is_one_row_of_unknown_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes
-) -> None:
-    monkeypatch.setattr(text, "_BLOCK", 1_024)
-    monkeypatch.setattr(text, "_LONGEST", 4_096)
-    before = [(b"%d" % i, b"p") for i in range(100)]
-    head = b"a,b\n" + b"".join(b"%b,%b\n" % pair for pair in before)
-    after = [] if b"never closed" in row else [(b"7", b"8")]
-    found = cells(tmp_path / "t.csv", head + row + b"".join(b"%b,%b\n" % pair for pair in after))
-    assert sorted(found, key=str) == sorted([*before, (None, None), *after], key=str)
-
-
 def test_an_unclosed_quote_of_forty_megabytes_is_no_error(tmp_path: Path) -> None:
     found = cells(tmp_path / "t.csv", b'a,b\n1,2\n"' + b"3,4\n" * 10_000_000)
     assert found == [(b"1", b"2"), (None, None)]
