@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from operator import methodcaller
 
@@ -25,6 +24,7 @@ from sklar.rows.encode import coder, encode, encode_column
 from sklar.rows.streams import column_of
 from tests.conftest import TEXTS, schemas
 
+INT64 = st.integers(-(2**63), 2**63 - 1)
 NOON = microseconds(dt.datetime(2000, 1, 1, 12))
 ATTRIBUTES = (
     Attribute(name="text", kind="categorical", values=("a", "01", "1")),
@@ -234,42 +234,30 @@ def test_a_number_equal_to_the_missing_text_is_missing_whatever_its_type() -> No
     assert codes([forever, dt.date(2600, 1, 1)], of("date")) == [2, 1]
 
 
-@given(
-    first=st.integers(-(2**62), 2**62) | st.integers(-40, 40) | st.sampled_from([-(2**63) + 1, 2**63 - 60]),
-    width=st.sampled_from([1, 2, 7, 2**61, 2**63 - 1, 2**63]),  # the last two: bins wider than int64 can say
-    steps=st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    missing=st.sampled_from([None, -1, 1, 5]),
-    apart=st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=4),
-    outside=st.sampled_from(["clip", "missing"]),
-    data=st.data(),
-)
-@settings(max_examples=100, deadline=None)
-def test_many_numbers_are_looked_up_as_few_are_searched(
-    first: int,
-    width: int,
-    steps: list[int],
-    missing: int | None,
-    apart: list[tuple[int, int]],
-    outside: Outside,
-    data: st.DataObject,
-) -> None:
-    edges = tuple(int(edge) for edge in first + width * np.cumsum([0, *steps]).astype(object))
+@st.composite
+def stepped(draw: st.DrawFn) -> Attribute:
+    """Whole numbers in bins of any width, some of them points or special; a missing number beside the bins or none."""
+    first = draw(st.integers(-(2**62), 2**62) | st.integers(-40, 40) | st.sampled_from([-(2**63) + 1, 2**63 - 60]))
+    # The last two: bins wider than int64 can say.
+    width = draw(st.sampled_from([1, 2, 7, 2**61, 2**63 - 1, 2**63]))
+    steps = np.cumsum([0, *draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))]).astype(object)
+    edges = tuple(int(edge) for edge in first + width * steps)
     assume(edges[-1] < 2**63)
-    sentinel = None if missing is None else str(edges[0] - 1 if missing < 0 else edges[-1] + missing)
-    attribute = Attribute(
-        name="x", kind="integer", edges=edges, missing=sentinel, outside=outside if sentinel is not None else "clip"
-    )
-    numbers = sorted({edges[min(place, len(edges) - 1)] + by for place, by in apart} - {int(sentinel or 0)})
-    numbers = [number for number in numbers if edges[0] <= number < edges[-1]]
-    attribute = replace(attribute, points=tuple(numbers[::2]), special=tuple(numbers[1::2]))
-    near = [edge + by for edge in edges for by in (-2, -1, 0, 1, 5) if -(2**63) <= edge + by < 2**63]
-    values: list[object] = [
-        *near,
-        *data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)),
-        -(2**63),
-        2**63 - 1,
-        None,
-    ]
+    missing = draw(st.sampled_from([None, edges[0] - 1, edges[-1] + 1, edges[-1] + 5]))
+    outside: Outside = "clip" if missing is None else draw(st.sampled_from(["clip", "missing"]))
+    near = {draw(st.sampled_from(edges)) + by for by in draw(st.lists(st.integers(-1, 3), max_size=4))} - {missing}
+    apart = sorted(number for number in near if edges[0] <= number < edges[-1])
+    return Attribute(
+        name="x", kind="integer", edges=edges, points=tuple(apart[::2]), special=tuple(apart[1::2]),
+        missing=None if missing is None else str(missing), outside=outside,
+    )  # fmt: skip
+
+
+@given(attribute=stepped(), more=st.lists(INT64, max_size=3))
+@settings(max_examples=100, deadline=None)
+def test_many_numbers_are_looked_up_as_few_are_searched(attribute: Attribute, more: list[int]) -> None:
+    near = [edge + by for edge in map(int, attribute.edges) for by in (-2, -1, 0, 1, 5)]
+    values: list[object] = [*(number for number in near if abs(number) < 2**63), *more, -(2**63), 2**63 - 1, None]
     few = [codes([value], attribute, pa.int64())[0] for value in values]
     assert codes(values * 60, attribute, pa.int64()) == few * 60
     assert few == [coder(attribute)(value) for value in values]
@@ -407,8 +395,7 @@ def typed() -> st.SearchStrategy[pa.Array]:
     near = st.sampled_from([0.0, 0.5, 1.0, 10.0, 20.0, -1.0])
     widths = [(8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64())]
     unsigned = [(8, pa.uint8()), (64, pa.uint64())]
-    int64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 25)
-    moments = several(int64, pa.int64())
+    moments = several(INT64 | st.integers(-5, 25), pa.int64())
     return st.one_of(
         several(texts, pa.string()),
         several(texts.map(str.encode) | st.binary(max_size=5), pa.binary()),
@@ -446,7 +433,7 @@ def test_codes_are_within_the_domain_of_any_schema(schema: Schema, texts: list[s
         assert_elementwise(column, attribute)
 
 
-@given(attribute=st.sampled_from(ATTRIBUTES), value=st.floats() | st.integers(-(2**63), 2**63 - 1))
+@given(attribute=st.sampled_from(ATTRIBUTES), value=st.floats() | INT64)
 @settings(max_examples=100, deadline=None)
 def test_a_number_has_the_code_of_its_text(attribute: Attribute, value: float) -> None:
     column = pa.array([value])
