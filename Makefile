@@ -32,7 +32,7 @@ studio: $(VENV)/.browser ## test the studio in a browser (needs Debian's chromiu
 	$(BIN)/python -m pytest -m browser tests/studio
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
-	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py tests/rows/test_people.py
+	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py
 	.venv-spark/bin/python -m pytest tests/rows/test_parts.py tests/machine/test_stores.py
 
 standards: .venv-standards/.done ## check what sklar publish writes with the standards' own tools

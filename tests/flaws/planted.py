@@ -296,8 +296,9 @@ FLAWS = (
     _flaw(
         "the coarsest grid without noise",
         _ENGINES,
-        "        tables.append(block.values)\n",
-        "        block = block if tables else replace(block, values=counts)\n        tables.append(block.values)\n",
+        "            tables.append(block.values)\n",
+        "            block = block if tables else replace(block, values=counts)\n"
+        "            tables.append(block.values)\n",
         _VAULT_TESTS,
     ),
     # Queries.

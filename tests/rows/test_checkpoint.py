@@ -22,7 +22,7 @@ from sklar.rows import engines as resume
 from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.engines import count_resumable, open_table
 from sklar.rows.read import open_source
-from tests.rows.test_count import same, schema_of
+from tests.rows.test_count import Told, same, schema_of
 
 SCHEMA = schema_of([2, 3, 40])
 SHARDS, ROWS = 8, 500
@@ -78,17 +78,6 @@ def kill_in_the_middle(shards: Path, checkpoint: Path) -> None:
         assert process.stdout.readline() == "here\n"
         process.send_signal(signal.SIGKILL)
         assert process.wait(300) == -signal.SIGKILL
-
-
-class Told:
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        raise AssertionError(name)
-
-    def advance(self, steps: int) -> None:
-        self.steps.append(steps)
 
 
 def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> None:
@@ -200,15 +189,10 @@ def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path:
         count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept", progress=Touch())
 
 
-def test_what_a_kill_left_half_written_is_removed(shards: Path, tmp_path: Path) -> None:
+def test_what_a_kill_left_half_written_is_removed_and_others_files_stay(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir(mode=0o700)
-    (tmp_path / "kept" / ".counts.npz.abc.part").write_bytes(b"counts")
-    resumed(shards, tmp_path / "kept")
-
-
-def test_others_files_stay(shards: Path, tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir(mode=0o700)
-    (tmp_path / "kept" / "mine").write_text("mine")
+    for name in (".counts.npz.abc.part", "mine"):
+        (tmp_path / "kept" / name).write_text("text")
     count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
 
@@ -248,24 +232,9 @@ def test_a_full_disk_is_said_and_nothing_is_released(
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_a_release_with_a_checkpoint_leaves_none(shards: Path, tmp_path: Path) -> None:
-    model = fit(shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept")
-    assert model.n_rows == SHARDS * ROWS
-    assert not (tmp_path / "kept").exists()
-
-
 def test_private_domains_take_no_checkpoint(shards: Path, tmp_path: Path) -> None:
     schema = Schema.from_dict(
         {"table": {"name": "t"}, "attributes": {"a2": {"type": "categorical", "domain": "private", "at_most": 5}}}
     )
     with pytest.raises(DataError, match="a checkpoint goes with public domains only"):
         fit(shards, schema, epsilon=1.0, checkpoint=tmp_path / "kept")
-
-
-def test_private_domains_are_found_over_all_shards(shards: Path) -> None:
-    schema = Schema.from_dict(
-        {"table": {"name": "t"}, "attributes": {"a1": {"type": "categorical", "domain": "private", "at_most": 5}}}
-    )
-    model = fit(shards, schema, epsilon=20.0)
-    assert sorted(model.schema.attributes[0].values) == ["0", "1", "2"]
-    assert model.schema.n_levels == 4

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Distances, Parities, Tables
+from sklar.kernel.queries import Tables
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.rows import count as counting
@@ -26,6 +26,20 @@ from sklar.rows.encode import encode
 Codes = NDArray[np.int32]
 # Rows that are counted at a time where they do not come in batches.
 PIECE = 1 << 16
+
+
+class Told:
+    """A progress that keeps the totals of stages and the steps that it is told."""
+
+    def __init__(self) -> None:
+        self.totals: list[int | None] = []
+        self.steps: list[int] = []
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        self.totals.append(total)
+
+    def advance(self, steps: int) -> None:
+        self.steps.append(steps)
 
 
 def schema_of(sizes: Sequence[int]) -> Schema:
@@ -108,6 +122,13 @@ def counted(way: str) -> Iterator[None]:
         yield
 
 
+def assert_plain(codes: Codes, tables: tuple[Tables, ...], way: str = "by size") -> None:
+    """Compiled code gives the plain answers."""
+    ask = Ask(attributes=schema_of(tables[0].cells.sizes.tolist()).attributes, tables=tables)
+    with counted(way):
+        assert same(answers_by(codes, ask), answers_by(codes, ask, compiled=False)), codes.shape
+
+
 def test_ways_are_different_ways() -> None:
     cells = Cells([2, 3, 4])
     on_bits = {}
@@ -157,25 +178,18 @@ def test_any_split_gives_the_answers_of_brute_force(sizes: list[int], rows: int,
 @pytest.mark.parametrize("way", WAYS)
 def test_every_tail_of_a_word(way: str) -> None:
     sizes = [3, 2, 1, 5, 2, 2, 4]
-    schema = schema_of(sizes)
-    ask = Ask(attributes=schema.attributes, tables=tuple(Tables(cells=schema.cells, order=k) for k in (1, 2, 3)))
-    with counted(way):
-        for rows in [*range(0, 131, 2), 63, 65, 511, 512, 513, 575, 577]:
-            codes = drawn(sizes, rows)
-            assert same(answers_by(codes, ask), answers_by(codes, ask, compiled=False)), rows
+    tables = tuple(Tables(cells=Cells(sizes), order=order) for order in (1, 2, 3))
+    for rows in [*range(0, 131, 2), 63, 65, 511, 512, 513, 575, 577]:
+        assert_plain(drawn(sizes, rows), tables, way)
 
 
 @pytest.mark.parametrize("way", ["by size", "bits", "histograms"])
 @pytest.mark.parametrize("size", [253, 254, 255, 256, 301, 302])
 def test_sizes_around_every_boundary(way: str, size: int) -> None:
     # 254 levels and none are the most that a byte holds; 301 levels beside two are the most that are counted on bits.
-    schema = schema_of([2, size, 3, 2])
-    codes = drawn([2, size, 3, 2], 1_100)
+    cells, codes = Cells([2, size, 3, 2]), drawn([2, size, 3, 2], 1_100)
     codes[1, :3] = [size - 1, 0, -1]
-    tables = (Tables(cells=schema.cells, order=2), Tables(cells=schema.cells, order=3, sets=np.array([[0, 1, 3]])))
-    ask = Ask(attributes=schema.attributes, tables=tables)
-    with counted(way):
-        assert same(answers_by(codes, ask), answers_by(codes, ask, compiled=False))
+    assert_plain(codes, (Tables(cells=cells, order=2), Tables(cells=cells, order=3, sets=np.array([[0, 1, 3]]))), way)
 
 
 @pytest.mark.parametrize("rows", [400, 200_000])
@@ -193,22 +207,7 @@ def test_histograms_of_very_many_levels(rows: int, size: int) -> None:
 def test_many_rows(way: str) -> None:
     # More than one chunk of words, and more than one piece of rows.
     sizes = [2, 3, 2, 30, 2, 2, 2]
-    codes = drawn(sizes, 65_536 + 32_768 + 77, 0.01)
-    schema = schema_of(sizes)
-    ask = Ask(attributes=schema.attributes, tables=some_tables(schema.cells, 1))
-    with counted(way):
-        assert same(answers_by(codes, ask), answers_by(codes, ask, compiled=False))
-
-
-def test_answers_that_follow_from_tables_are_the_plain_ones() -> None:
-    """Parities and distances, from tables that compiled code has counted."""
-    cells, codes = Cells([2] * 6), drawn([2] * 6, 5_000, 0.1)
-    parities = Parities(cells=cells, orders=3)
-    distances = Distances(of=Tables(cells=cells, order=3), reference=np.arange(8 * 20))
-    schema = schema_of([2] * 6)
-    for query in (parities, distances):
-        found = answers_by(codes, Ask(attributes=schema.attributes, tables=query.tables))
-        assert np.array_equal(query.answer(*found.tables), query.count(codes))
+    assert_plain(drawn(sizes, 65_536 + 32_768 + 77, 0.01), some_tables(Cells(sizes), 1), way)
 
 
 def test_only_the_attributes_that_a_table_has_are_read() -> None:
@@ -225,19 +224,11 @@ def test_only_the_attributes_that_a_table_has_are_read() -> None:
 
 
 def test_batches_are_summed_and_told_to_the_progress() -> None:
-    told: list[int] = []
-
-    class Watch:
-        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-            raise AssertionError(name)
-
-        def advance(self, steps: int) -> None:
-            told.append(steps)
-
     schema = schema_of([2, 3])
     table = pl.DataFrame({"a0": ["0", "1", "x", "1"], "a1": [2, 2, 2, None]})
-    answers = count(table.iter_slices(3), ask_all(schema), progress=Watch())
-    assert (answers.n_rows, told) == (4, [3, 1])
+    told = Told()
+    answers = count(table.iter_slices(3), ask_all(schema), progress=told)
+    assert (answers.n_rows, told.steps, told.totals) == (4, [3, 1], [])
     assert answers.one_way.tolist() == [1, 2, 0, 0, 3]
     assert schema.cells.table(answers.pairs, 0, 1).tolist() == [[0, 0, 1], [0, 0, 1]]
 

@@ -9,7 +9,9 @@ import datetime as dt
 import gzip
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,42 +35,27 @@ from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine, is_spark, session
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
+from sklar.public.settings import NullIds, Person
 from sklar.release import fit
-from sklar.rows import parts
-from sklar.rows.count import Ask, Exact, ask_all
+from sklar.rows import executors, parts
+from sklar.rows.count import Ask, Exact, ask_all, count
 from sklar.rows.encode import encode
 from sklar.rows.engines import Measurer, open_table
 from sklar.rows.read import open_source, reads_again
 from sklar.rows.sql import Query
-from tests.rows.test_count import answers_by, brute_force, same, some_tables
+from tests.rows.test_count import answers_by, brute_force, same, schema_of, some_tables
 from tests.rows.test_count import drawn as random_codes
 
 SCHEMA = Schema.from_toml(
     """
-    [attributes.city]
-    type = "categorical"
-    values = ["Bern", "Lugano", "a,b", "line\\nbreak", "say \\"hi\\""]
-    missing = "?"
-    [attributes."odd.name `x`"]
-    type = "integer"
-    edges = [0, 10, 20, 30]
-    missing = ""
-    [attributes.price]
-    type = "real"
-    edges = [0, 1.5, 99.5]
-    [attributes.born]
-    type = "date"
-    edges = ["1970-01-01", "1990-01-01", "2010-01-01"]
-    missing = "unknown"
-    [attributes.seen]
-    type = "datetime"
-    edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00", "2022-01-01T00:00:00"]
-    [attributes.citizen]
-    type = "boolean"
-    [attributes.code]
-    type = "categorical"
-    values = [1, 2, 3]
-    other = true
+    [attributes]
+    city = {type = "categorical", values = ["Bern", "Lugano", "a,b", "line\\nbreak", "say \\"hi\\""], missing = "?"}
+    "odd.name `x`" = {type = "integer", edges = [0, 10, 20, 30], missing = ""}
+    price = {type = "real", edges = [0, 1.5, 99.5]}
+    born = {type = "date", edges = ["1970-01-01", "1990-01-01", "2010-01-01"], missing = "unknown"}
+    seen = {type = "datetime", edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00", "2022-01-01T00:00:00"]}
+    citizen = {type = "boolean"}
+    code = {type = "categorical", values = [1, 2, 3], other = true}
     """
 )
 CELLS = SCHEMA.cells
@@ -146,8 +133,8 @@ def expected(rows: pa.Table) -> Exact:
     return brute_force(codes_of(rows), SCHEMA)
 
 
-def one_file(folder: Path, rows: pa.Table) -> Path:
-    pq.write_table(rows, folder / "t.parquet", row_group_size=300)
+def one_file(folder: Path, rows: pa.Table, row_group_size: int = 300, **options: Any) -> Path:
+    pq.write_table(rows, folder / "t.parquet", row_group_size=row_group_size, **options)
     return folder / "t.parquet"
 
 
@@ -185,11 +172,6 @@ def dictionaries(folder: Path, rows: pa.Table) -> Path:
     return shards
 
 
-def no_statistics(folder: Path, rows: pa.Table) -> Path:
-    pq.write_table(rows, folder / "t.parquet", write_statistics=False, row_group_size=1000, compression="none")
-    return folder / "t.parquet"
-
-
 def single_rows(folder: Path, rows: pa.Table) -> Path:
     """Row groups of one row, a hundred of them, and one of the rest."""
     with pq.ParquetWriter(folder / "t.parquet", rows.schema) as writer:
@@ -210,7 +192,7 @@ LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {
     "skewed": skewed,
     "orders": orders,
     "dictionaries": dictionaries,
-    "no statistics": no_statistics,
+    "no statistics": partial(one_file, row_group_size=1000, write_statistics=False, compression="none"),
     "single rows": single_rows,
     "arrow": arrow,
 }
@@ -270,16 +252,18 @@ def test_every_query_of_bits_is_measured_by_every_engine(engine: Engine, tmp_pat
         measurer.measure(Common(about="a0", threshold=9), np.array([1.0]))
 
 
+FOUND = Schema.from_toml(
+    '[attributes.city]\ntype = "categorical"\ndomain = "private"\nat_most = 5\nmissing = "?"\n'
+    '[attributes.code]\ntype = "integer"\ndomain = "private"\nlow = 0\nhigh = 3\nbins = 2\n'
+)
+
+
 @pytest.mark.parametrize("count_in", AGAIN, indirect=True)
 def test_values_of_private_domains_are_those_of_the_plain_routine(
     count_in: Callable[[Path, Ask, Schema], Exact], tmp_path: Path
 ) -> None:
-    schema = Schema.from_toml(
-        '[attributes.city]\ntype = "categorical"\ndomain = "private"\nat_most = 5\nmissing = "?"\n'
-        '[attributes.code]\ntype = "integer"\ndomain = "private"\nlow = 0\nhigh = 3\nbins = 2\n'
-    )
     rows = table(700)
-    answers = count_in(skewed(tmp_path, rows), Ask(values=tuple(schema.private_domains)), schema)
+    answers = count_in(skewed(tmp_path, rows), Ask(values=FOUND.attributes), FOUND)
     cities, codes = answers.values
     named = [None if city in (None, "", "?") else city for city in rows["city"].to_pylist()]
     assert dict(cities.texts) == Common(about="city", threshold=1).count(named)
@@ -294,17 +278,17 @@ def test_people_are_counted_by_every_engine(count_in: Callable[[Path, Ask, Schem
     """Where all rows of a person count nothing is left to chance; else as many rows as are paid for."""
     rows = table(900)
     rows = rows.append_column("id", pa.array([None if n % 50 == 0 else f"p{n % 90}" for n in range(900)]))
-    toml = '[table]\nname = "t"\nperson = "id"\ncount = "rows"\nrows_per_person = %d\nnull_ids = "%s"\n'
-    attributes = SCHEMA.to_toml()[SCHEMA.to_toml().index("[attributes") :]
-    for most, null_ids in ((999, "person"), (999, "drop"), (2, "drop")):
-        schema = Schema.from_toml(toml % (most, null_ids) + attributes)
-        found = count_in(skewed(tmp_path / f"{most}{null_ids}", rows), ASK, schema)
+    choices: list[tuple[int, NullIds]] = [(999, "person"), (999, "drop"), (2, "person"), (2, "drop")]
+    for most, null_ids in choices:
+        person = Person(column="id", count="rows", rows_per_person=most, null_ids=null_ids)
+        found = count_in(skewed(tmp_path / f"{most}{null_ids}", rows), ASK, replace(SCHEMA, person=person))
         kept = rows if null_ids == "person" else rows.filter(pa.compute.is_valid(rows["id"]))
         if most == 999:
             assert same(found, answers_by(codes_of(kept), ASK, compiled=False))
         else:
             times = Counter(own for own in rows["id"].to_pylist() if own is not None)
-            assert found.n_rows == sum(min(own, 2) for own in times.values())
+            none = kept["id"].null_count
+            assert found.n_rows == none + sum(min(own, 2) for own in times.values())
 
 
 @pytest.mark.slow
@@ -337,10 +321,7 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
     half = text.index(b"Lugano")
     header = text[: text.index(b"\r\n") + 2]
     for name, part in (("a.csv", text[:half]), ("b.csv", header + text[half:])):
-        if packed:
-            (folder / f"{name}.gz").write_bytes(gzip.compress(part))
-        else:
-            (folder / name).write_bytes(part)
+        (folder / f"{name}{'.gz' * packed}").write_bytes(gzip.compress(part) if packed else part)
     counts = open_table(folder, SCHEMA, engine=engine).count(ask_all(SCHEMA))
     # A ragged row is a row of unknown values.
     codes = [
@@ -453,3 +434,40 @@ def test_what_can_be_read_again_is_a_public_fact(tmp_path: Path) -> None:
     assert open_table(path, SCHEMA).reads_again
     assert not open_table(tmp_path, SCHEMA, checkpoint=tmp_path / "c").reads_again
     assert not open_table(once, SCHEMA).reads_again
+
+
+def test_pieces_of_parts_add_up_in_any_order_and_however_often_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "RUN", 7)
+    ask, codes = ask_all(schema_of([3, 4, 2])), random_codes([3, 4, 2], 300)
+    parts = [answers_by(each, ask, compiled=False) for each in np.array_split(codes, 5, axis=1)]
+    pieces = [piece for number, part in enumerate(parts) for piece in executors.cut(part, number)]
+    order = np.random.default_rng(2).permutation(len(pieces)).tolist()
+    mixed = [pieces[at] for at in order] + pieces[:4]
+    # Two places where pieces meet, by their runs.
+    added = [piece for place in (0, 1) for piece in executors.add(p for p in mixed if p[0] % 2 == place)]
+    assert len(added) > 3
+    assert same(executors.join(added, ask, 5), answers_by(codes, ask, compiled=False))
+    assert executors.join([], ask).n_rows == 0
+    for lacking in (pieces[1:], pieces[: -len(added)], []):
+        with pytest.raises(DataError, match=r"partial counts do not add up\. Nothing was released\. Run it again"):
+            executors.join(list(executors.add(lacking)), ask, 5)
+
+
+def test_more_rows_than_four_bytes_hold() -> None:
+    ask = ask_all(schema_of([2, 2]))
+    large, larger = (Exact(n_rows=n, tables=(np.full(4, n // 2), np.full(4, n // 4))) for n in (2**40, 2**41))
+    added = list(executors.add([*executors.cut(large, 0), *executors.cut(large, 1)]))
+    assert same(executors.join(added, ask, 2), larger)
+
+
+def test_histograms_of_parts_add_up_to_those_of_the_table() -> None:
+    rows, ask = pl.DataFrame(table(200)).select("city", "code"), Ask(values=FOUND.attributes)
+    whole = count([rows], ask)
+    parts = [count([ask.prepare(part)], replace(ask, chosen=True)) for part in rows.iter_slices(45)]
+    pieces = [piece for number, part in enumerate(parts) for piece in executors.cut(part, number)]
+    added = [piece for key in range(3) for piece in executors.add(p for p in pieces * 2 if p[0] == key)]
+    found = executors.join(added, ask, 5)
+    assert found.n_rows == whole.n_rows == 200
+    assert all(one.frame().equals(other.frame()) for one, other in zip(found.values, whole.values, strict=True))
+    with pytest.raises(DataError, match="do not add up"):
+        executors.join(added[1:], ask, 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from io import BytesIO
@@ -31,7 +30,7 @@ SCHEMA = Schema.from_toml(
 UNQUOTED = Schema.from_toml('[table]\nquote = ""\n' + SCHEMA.to_toml().partition("[table]")[2].partition("\n")[2])
 
 
-def opened(data: object, schema: Schema = SCHEMA) -> tuple[Source, tuple[Part, ...]]:
+def opened(data: object, schema: Schema = SCHEMA) -> tuple[Source, list[Part]]:
     return open_files(data, schema)
 
 
@@ -43,15 +42,15 @@ def frame(rows: int) -> pl.DataFrame:
     return pl.DataFrame({"age": range(rows), "city": ["a", "b", "c"][:1] * rows})
 
 
-def write(rows: pl.DataFrame, path: Path) -> None:
-    """Rows in a file of any kind, in row groups of seven, packed as its name says."""
-    buffer, kind = BytesIO(), kind_of(path)
-    if kind == ".parquet":
+def file_of(rows: pl.DataFrame, name: str) -> bytes:
+    """Rows as a file of this name: of its kind, in row groups of seven, packed as it says."""
+    path, buffer = Path(name), BytesIO()
+    if kind_of(path) == ".parquet":
         rows.write_parquet(buffer, row_group_size=7)
     else:
-        getattr(rows, {".arrow": "write_ipc", ".csv": "write_csv", ".ndjson": "write_ndjson"}[kind])(buffer)
-    with pa.output_stream(path, compression={".gz": "gzip", ".zst": "zstd"}.get(path.suffix)) as sink:
-        sink.write(buffer.getvalue())
+        getattr(rows, {".arrow": "write_ipc", ".csv": "write_csv", ".ndjson": "write_ndjson"}[kind_of(path)])(buffer)
+    codec = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
+    return bytes(pa.compress(buffer.getvalue(), codec, asbytes=True)) if codec else buffer.getvalue()
 
 
 def same_rows(found: pl.DataFrame, wanted: pl.DataFrame) -> bool:
@@ -77,7 +76,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_parts_of_a_file_are_its_rows_in_order(name: str, schema: Schema, count: int, tmp_path: Path) -> None:
     path, rows = tmp_path / name, frame(100)
-    write(rows, path)
+    path.write_bytes(file_of(rows, name))
     source, parts = opened(path, schema)
     assert len(parts) == count
     assert source.n_rows == (100 if name in ("t.parquet", "t.arrow") else None)
@@ -93,7 +92,7 @@ def test_row_groups_of_one_row_go_together_and_an_empty_file_has_no_parts(tmp_pa
     assert [part.span for part in opened(tmp_path / "t.parquet")[1]] == [(0, 10), (10, 20), (20, 25)]
     frame(0).write_parquet(tmp_path / "none.parquet")
     source, parts = opened(tmp_path / "none.parquet")
-    assert (source.n_rows, parts) == (0, ())
+    assert (source.n_rows, parts) == (0, [])
     assert share_out(parts, SCHEMA, cores=2, most=9) == []
 
 
@@ -176,7 +175,7 @@ def test_lists_of_paths_and_what_is_not_there(tmp_path: Path) -> None:
 def test_files_that_pyarrow_opens_are_read_as_those_of_a_disk(name: str, tmp_path: Path) -> None:
     """As those of a store, of which this file system is one to pyarrow."""
     path, rows = tmp_path / name, frame(60)
-    write(rows, path)
+    path.write_bytes(file_of(rows, name))
     for schema in (SCHEMA, UNQUOTED):
         spans: list[Span | None] = [None]
         if name == "t.parquet":
@@ -200,32 +199,25 @@ def memory() -> Any:
 def test_files_of_a_store_are_read_in_parts(memory: Any) -> None:
     rows = frame(60)
     for name in ("1.parquet", "2.parquet", "_note.parquet"):
-        file = BytesIO()
-        rows.write_parquet(file, row_group_size=7)
-        memory.pipe(f"/table/city=a/{name}", file.getvalue())
+        memory.pipe(f"/table/city=a/{name}", file_of(rows, name))
     source, parts = opened("memory://table")
     assert (source.name, source.n_rows) == ("folder 'memory://table'", 120)
     assert len(parts) == 2 * 5
     assert rows_of(parts)["city"].to_list() == ["a"] * 120
-    for name, text in {
-        "t.csv": rows.write_csv().encode(),
-        "t.csv.gz": gzip.compress(rows.write_csv().encode()),
-    }.items():
-        memory.pipe(f"/texts/{name}", text)
+    for name in ("t.csv", "t.csv.gz"):
+        memory.pipe(f"/texts/{name}", file_of(rows, name))
         for schema in (SCHEMA, UNQUOTED):
             parts = opened(f"memory://texts/{name}", schema)[1]
             assert same_rows(rows_of(parts, schema), rows)
             assert (len(parts) > 1) == (schema is UNQUOTED and name == "t.csv")
-    file = BytesIO()
-    rows.write_ipc(file)
-    memory.pipe("/t.arrow", file.getvalue())
+    memory.pipe("/t.arrow", file_of(rows, "t.arrow"))
     assert same_rows(rows_of(opened("memory://t.arrow")[1]), rows)
 
 
 def test_a_file_of_a_store_that_changed_is_refused(memory: Any) -> None:
-    memory.pipe("/t.csv", frame(5).write_csv().encode())
+    memory.pipe("/t.csv", file_of(frame(5), "t.csv"))
     (part,) = opened("memory://t.csv")[1]
-    memory.pipe("/t.csv", frame(6).write_csv().encode())
+    memory.pipe("/t.csv", file_of(frame(6), "t.csv"))
     with pytest.raises(DataError, match=r"file 'memory://t\.csv' changed while the table was read"):
         rows_of([part])
     with pytest.raises(DataError, match=r"'memory://nothing' does not exist, or holds no files\. Check the address"):
@@ -257,18 +249,9 @@ def bucket() -> Iterator[str]:
             patch.setenv(name, value)
         client = boto3.client("s3")
         client.create_bucket(Bucket="bucket")
-        for key, values in (
-            ("t.parquet", [1, 2, 3]),
-            ("parts/year=2000/1.parquet", [4]),
-            ("parts/year=2001/2.parquet", [5]),
-        ):
-            file = BytesIO()
-            pl.DataFrame({"x": values}).write_parquet(file)
-            client.put_object(Bucket="bucket", Key=key, Body=file.getvalue())
-        file = BytesIO()
-        pl.DataFrame({"x": [6]}).write_ipc(file)
-        client.put_object(Bucket="bucket", Key="t.arrow", Body=file.getvalue())
-        client.put_object(Bucket="bucket", Key="t.csv", Body=b"x\n7\n8\n")
+        stored = {"t.parquet": [1, 2, 3], "t.arrow": [6], "t.csv": [7, 8]}
+        for key, values in (stored | {"parts/year=2000/1.parquet": [4], "parts/year=2001/2.parquet": [5]}).items():
+            client.put_object(Bucket="bucket", Key=key, Body=file_of(pl.DataFrame({"x": values}), key))
         yield "s3://bucket"
         running.stop()
 

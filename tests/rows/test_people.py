@@ -10,9 +10,9 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,6 @@ from scipy.special import gammaincc
 
 from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
-from sklar.machine.progress import Progress
 from sklar.public.schema import Schema
 from sklar.public.settings import NullIds, Person
 from sklar.release import measure
@@ -41,17 +40,14 @@ from sklar.rows.bounded import (
     records_of,
     reduced,
 )
-from sklar.rows.count import ask_all, count
+from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
-from sklar.rows.sql import Query
+from tests.rows.test_count import Told
 
 ATTRIBUTES = """
-[attributes.ward]
-type = "categorical"
-values = ["A", "B", "C"]
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60]
+[attributes]
+ward = {type = "categorical", values = ["A", "B", "C"]}
+age = {type = "integer", edges = [0, 20, 40, 60]}
 """
 
 
@@ -120,33 +116,28 @@ def test_each_person_counts_with_at_most_so_many_rows(most: int) -> None:
     assert found == {one: min(times, most) for one, times in every.items()}
 
 
-@pytest.mark.usefixtures("held_bytes")
-def test_with_room_for_all_rows_the_counts_are_those_of_all_rows() -> None:
-    rows, described = visits(), schema(100)
-    ask = ask_all(described)
-    counts, wanted = open_table(rows, described).count(ask), count([rows.select("ward", "age")], ask)
-    assert counts.n_rows == wanted.n_rows
-    assert all(map(np.array_equal, counts.tables, wanted.tables))
+def evenness(chosen: Iterable[tuple[int, int]], ways: dict[tuple[int, int], int]) -> float:
+    """The p-value of a chi-square over the pairs of rows that people were chosen with, each in so many of ten ways.
+
+    Of the chosen rows the person and which of the person's rows it is are given.
+    """
+    own: dict[int, list[int]] = {}
+    for person, row in chosen:
+        own.setdefault(person, []).append(row)
+    found = Counter(tuple(sorted(pair)) for pair in own.values())
+    assert set(found) <= set(ways)
+    expected = {pair: len(own) * times / 10 for pair, times in ways.items()}
+    statistic = sum((found[pair] - times) ** 2 / times for pair, times in expected.items())
+    return float(gammaincc((len(ways) - 1) / 2, statistic / 2))
 
 
 @pytest.mark.usefixtures("held_bytes")
 def test_every_choice_has_the_same_chance() -> None:
     """Of five rows of each of 6,000 people two are chosen, in ten ways. False-failure rate: 1e-7 each."""
-    people = 6_000
-    ids = pl.Series(np.tile(np.arange(people), 5))
+    ids = pl.Series(np.tile(np.arange(6_000), 5))
     chosen = chosen_of(ids, Person(column="id", count="rows", rows_per_person=2), batch=5_000)
-    assert uneven(chosen, people) >= 1e-7
-
-
-def uneven(chosen: list[int], people: int) -> float:
-    """The p-value of a chi-square over the ten pairs of visits of each person, of which row // people is the number."""
-    own: dict[int, list[int]] = {}
-    for row in chosen:
-        own.setdefault(row % people, []).append(row // people)
-    found = Counter(tuple(sorted(pair)) for pair in own.values())
-    assert set(found) <= set(itertools.combinations(range(5), 2))
-    statistic = sum((found[pair] - people / 10) ** 2 / (people / 10) for pair in itertools.combinations(range(5), 2))
-    return float(gammaincc(9 / 2, statistic / 2))
+    ways = dict.fromkeys(itertools.combinations(range(5), 2), 1)
+    assert evenness(((row % 6_000, row // 6_000) for row in chosen), ways) >= 1e-7
 
 
 def test_the_choice_is_another_one_in_every_run() -> None:
@@ -286,24 +277,11 @@ def test_a_checkpoint_does_not_go_with_people(tmp_path: Path) -> None:
         open_table(visits(), schema(), checkpoint=tmp_path / "c")
 
 
-class Told(Progress):
-    """Whatever is told of rows."""
-
-    def __init__(self) -> None:
-        self.heard: list[Any] = []
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        self.heard += [total] if total is not None else []
-
-    def advance(self, steps: int) -> None:
-        self.heard.append(steps)
-
-
 @pytest.mark.parametrize("most", [None, 4])
 def test_progress_does_not_tell_how_many_rows_people_have(most: int | None) -> None:
     told = Told()
     measure(visits(), schema(most), Budget(epsilon=1.0), progress=told)
-    assert told.heard == []
+    assert (set(told.totals), told.steps) == ({None}, [])
 
 
 @pytest.mark.parametrize("most", [None, 4])
@@ -331,32 +309,6 @@ def test_private_domains_are_found_among_the_rows_that_count() -> None:
     assert measure(rows, plain, Budget(epsilon=1.0)).schema.attributes[0].values == ("A", "rare")
 
 
-def test_the_rows_of_a_query_are_chosen_by_person(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    path, rows = tmp_path / "v.duckdb", visits(50)
-    with duckdb.connect(str(path)) as connection:
-        connection.register("given", rows.to_arrow())
-        connection.execute("CREATE TABLE v AS SELECT * FROM given")
-    described = schema(4)
-    counts = open_table(Query(path, "SELECT * FROM v"), described).count(ask_all(described))
-    assert counts.n_rows == sum(min(own, 4) for own in Counter(rows["id"].to_list()).values())
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("null_ids", ["person", "drop"])
-def test_spark_counts_the_same_number_of_rows_of_each_person(spark: Any, null_ids: NullIds) -> None:
-    rows = visits(100).with_columns(pl.when(pl.col("id") > 3).then(pl.col("id").cast(pl.String)).alias("id"))
-    described = schema(4, null_ids)
-    counts = open_table(spark.createDataFrame(rows.to_arrow()), described).count(ask_all(described))
-    none = rows["id"].null_count()
-    wanted = sum(min(own, 4) for one, own in Counter(rows["id"].to_list()).items() if one is not None)
-    assert counts.n_rows == wanted + (none if null_ids == "person" else 0)
-    everything = schema(1000, null_ids)
-    whole = open_table(spark.createDataFrame(rows.to_arrow()), everything).count(ask_all(everything))
-    kept = rows if null_ids == "person" else rows.drop_nulls("id")
-    assert np.array_equal(whole.pairs, count([kept.select("ward", "age")], ask_all(everything)).pairs)
-
-
 def test_a_person_has_at_most_so_many_rows_wherever_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pl.DataFrame({"row": range(180), "id": [str(n % 20) for n in range(180)]})
     two, secrets = Person(column="id", count="rows", rows_per_person=2), Secrets()
@@ -378,14 +330,8 @@ def test_rows_in_another_order_are_chosen_alike_and_with_the_same_chances() -> N
     person = Person(column="id", count="rows", rows_per_person=2)
     first, again = (sorted(gathered(rows, person, secrets, by_content=True).rows()) for _ in range(2))
     assert first == again
-    own: dict[int, list[int]] = {}
-    for kind, one in first:
-        own.setdefault(one, []).append(kind)
-    found = Counter(tuple(sorted(pair)) for pair in own.values())
-    wanted = {(0, 1): 1, (0, 2): 1, (1, 2): 1, (0, 3): 2, (1, 3): 2, (2, 3): 2, (3, 3): 1}
-    assert set(found) <= set(wanted)
-    statistic = sum((found[pair] - people * ways / 10) ** 2 / (people * ways / 10) for pair, ways in wanted.items())
-    assert float(gammaincc(6 / 2, statistic / 2)) >= 1e-7
+    ways = {(0, 1): 1, (0, 2): 1, (1, 2): 1, (0, 3): 2, (1, 3): 2, (2, 3): 2, (3, 3): 1}
+    assert evenness(((one, kind) for kind, one in first), ways) >= 1e-7
 
 
 def test_the_same_rows_of_a_person_are_counted_in_every_pass() -> None:

@@ -35,18 +35,10 @@ CSV = 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n"C ""x""",5,\n,41,z\n'
 JSON_LINES = "\n".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) for row in zip(*COLUMNS.values(), strict=True))
 SCHEMA = Schema.from_toml(
     """
-    [attributes.city]
-    type = "categorical"
-    values = ["é", "a\\nb", "z"]
-    missing = ""
-    [attributes.name]
-    type = "categorical"
-    values = ["Ann", "Bo, jr", 'C "x"']
-    missing = "?"
-    [attributes.age]
-    type = "integer"
-    edges = [0, 10, 35, 50]
-    missing = "?"
+    [attributes]
+    city = {type = "categorical", values = ["é", "a\\nb", "z"], missing = ""}
+    name = {type = "categorical", values = ["Ann", "Bo, jr", 'C "x"'], missing = "?"}
+    age = {type = "integer", edges = [0, 10, 35, 50], missing = "?"}
     """
 )
 CODES = [[0, 1, 3, 2], [0, 1, 2, 3], [1, 3, 0, 2]]
@@ -164,30 +156,6 @@ def cells(path: Path, data: bytes) -> list[tuple[bytes | None, ...]]:
 )
 def test_no_row_of_a_csv_file_makes_reading_fail(tmp_path: Path, data: bytes, rows: list[tuple[bytes, ...]]) -> None:
     assert cells(tmp_path / "t.csv", data) == rows
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        b'"never closed,2\n' + b"3,4\n" * 4_000,
-        b'1,"never closed\n' + b"3,4\n" * 4_000,
-        b"x" * 20_000 + b",2\n",
-        b"1," + b"y" * 20_000 + b"\n",
-        b'1,"' + b'""z\n' * 5_000 + b'"\n',
-        b",".join([b"5"] * 20_000) + b"\n",
-    ],
-    ids=["unclosed first", "unclosed last", "wide first", "wide last", "quotes in quotes", "many fields"],
-)
-def test_a_row_that_is_too_long_is_one_row_of_unknown_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes
-) -> None:
-    monkeypatch.setattr(text, "_BLOCK", 1_024)
-    monkeypatch.setattr(text, "_LONGEST", 4_096)
-    before = [(b"%d" % i, b"p") for i in range(100)]
-    head = b"a,b\n" + b"".join(b"%b,%b\n" % pair for pair in before)
-    after = [] if b"never closed" in row else [(b"7", b"8")]
-    found = cells(tmp_path / "t.csv", head + row + b"".join(b"%b,%b\n" % pair for pair in after))
-    assert sorted(found, key=str) == sorted([*before, (None, None), *after], key=str)
 
 
 def test_an_unclosed_quote_of_forty_megabytes_is_no_error(tmp_path: Path) -> None:
@@ -420,16 +388,10 @@ def test_no_column_that_is_not_asked_for_is_looked_at() -> None:
 
 PARTITIONED = Schema.from_toml(
     """
-    [attributes.x]
-    type = "integer"
-    edges = [0, 10, 20]
-    [attributes.city]
-    type = "categorical"
-    values = ["a b", "c"]
-    missing = "?"
-    [attributes.year]
-    type = "integer"
-    edges = [2000, 2001, 2002]
+    [attributes]
+    x = {type = "integer", edges = [0, 10, 20]}
+    city = {type = "categorical", values = ["a b", "c"], missing = "?"}
+    year = {type = "integer", edges = [2000, 2001, 2002]}
     """
 )
 
@@ -462,14 +424,6 @@ def test_a_compression_that_needs_more_is_said(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"a file that ends in \.zst needs pyarrow"):
         open_source(tmp_path / "t.csv.zst")
-
-
-def test_every_attribute_needs_a_column() -> None:
-    with pytest.raises(DataError) as refused:
-        require_columns(open_source(pa.table({"age": [1], "town": ["x"]})), SCHEMA)
-    assert str(refused.value) == (
-        "the table has no column for 'city', 'name'. Correct the schema, or remove the attribute from it."
-    )
 
 
 def test_folders_are_refused(tmp_path: Path) -> None:

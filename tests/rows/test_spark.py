@@ -31,7 +31,7 @@ from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import executors as on_spark
 from sklar.rows import parts
-from sklar.rows.count import Ask, ask_all, count
+from sklar.rows.count import Ask, Exact, ask_all, count
 from sklar.rows.engines import open_table
 from sklar.rows.executors import SparkFiles, SparkFrame
 from sklar.rows.read import open_source
@@ -64,6 +64,24 @@ def executors(spark: Any) -> list[int]:
     return found
 
 
+def count_and_kill(spark: Any, opened: Any, folder: Path) -> tuple[Exact, int]:
+    """The answers of a table and the executor that died, with what it had done, once tasks beyond 0 and 1 had begun.
+
+    Tasks note their numbers in `folder/attempts`; those beyond 0 and 1 wait until `folder/go` is there.
+    """
+    while len(executors(spark)) < 2:
+        time.sleep(0.1)
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(opened.count, ASK)
+        while len({path.name.split(".")[0] for path in (folder / "attempts").iterdir()} - {"0", "1"}) < 2:
+            assert not counted.done()
+            time.sleep(0.05)
+        victim = executors(spark)[0]
+        os.kill(victim, signal.SIGKILL)
+        (folder / "go").touch()
+        return counted.result(), victim
+
+
 def test_an_executor_killed_in_the_middle_changes_no_count(spark: Any, tmp_path: Path) -> None:
     """Two partitions of six are counted, two are being counted, when an executor dies with what it has done."""
     rows = table(3000)
@@ -81,20 +99,11 @@ def test_an_executor_killed_in_the_middle_changes_no_count(spark: Any, tmp_path:
             time.sleep(0.05)
         yield from batches
 
-    frame = spark.createDataFrame(rows).repartition(6)
-    frame = through(frame, slowly)
-    victims = executors(spark)
-    assert len(victims) == 2
-    with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(open_table(frame, SCHEMA).count, ASK)
-        while len({path.name.split(".")[0] for path in attempts.iterdir()} - {"0", "1"}) < 2:
-            assert not counted.done()
-            time.sleep(0.05)
-        os.kill(victims[0], signal.SIGKILL)
-        go.touch()
-        assert same(counted.result(), expected(rows))
+    frame = through(spark.createDataFrame(rows).repartition(6), slowly)
+    answers, victim = count_and_kill(spark, open_table(frame, SCHEMA), tmp_path)
+    assert same(answers, expected(rows))
     assert len(list(attempts.iterdir())) > 6
-    assert victims[0] not in executors(spark)
+    assert victim not in executors(spark)
 
 
 def test_empty_and_skewed_partitions(spark: Any) -> None:
@@ -154,18 +163,10 @@ PRIVATE = Schema.from_toml(
     person = "id"
     count = "rows"
     rows_per_person = 2
-    [attributes.city]
-    type = "categorical"
-    domain = "private"
-    at_most = 5
-    [attributes.age]
-    type = "integer"
-    domain = "private"
-    low = 0
-    high = 120
-    bins = 6
-    [attributes.flag]
-    type = "boolean"
+    [attributes]
+    city = {type = "categorical", domain = "private", at_most = 5}
+    age = {type = "integer", domain = "private", low = 0, high = 120, bins = 6}
+    flag = {type = "boolean"}
     """
 )
 
@@ -270,17 +271,8 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
         return run(work, numbered)
 
     monkeypatch.setattr(on_spark, "_run_on_files", slowly)
-    while len(executors(spark)) < 2:
-        time.sleep(0.1)
-    with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(open_table(tmp_path / "t", SCHEMA, engine="spark").count, ASK)
-        while len({path.name.split(".")[0] for path in attempts.iterdir()} - {"0", "1"}) < 2:
-            assert not counted.done()
-            time.sleep(0.05)
-        victim = executors(spark)[0]
-        os.kill(victim, signal.SIGKILL)
-        go.touch()
-        assert same(counted.result(), expected(rows))
+    answers, victim = count_and_kill(spark, open_table(tmp_path / "t", SCHEMA, engine="spark"), tmp_path)
+    assert same(answers, expected(rows))
     made = [path.name.split(".")[:2] for path in attempts.iterdir()]
     assert {task for task, _ in made} == set("012345")
     assert len(made) > 6

@@ -260,10 +260,10 @@ class Counter:
             members, sizes = table.members, table.sizes
             offsets = np.cumsum(sizes) - sizes
             on_bits = self._pairs.include(members) if all_pairs else (sizes <= _THREES_ON_BITS) & (table.order == 3)
-            self._sets.append(_Sets(kernels.add_codes, table, members[~on_bits], offsets[~on_bits], counts))
+            self._sets.append(_Sets(kernels.add_codes, table, (members[~on_bits], offsets[~on_bits]), counts))
             if not all_pairs:
                 threes = members[on_bits], offsets[on_bits]
-                self._sets.append(_Sets(kernels.add_threes, table, *threes, counts, on_bits=True))
+                self._sets.append(_Sets(kernels.add_threes, table, threes, counts, on_bits=True))
         self._layouts: tuple[_Pairs | _Sets, ...] = (self._pairs, *self._sets)
         # Attributes of which codes are needed: a table has them as codes, or they have no partners on bits.
         self._coded = {index for sets in self._sets for index in sets.used}
@@ -345,20 +345,15 @@ def _spread(codes: NDArray[Any], levels: NDArray[Any], bits: NDArray[np.uint64])
 class _Sets:
     """Some tables of two or three attributes, over levels or coarser ones: histograms of codes, or on bits.
 
-    A batch is held as codes plus one, a row for each attribute, or as bits, a row of words for each level.
+    `sets` are their attributes and where their cells begin. A batch is held as codes plus one, a row for each
+    attribute, or as bits, a row of words for each level.
     """
 
     def __init__(
-        self,
-        kernel: Any,
-        table: Tables,
-        members: Ints,
-        offsets: Ints,
-        counts: NDArray[np.int32],
-        *,
-        on_bits: bool = False,
+        self, kernel: Any, table: Tables, sets: tuple[Ints, Ints], counts: NDArray[np.int32], *, on_bits: bool = False
     ) -> None:
-        self._kernel, self._offsets, self._counts, self._on_bits = kernel, offsets, counts, on_bits
+        members, self._offsets = sets
+        self._kernel, self._counts, self._on_bits = kernel, counts, on_bits
         attributes, places = np.unique(members, return_inverse=True)
         levels, coarse = table.levels, _coarse(table)
         kind: Any = np.uint8 if levels[attributes].max(initial=0) < 255 else np.int32

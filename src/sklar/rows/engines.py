@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -40,7 +41,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.stores import fresh_file, version_of
 from sklar.machine.threads import merged, workers
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, choose_here, placed, records_of
 from sklar.rows.count import Ask, Exact, Histogram, count, key_of, no_answers
 from sklar.rows.read import open_source, reads_again, takes_one_pass
@@ -64,11 +65,9 @@ class LocalTable:
     def __init__(self, data: object, schema: Schema, checkpoint: str | Path | None = None) -> None:
         self._data, self._schema, self._checkpoint, self._secrets = data, schema, checkpoint, Secrets()
         source = open_source(data, schema)
-        require_columns(source, schema)
-        require_person(source, schema)
         self._opened: Source | None = source
         self._rows_read: int | None = None
-        self.name, self.columns, self.n_rows = source.name, source.columns, source.n_rows
+        self.name, self.columns, self.n_rows, self.explain = source.name, source.columns, source.n_rows, source.explain
         self.reads_again = checkpoint is None and reads_again(data)
 
     def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
@@ -217,10 +216,9 @@ def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Exact, list[Sh
             written: dict[str, Any] = json.loads(first.tobytes())
             if any(written[key] != value for key, value in about.items()):
                 return no_answers(ask), []
-            if [counts.shape for counts in tables] != [(table.n_cells,) for table in ask.tables]:
-                raise ValueError("other cells than the schema's")
-            if any(counts.dtype not in (np.int64, np.int32) for counts in tables):
-                raise ValueError("other numbers than counts")
+            for counts, table in zip(tables, ask.tables, strict=True):
+                if counts.shape != (table.n_cells,) or counts.dtype not in (np.int64, np.int32):
+                    raise ValueError("other cells or numbers than the schema's counts")
             done = [(str(name), str(version)) for name, version in written["done"]]
             return Exact(n_rows=int(written["rows"]), tables=tuple(tables)), done
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
@@ -240,13 +238,15 @@ def open_table(
             "a checkpoint goes with rows, and [table] names a person: a run that starts again chooses other rows of "
             "people. Leave it out."
         )
+    table: CountedTable
     if choose_engine(engine, data) == "local":
-        return LocalTable(data, schema, checkpoint)
-    if checkpoint is not None:
+        table = LocalTable(data, schema, checkpoint)
+    elif checkpoint is not None:
         raise DataError("a checkpoint is for engine 'local', got engine 'spark', which repeats lost parts by itself.")
-    from sklar.rows.executors import open_spark
+    else:
+        from sklar.rows.executors import open_spark
 
-    table = open_spark(data, schema)
+        table = open_spark(data, schema)
     require_columns(table, schema)
     require_person(table, schema)
     return table
@@ -312,11 +312,8 @@ class Measurer:
         search = plan_search(schema, budget, n_rows=answers.n_rows if budget.rows_are_public else None)
         self._vault.reserve(search.spend(budget) + (search.rest or NOTHING))
         exact = dict(zip([attribute.name for attribute in attributes], answers.values, strict=True))
-        blocks: list[Block] = []
-        for finding in search.findings:
-            attribute = schema.attribute(finding.attribute)
-            blocks += _answers(self._vault, finding, attribute, exact[finding.attribute])
-        return search, tuple(blocks)
+        answered = (self._answers(finding, exact[finding.attribute]) for finding in search.findings)
+        return search, tuple(chain.from_iterable(answered))
 
     def count(self, *tables: Tables) -> None:
         """Count what was not counted yet, in one pass over the rows."""
@@ -355,19 +352,18 @@ class Measurer:
         self._progress.stage(stage, total=self._table.n_rows, unit="rows")
         return self._progress
 
-
-def _answers(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogram) -> Iterator[Block]:
-    scales, name = np.array([finding.scale]), finding.attribute
-    if finding.threshold is not None:
-        yield vault.measure(Common(about=name, threshold=finding.threshold), exact.texts, scales)
-        return
-    ladder = ladder_of(attribute)
-    tables: list[NDArray[Any]] = []
-    for _ in range(finding.tables):
-        if finding.of == "rounding":
-            counts = exact.rounding(ladder)
-        else:
-            counts = exact.table(next_cells(ladder, tables, finding.scale)[-1])
-        block = vault.measure(Tables(cells=Cells([counts.size]), order=1, about=name), counts, scales)
-        tables.append(block.values)
-        yield block
+    def _answers(self, finding: Finding, exact: Histogram) -> Iterator[Block]:
+        scales, name = np.array([finding.scale]), finding.attribute
+        if finding.threshold is not None:
+            yield self._vault.measure(Common(about=name, threshold=finding.threshold), exact.texts, scales)
+            return
+        ladder = ladder_of(self.schema.attribute(name))
+        tables: list[NDArray[Any]] = []
+        for _ in range(finding.tables):
+            if finding.of == "rounding":
+                counts = exact.rounding(ladder)
+            else:
+                counts = exact.table(next_cells(ladder, tables, finding.scale)[-1])
+            block = self._vault.measure(Tables(cells=Cells([counts.size]), order=1, about=name), counts, scales)
+            tables.append(block.values)
+            yield block

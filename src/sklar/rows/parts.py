@@ -21,7 +21,7 @@ from sklar.machine.stores import Remote, place_of, version_of
 from sklar.machine.threads import side_by_side, workers
 from sklar.public.arrow import PARQUET
 from sklar.public.schema import Schema
-from sklar.rows.read import JSON_LINES, files_of, open_part, require_different
+from sklar.rows.read import JSON_LINES, files_of, joined, open_part, require_different
 from sklar.rows.source import Source, Span
 from sklar.rows.streams import row_groups
 from sklar.rows.text import DELIMITERS, kind_of, lines_are_records
@@ -50,15 +50,6 @@ class Part:
     weight: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """What a file says of itself without its rows. `n_rows` is None where it does not tell how many it has."""
-
-    columns: tuple[str, ...]
-    parts: tuple[Part, ...]
-    n_rows: int | None
-
-
 def list_files(data: object) -> tuple[str, list[str], str | None]:
     """What messages call a table in files, the addresses of its files, and the folder that it is, where it is one."""
     if isinstance(data, list | tuple):
@@ -80,28 +71,28 @@ def list_files(data: object) -> tuple[str, list[str], str | None]:
     return f"{'folder' if is_folder else 'file'} '{place}'", addresses, whole if is_folder else None
 
 
-def look(address: str, root: str | None, schema: Schema) -> FileFacts:
-    """Open a file for its columns, its version and where it can be cut."""
+def look(address: str, root: str | None, schema: Schema) -> tuple[Source, list[Part]]:
+    """Open a file for what it says of itself without its rows, its version and where it can be cut."""
     place = place_of(address)
     try:
         version = version_of(place)
     except OSError as error:
         raise DataError(f"file '{place}' cannot be opened: {error.strerror or error}.") from None
     source, kind, size = open_part(place, root, schema), kind_of(place), int(place.stat().st_size)
-    n_rows, spans = source.n_rows, None
+    whole = Part(address=address, root=root, version=version, span=None, weight=size)
     if kind in PARQUET:
         try:
             groups = row_groups(place)
         except Exception:
             raise DataError(f"file '{place}' is not a Parquet file, or it is damaged.") from None
-        n_rows, spans = sum(groups), _spans(accumulate(groups), _LEAST_ROWS)
+        source, spans = replace(source, n_rows=sum(groups)), _spans(accumulate(groups), _LEAST_ROWS)
     elif kind in DELIMITERS and lines_are_records(place, schema.reading):
         spans = _spans([*range(_LEAST_BYTES, size, _LEAST_BYTES), size], _LEAST_BYTES)
-    elif n_rows is not None:
-        spans = _spans([*range(_LEAST_ROWS, n_rows, _LEAST_ROWS), n_rows], _LEAST_ROWS)
-    whole = Part(address=address, root=root, version=version, span=None, weight=size)
-    parts = [whole] if spans is None else [replace(whole, span=span, weight=span[1] - span[0]) for span in spans]
-    return FileFacts(columns=tuple(source.columns), parts=tuple(parts), n_rows=n_rows)
+    elif source.n_rows is not None:
+        spans = _spans([*range(_LEAST_ROWS, source.n_rows, _LEAST_ROWS), source.n_rows], _LEAST_ROWS)
+    else:
+        return source, [whole]
+    return source, [replace(whole, span=span, weight=span[1] - span[0]) for span in spans]
 
 
 def _spans(ends: Iterable[int], least: int) -> Iterator[Span]:
@@ -115,21 +106,13 @@ def _spans(ends: Iterable[int], least: int) -> Iterator[Span]:
         yield first, last
 
 
-def open_files(data: object, schema: Schema) -> tuple[Source, tuple[Part, ...]]:
-    """A table in files, opened by its first, and its parts; refused where files do not fit together."""
+def open_files(data: object, schema: Schema) -> tuple[Source, list[Part]]:
+    """A table in files, and its parts; refused where files do not fit together."""
     name, addresses, root = list_files(data)
     files = side_by_side(
         lambda address: look(address, root, schema), addresses, threads=max(workers(), _OPENED_AT_ONCE)
     )
-    first = open_part(place_of(addresses[0]), root, schema)
-    for address, each in zip(addresses, files, strict=True):
-        if set(each.columns) != set(files[0].columns):
-            raise DataError(
-                f"file '{place_of(address)}' and {first.name} have different columns. Files of a folder must agree."
-            )
-    known = [each.n_rows for each in files if each.n_rows is not None]
-    source = replace(first, name=name, n_rows=sum(known) if len(known) == len(files) else None)
-    return source, tuple(part for each in files for part in each.parts)
+    return joined(name, None, [source for source, _ in files]), [part for _, parts in files for part in parts]
 
 
 def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> list[list[Part]]:
@@ -145,7 +128,7 @@ def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> l
     # Where the middle of a part falls says which task has it.
     middles = (np.cumsum(seconds) - seconds / 2) / max(total, 1e-300)
     places = np.minimum((middles * tasks).astype(np.int64), tasks - 1).tolist()
-    return [_joined(part for _, part in group) for _, group in groupby(zip(places, parts, strict=True), itemgetter(0))]
+    return [_spliced(part for _, part in group) for _, group in groupby(zip(places, parts, strict=True), itemgetter(0))]
 
 
 def _seconds_per_row(schema: Schema) -> float:
@@ -161,7 +144,7 @@ def _seconds_per_row(schema: Schema) -> float:
     )
 
 
-def _joined(group: Iterable[Part]) -> list[Part]:
+def _spliced(group: Iterable[Part]) -> list[Part]:
     """The same rows, with neighboring spans of a file as one."""
     joined: list[Part] = []
     for part in group:

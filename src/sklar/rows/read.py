@@ -72,7 +72,7 @@ def _open(data: object, reading: Reading) -> Source:
         path = Path(data)
         if path.is_dir():
             parts = [_partition(_open_file(file, reading), file.relative_to(path)) for file in files_of(path)]
-            return _joined(f"folder '{path}'", path, parts)
+            return joined(f"folder '{path}'", path, parts)
         if not path.exists():
             raise DataError(f"file '{path}' does not exist. Check the path.")
         return _open_file(path, reading)
@@ -81,7 +81,7 @@ def _open(data: object, reading: Reading) -> Source:
         require_different([file for path in paths for file in (files_of(path) if path.is_dir() else [path])])
         opened = [_open(path, reading) for path in paths]
         name = f"the list of {len(paths)} paths"
-        return _joined(name, None, [part for each in opened for part in each.parts or (each,)])
+        return joined(name, None, [part for each in opened for part in each.parts or (each,)])
     read: Open
     if isinstance(data, pl.DataFrame):
         frame, columns = data, tuple(data.columns)
@@ -143,7 +143,8 @@ def reads_again(data: object) -> bool:
     return isinstance(data, pl.DataFrame) or streams.is_pandas(data) or in_memory
 
 
-def _joined(name: str, path: Path | None, parts: Sequence[Source]) -> Source:
+def joined(name: str, path: Path | None, parts: Sequence[Source]) -> Source:
+    """A table of these files; refused where their columns differ."""
     first = parts[0]
     for part in parts:
         if set(part.columns) != set(first.columns):

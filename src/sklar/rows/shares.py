@@ -12,8 +12,9 @@ which cells, by the weights that `budget.plan.KINDS` describes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from os import urandom
 
 import numpy as np
@@ -154,15 +155,11 @@ def measure_linked(
 
 def count_tokens(joined: Joined, linked: Linked, plan: Plan) -> list[NDArray[np.int64]]:
     """Tokens of all people, the tables of one query after the other."""
-    known, queries = linked_tables(linked), [query for query, _ in plan.parts if isinstance(query, Shares)]
+    queries = [query for query, _ in plan.parts if isinstance(query, Shares)]
     exact = [np.zeros(query.n_cells, dtype=np.int64) for query in queries]
     for first, last in joined.parts():
         part = _SomePeople(joined, linked, first, last)
-
-        def dealt(query: Shares, part: _SomePeople = part) -> NDArray[np.int64]:
-            return query.count([part.entries(table) for table in known[query.what]])
-
-        for total, tokens in zip(exact, side_by_side(dealt, queries), strict=True):
+        for total, tokens in zip(exact, side_by_side(part.tokens, queries), strict=True):
             np.add(total, tokens, out=total)
     return exact
 
@@ -172,6 +169,7 @@ class _SomePeople:
 
     def __init__(self, joined: Joined, linked: Linked, first: int, last: int) -> None:
         start, end = int(joined.begins[first]), int(joined.begins[last])
+        self._tables = linked_tables(linked)
         self._people = joined.people[:, first:last].astype(np.int64)
         self._events = joined.events[:, start:end].astype(np.int64)
         self._number = np.diff(joined.begins[first : last + 1])
@@ -179,33 +177,31 @@ class _SomePeople:
         self._owner = np.repeat(self._everyone, self._number)
         self._bin = np.searchsorted(np.array(linked.bins), self._number, side="right") - 1
 
-    def entries(self, table: LinkedTable) -> Entries:
+    def tokens(self, query: Shares) -> NDArray[np.int64]:
+        """What they give to the tables of a query."""
+        return query.count([self._entries(table) for table in self._tables[query.what]])
+
+    def _entries(self, table: LinkedTable) -> Entries:
         """Who gives which parts of their unit to which cells of this table."""
         people, events, owner, first, second = self._people, self._events, self._owner, table.first, table.second
-        match table.kind:
-            case "event":
-                return self._halves(table)
-            case "two-events":
-                return self._twice(table)
-            case "person-event":
-                cell = _crossed(people[first][owner], events[second], table.shape[1])
-            case "event-event":
-                cell = _crossed(events[first], events[second], table.shape[1])
-            case "number-event":
-                cell = _crossed(self._bin[owner] - 1, events[first], table.shape[1])
-            case "person-person":
-                cell = _crossed(people[first], people[second], table.shape[1])
-            case "number-person":
-                cell = _crossed(self._bin, people[first], table.shape[1])
-            case "person":
-                cell = people[first]
-            case "number":
-                cell = self._number
-            case _:
-                cell = np.zeros_like(self._everyone)
-        if table.kind.endswith("event"):
-            return owner, cell, np.ones_like(owner), self._number[owner]
-        return self._everyone, cell, np.ones_like(cell), np.ones_like(cell)
+        crossed = partial(_crossed, width=table.shape[-1])
+        by_event: dict[str, Callable[[], NDArray[np.int64]]] = {
+            "person-event": lambda: crossed(people[first][owner], events[second]),
+            "event-event": lambda: crossed(events[first], events[second]),
+            "number-event": lambda: crossed(self._bin[owner] - 1, events[first]),
+        }
+        by_person: dict[str, Callable[[], NDArray[np.int64]]] = {
+            "people": lambda: np.zeros_like(self._everyone),
+            "person": lambda: people[first],
+            "number": lambda: self._number,
+            "person-person": lambda: crossed(people[first], people[second]),
+            "number-person": lambda: crossed(self._bin, people[first]),
+        }
+        if table.kind in by_event:
+            return owner, by_event[table.kind](), np.ones_like(owner), self._number[owner]
+        if table.kind in by_person:
+            return self._everyone, by_person[table.kind](), np.ones_like(self._everyone), np.ones_like(self._everyone)
+        return self._halves(table) if table.kind == "event" else self._twice(table)
 
     def _halves(self, table: LinkedTable) -> Entries:
         """Each event's 1/k, cut in two by min(k, 12)/12."""

@@ -262,8 +262,7 @@ class _CsvRecords:
             while len(block) < len(rest) and (following := next(blocks, b"")):
                 block += following
             text = rest + block
-            end = self._last_end(text)
-            lines = self._plain(text[:end])
+            lines, end = self._plain(text)
             # After a quote that is not where it should be nothing seems to end.
             if lines is None or (len(text) - end > self._usual and self._has_quotes(text[end:])):
                 lines, end = self._rewritten(text)
@@ -273,41 +272,38 @@ class _CsvRecords:
                 self.ragged += 1
                 rest = self._after(rest, blocks)
         if rest:
-            yield self._plain(rest.removesuffix(b"\n") + b"\n") or self._rewritten(rest, last=True)[0]
+            whole = rest.removesuffix(b"\n") + b"\n"
+            lines, end = self._plain(whole)
+            yield lines if lines and end == len(whole) else self._rewritten(rest, last=True)[0]
 
     def _has_quotes(self, text: bytes) -> bool:
         return bool(self._quote) and self._quote in text
 
-    def _inside(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Whether each byte is inside of quotes, which those that open are and those that close are not."""
-        return np.asarray(np.logical_xor.accumulate(text == ord(self._quote)))
+    def _plain(self, block: bytes) -> tuple[bytes | None, int]:
+        """Whole records with ends of line of one byte, and where the last ends, if all quotes are where they should be.
 
-    def _last_end(self, block: bytes) -> int:
-        """Where the last whole record ends, if all quotes are where they should be."""
+        None for the records unless each has all its fields, quoted as a whole.
+        """
         if not self._has_quotes(block):
-            return _last_line(block)
-        text = np.frombuffer(block, dtype=np.uint8)
-        ends = np.flatnonzero((text == _LINE_FEED) & ~self._inside(text))
-        return int(ends[-1]) + 1 if ends.size else 0
-
-    def _plain(self, lines: bytes) -> bytes | None:
-        """Whole records with ends of line of one byte; None unless each has all its fields, quoted as a whole."""
-        if not self._has_quotes(lines):
-            lines = lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            end = _last_line(block)
+            lines = block[:end].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             text, outside = np.frombuffer(lines, dtype=np.uint8), np.ones(1, dtype=bool)
-            return lines if self._has_all_fields(text, outside) else None
-        text, quote = np.frombuffer(lines, dtype=np.uint8), ord(self._quote)
-        inside = self._inside(text)
+            return lines if self._has_all_fields(text, outside) else None, end
+        text, quote = np.frombuffer(block, dtype=np.uint8), ord(self._quote)
+        # A quote that opens is inside of quotes, one that closes is not.
+        inside = np.logical_xor.accumulate(text == quote)
+        ends = np.flatnonzero((text == _LINE_FEED) & ~inside)
+        end = int(ends[-1]) + 1 if ends.size else 0
+        text, inside = text[:end], inside[:end]
         returns = (text == _CARRIAGE_RETURN) & ~inside
-        if inside[-1] or (np.append(text[1:], 0)[returns] != _LINE_FEED).any():
-            return None
+        if (text[np.flatnonzero(returns) + 1] != _LINE_FEED).any():
+            return None, end
         text, inside = text[~returns], inside[~returns]
         at = np.flatnonzero(text == quote)
         # What stands before a quote that opens, and behind one that closes, is the end of a field or the other of two.
-        before, behind = np.insert(text, 0, _LINE_FEED)[at], np.append(text, _LINE_FEED)[at + 1]
-        beside = np.where(inside[at], before, behind)
+        beside = np.where(inside[at], np.insert(text, 0, _LINE_FEED)[at], np.append(text, _LINE_FEED)[at + 1])
         whole = (beside == ord(self._delimiter)) | (beside == _LINE_FEED) | (beside == quote)
-        return text.tobytes() if whole.all() and self._has_all_fields(text, ~inside) else None
+        return text.tobytes() if whole.all() and self._has_all_fields(text, ~inside) else None, end
 
     def _has_all_fields(self, text: NDArray[np.uint8], outside: NDArray[np.bool_]) -> bool:
         """Whether all lines are records with all their fields, and none is too long; `outside` of quotes fields end."""
