@@ -346,7 +346,7 @@ def _count_three(
     """
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in effects.tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
-    if table is None or table.coarse is None:
+    if table is None or not table.coarse:
         others = f"only pairs and {tables:,} other tables of three were measured"
         return f"no direct measurement exists over {names}; {others}"
     coarser = f"the table of {names} was measured over coarser levels than this predicate tells apart"

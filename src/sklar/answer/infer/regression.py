@@ -91,7 +91,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
         raise QueryError(f"{names} must be measured apart, and a rule determines one by the other. Name another.")
     if min(inquiry.effects.sizes) < 2:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
-    p, q = (inquiry.reference.table((i,), inquiry.reference.union) for i in inquiry.where)
+    p, q = (inquiry.reference.margin(i) for i in inquiry.where)
     test = independence(inquiry.effects, (p, q), population=inquiry.population)
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
@@ -366,7 +366,7 @@ def clearness(design: Design, effects: Effects, reference: Reference) -> float:
     """By how many standard errors the smallest eigenvalue of the standardized regressors' noisy moments is above 0."""
     levels: dict[int, list[Floats]] = {}
     for term in design.regressors:
-        margin = reference.table((term.attribute,), reference.union)
+        margin = reference.margin(term.attribute)
         columns = term.columns - margin @ term.columns * term.known[:, None]
         levels.setdefault(term.attribute, []).append(columns / np.sqrt(np.maximum(margin @ columns**2, 1e-12)))
     columns_of = {attribute: np.concatenate(columns, axis=1) for attribute, columns in levels.items()}
@@ -389,7 +389,7 @@ def clearness(design: Design, effects: Effects, reference: Reference) -> float:
 
 def _measured_table(effects: Effects, attributes: Subset) -> Floats:
     """The noisy table of some attributes as shares of rows, all its effects pooled."""
-    sizes = effects.shape(attributes)
+    sizes = [effects.by_set[(i,)].values.size for i in attributes]
     table = np.full(sizes, 1 / math.prod(sizes))
     for subset, effect in effects.by_set.items():
         if set(subset) <= set(attributes):
