@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.predicate import Combined, Expression, Node, QueryError, Relation, Token, divide, joined, parse
+from sklar.answer.predicate import Combined, Expression, QueryError, Relation, Token, divide, joined, parse
 from sklar.draw.blocks import Copula
 from sklar.draw.decode import Decoder, Shape
 from sklar.draw.given import Box, Condition, Domains, condition_boxes, fill
@@ -35,11 +35,11 @@ Given: TypeAlias = str | Mapping[str, Any]
 _MAX_CLASSES = 1 << 16
 
 
-def _stated(name: str, value: Any, schema: Schema) -> Node:
+def _stated(name: str, value: Any, schema: Schema) -> Expression:
     """What a condition states of one attribute."""
     named = Token("name", str(name))
     if value is None:
-        return Relation("missing", named)
+        return Relation("missing", (named,))
     if isinstance(value, tuple):
         # The range from the first of two values up to but without the second; None leaves an end open.
         if len(value) != 2 or value == (None, None) or (name in schema.names and not schema.attribute(name).binned):
@@ -48,14 +48,14 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
                 "values into a list."
             )
         ends = (pair for pair in zip((">=", "<"), value, strict=True) if pair[1] is not None)
-        return joined("and", *(Relation(sign, named, _token(end)) for sign, end in ends))
+        return joined("and", *(Relation(sign, (named, _token(end))) for sign, end in ends))
     if isinstance(value, list | set | frozenset):
         if not value:
             raise QueryError(f"attribute '{name}': a list of values must not be empty. List one, or leave it out.")
         # In the order of their texts: sets have none, and a seed must give the same rows every time.
         listed = value if isinstance(value, list) else sorted(value, key=str)
         return joined("or", *(_stated(name, each, schema) for each in listed))
-    return Relation("=", named, _token(value))
+    return Relation("=", (named, _token(value)))
 
 
 def _token(value: Any) -> Token:
@@ -135,13 +135,13 @@ def _unrelated(expression: Expression) -> list[Expression]:
     if not isinstance(expression, Combined) or expression.operator != "and":
         return [expression]
     groups: list[tuple[set[int], list[Expression]]] = []
-    for part in (own for each in expression.parts for own in _unrelated(each)):  # type: ignore[arg-type]
+    for part in (own for each in expression.parts for own in _unrelated(each)):
         about, together = set(part.attributes), [part]
         for group in [group for group in groups if group[0] & about]:
             groups.remove(group)
             about, together = about | group[0], [*group[1], *together]
         groups.append((about, together))
-    return [joined("and", *own) for _, own in groups]  # type: ignore[misc]
+    return [joined("and", *own) for _, own in groups]
 
 
 def _require_few(text: str, number: int) -> None:

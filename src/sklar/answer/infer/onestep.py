@@ -76,7 +76,7 @@ class Reference:
     def margin(self, attribute: int) -> Floats:
         """The shares of an attribute's levels by the whole model."""
         axis = self.where.index(attribute)
-        return np.bincount(self.codes[:, axis], weights=self.union, minlength=self.sizes[axis])
+        return np.bincount(self.codes[:, axis], self.union, self.sizes[axis]).astype(np.float64)
 
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
