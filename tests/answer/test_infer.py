@@ -398,10 +398,11 @@ def test_a_regression_is_refused_where_noise_hides_how_regressors_vary() -> None
 def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
     ones, weights, split = np.ones(4), np.full(4, 0.25), np.array([0.0, 0.0, 1.0, 1.0])
     tied, apart = (Records(np.stack(x, axis=1), split, ones) for x in ([ones, split, 2 * split], [ones, split]))
+    flat = Records(np.ones((4, 2)), split, ones)
     single = with_blocks(model, exactly(model).measured.blocks[0])
     cases: dict[str, Callable[[], Any]] = {
-        "a correlation needs two numbers that vary": lambda: correlate(ones, np.arange(4.0), ones, weights),
-        "the model leaves no rows with both": lambda: correlate(ones, np.arange(4.0), 0 * ones, weights),
+        "a correlation needs two numbers that vary": lambda: correlate(flat, weights),
+        "the model leaves no rows with both": lambda: correlate(flat, 0 * weights),
         "the regressors must not determine one another": lambda: solve(tied, weights, logistic=False),
         "an outcome that the regressors leave open": lambda: solve(apart, weights, logistic=True),
         "a regression needs two-way tables, and the model holds none": lambda: infer(single, "owns ~ sex"),
