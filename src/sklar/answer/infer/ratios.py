@@ -141,19 +141,14 @@ def _ratios(inquiry: Inquiry, group: dict[int, int]) -> list[Ratio]:
     def level(index: int, code: int) -> RecordFunction:
         return column(index, np.eye(1, attributes[index].n_levels, code)[0])
 
-    members = [level(i, code) for i, code in group.items()]
+    def multiplied(terms: Sequence[RecordFunction]) -> RecordFunction:
+        return lambda codes: math.prod((term(codes) for term in terms), start=np.ones(len(codes)))
 
-    def within(codes: Codes) -> Floats:
-        held = inquiry.holds(asked.given, codes)
-        for member in members:
-            held = held * member(codes)
-        return held
+    within: list[RecordFunction] = [partial(inquiry.holds, asked.given), *(level(i, code) for i, code in group.items())]
 
-    def ratio(label: str, top: RecordFunction, known: RecordFunction | None = None, scale: float = 1.0) -> Ratio:
-        below = None if everyone else within
-        if known is not None:
-            below = lambda codes: within(codes) * known(codes)  # noqa: E731
-        return Ratio(label=label, numerator=lambda codes: within(codes) * top(codes), denominator=below, scale=scale)
+    def ratio(label: str, top: RecordFunction, known: Sequence[RecordFunction] = (), scale: float = 1.0) -> Ratio:
+        below = multiplied([*within, *known]) if known or not everyone else None
+        return Ratio(label=label, numerator=multiplied([*within, top]), denominator=below, scale=scale)
 
     if asked.event is not None:
         return [ratio(name or "share", partial(inquiry.holds, asked.event))]
@@ -162,5 +157,5 @@ def _ratios(inquiry: Inquiry, group: dict[int, int]) -> list[Ratio]:
     if asked.kind == "shares":
         return [ratio(f"{own.name} = {each}{after}", level(index, code)) for code, each in enumerate(own.levels)]
     scores = inquiry.scores(index)
-    known = None if everyone and scores.known.all() else column(index, scores.known)
+    known = [] if everyone and scores.known.all() else [column(index, scores.known)]
     return [ratio(name or "mean", column(index, scores.filled), known, float(np.abs(scores.filled).max()))]
