@@ -207,17 +207,16 @@ def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
     """The levels of each measured attribute that every row allows; a filled value is never missing."""
     domains = []
     for place, attribute in enumerate(schema.measured.attributes):
-        free = np.ones(attribute.n_levels, dtype=bool)
-        if attribute.missing_code is not None and attribute.n_levels > 1:
-            free[attribute.missing_code] = False
-        # Code -1, null, is the last row of each table.
-        tables = [np.vstack([np.eye(attribute.n_levels, dtype=bool), free])]
-        kinds = [codes.get(attribute.name, np.full(rows, -1)) % (attribute.n_levels + 1)]
-        for name, (source, levels) in zip(schema.names, schema.sources, strict=True):
-            if source == place and name != attribute.name and name in codes:
-                size = schema.attribute(name).n_levels
-                tables.append(np.vstack([np.arange(size)[:, None] == levels, np.ones(levels.size, dtype=bool)]))
-                kinds.append(codes[name] % (size + 1))
+        tables, kinds = [], []
+        # Its own value, and those of attributes that it determines.
+        for own, (source, levels) in zip(schema.attributes, schema.sources, strict=True):
+            if source == place:
+                free = np.ones(levels.size, dtype=bool)
+                if own.name == attribute.name and own.missing_code is not None and own.n_levels > 1:
+                    free[own.missing_code] = False
+                # Code -1, null, is the last row of each table.
+                tables.append(np.vstack([np.arange(own.n_levels)[:, None] == levels, free]))
+                kinds.append(codes.get(own.name, np.full(rows, -1)) % (own.n_levels + 1))
         together, which = np.unique(np.stack(kinds), axis=1, return_inverse=True)
         allowed = np.logical_and.reduce([table[kind] for table, kind in zip(tables, together, strict=True)])
         empty = ~allowed.any(axis=1)[which.ravel()]

@@ -431,9 +431,7 @@ def _on_axis(
     middles = (kept[:-1] + kept[1:]) / 2
     # The axis stays linear unless half of the rows would be squeezed into a small part of it.
     weights, sizes = np.maximum(counts, 0.0) + 1e-9, np.abs(middles)
-    order = np.argsort(sizes)
-    upto = np.cumsum(weights[order])
-    median = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 2))]])
+    median = np.quantile(sizes, 0.5, weights=weights, method="inverted_cdf")
     scale = 0.0 if sizes.max() < _SQUEEZED * median else svg.axis_scale(attribute, middles, weights)
     low, high = svg.bend(kept[[0, -1]], scale)
 
