@@ -353,7 +353,7 @@ def _count_wide(
     sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
     if ((sums != 0) & (sums != sizes)).any():
         return coarser
-    pooled = _average([(table.counts, table.variance, 1)])
+    pooled = _Pooled(table.counts, table.variance, (math.sqrt(table.variance),), (1,))
     held, every = np.sign(sums).reshape(table.counts.shape), complete or _exhaustive(measured, where)
     return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
 
@@ -397,11 +397,7 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
         size = math.prod(cells.shape[axis] for axis in summed)
         cells = cells.sum(axis=summed)
         looks.append((cells if tuple(where) == own else cells.T, size / precision, size))
-    return _average(looks)
-
-
-def _average(looks: Sequence[tuple[Floats, float, int]]) -> _Pooled:
-    """The average of looks: cells, their variance, and how many noisy cells each is a sum of."""
+    # Of each look: its cells, their variance, and how many noisy cells each is a sum of.
     precision = sum(1 / variance for _, variance, _ in looks)
     weights = [1 / variance / precision for _, variance, _ in looks]
     return _Pooled(
