@@ -259,14 +259,10 @@ def _predict(model: Model) -> tuple[Floats, float]:
         np.fill_diagonal(square, model.copula.margins())
         return square, 0.0
     rows = min(model.n_rows, _SAMPLED_ROWS)
-    total = np.zeros((schema.n_levels, schema.n_levels))
+    total, owner = np.zeros((schema.n_levels, schema.n_levels)), schema.cells.attribute_of_level
+    level = np.arange(schema.n_levels) - schema.offsets[owner]
     for block in sample_codes(model.copula, rows, 0):
-        bits = (
-            [block]
-            if model.dummies
-            else [np.arange(n)[:, None] == own for n, own in zip(schema.sizes, block, strict=True)]
-        )
-        ones = np.concatenate(bits).astype(np.float32)
+        ones = (block if model.dummies else block[owner] == level[:, None]).astype(np.float32)
         total += ones @ ones.T
     return total / rows, 1 / rows
 
