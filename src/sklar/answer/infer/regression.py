@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from sklar.answer.effects import Codes, Effects, Floats, Subset
 from sklar.answer.infer.inquiry import Inference, Inquiry, WaldTest
-from sklar.answer.infer.onestep import Linearized, Reference, add, noise_covariance, parts
+from sklar.answer.infer.onestep import Linearized, add, noise_covariance, parts
 from sklar.answer.predicate import QueryError
 
 # The smallest eigenvalue of the moment matrix must stand so many of its standard errors above zero.
@@ -39,7 +38,7 @@ _SEPARATED = (
 def answer_correlation(inquiry: Inquiry) -> Inference:
     """`corr(x, y)`."""
     outcome, regressor = (_number(inquiry, i) for i in inquiry.asked.names)
-    design, reference = _design(inquiry, outcome, (regressor,)), inquiry.reference
+    design, reference = Design(inquiry, outcome, (regressor,)), inquiry.reference
     records = design.records(reference.codes)
     value, influence = correlate(records, reference.union)
     by_fit = np.array([[correlate(records, weights)[0]] for weights in reference.weights])
@@ -150,15 +149,15 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     pairs = {tuple(sorted({outcome.attribute, term.attribute})) for term in regressors}
     if not pairs <= set(inquiry.effects.by_set):
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
-    design = _design(inquiry, outcome, regressors)
-    clear = clearness(design, inquiry.effects, inquiry.reference)
+    design = Design(inquiry, outcome, regressors)
+    clear = clearness(design)
     if clear < CLEAR:
         raise QueryError(
             f"the smallest eigenvalue of the regressors' moment matrix must be at least {CLEAR:g} of its standard "
             f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
             "release with a larger epsilon."
         )
-    step = inquiry.one_step(linearize(design, inquiry.reference, logistic=logistic))
+    step = inquiry.one_step(linearize(design, logistic=logistic))
     slopes, named = np.eye(step.values.size), ["(intercept)", *(name for term in regressors for name in term.names)]
     figures = [
         inquiry.figure(name, float(value), slope, step, tested=number > 0)
@@ -169,11 +168,6 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     kind = "logistic regression of the log odds of" if logistic else "linear regression of"
     names = ", ".join(schema.names[i] for i in asked.names)
     return inquiry.inference(f"{kind} {said} on {names}", figures)
-
-
-def _design(inquiry: Inquiry, outcome: Term, regressors: tuple[Term, ...]) -> Design:
-    given = None if inquiry.asked.given is None else partial(inquiry.holds, inquiry.asked.given)
-    return Design(where=inquiry.where, outcome=outcome, regressors=regressors, given=given)
 
 
 def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
@@ -263,14 +257,13 @@ class Records(NamedTuple):
     kept: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """A regression: its outcome (one column) and regressors; `given` is 1 for records that take part, None: all do."""
+    """A regression that a question asks for: its outcome (one column) and regressors."""
 
-    where: Subset
+    inquiry: Inquiry
     outcome: Term
     regressors: tuple[Term, ...]
-    given: Callable[[Codes], Floats] | None = None
 
     @property
     def complete(self) -> bool:
@@ -279,10 +272,8 @@ class Design:
 
     def records(self, codes: Codes) -> Records:
         """The columns for these codes, shape (records, attributes)."""
-        outcome, *terms = (
-            (term, codes[:, self.where.index(term.attribute)]) for term in (self.outcome, *self.regressors)
-        )
-        kept = np.ones(len(codes)) if self.given is None else self.given(codes)
+        where, kept = self.inquiry.where, self.inquiry.holds(self.inquiry.asked.given, codes)
+        outcome, *terms = ((term, codes[:, where.index(term.attribute)]) for term in (self.outcome, *self.regressors))
         for term, own in (outcome, *terms):
             kept = kept * term.known[own]
         x = np.concatenate([np.ones((len(codes), 1)), *(term.columns[own] for term, own in terms)], axis=1)
@@ -313,8 +304,9 @@ def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(x, -500, 500))))
 
 
-def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linearized:
+def linearize(design: Design, *, logistic: bool) -> Linearized:
     """The coefficients of a regression near the model."""
+    reference = design.inquiry.reference
     records = design.records(reference.codes)
     solution, inverse = solve(records, reference.union, logistic=logistic)
     by_fit = np.stack([solve(records, weights, solution, logistic=logistic)[0] for weights in reference.weights])
@@ -330,7 +322,7 @@ def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linear
         x = design.records(codes).x
         return np.asarray(-(x * predicted(x)[:, None]) @ inverse)
 
-    if design.given is not None or not design.complete:
+    if design.inquiry.asked.given is not None or not design.complete:
         return Linearized(values=solution, by_fit=by_fit, influence=influence)
     # A^-1 x (y - x'b), or A^-1 x y of a logistic regression, as a product of two sums over attributes: a constant of
     # shape (q,), and a function of each attribute's levels, shape (q, levels).
@@ -356,11 +348,11 @@ def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linear
     return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
 
 
-def clearness(design: Design, effects: Effects, reference: Reference) -> float:
+def clearness(design: Design) -> float:
     """By how many standard errors the smallest eigenvalue of the standardized regressors' noisy moments is above 0."""
-    levels: dict[int, list[Floats]] = {}
+    effects, levels = design.inquiry.effects, dict[int, list[Floats]]()
     for term in design.regressors:
-        margin = reference.margin(term.attribute)
+        margin = design.inquiry.reference.margin(term.attribute)
         columns = term.columns - margin @ term.columns * term.known[:, None]
         levels.setdefault(term.attribute, []).append(columns / np.sqrt(np.maximum(margin @ columns**2, 1e-12)))
     columns_of = {attribute: np.concatenate(columns, axis=1) for attribute, columns in levels.items()}
