@@ -29,6 +29,7 @@ from sklar.fitting.latent import LatentModel, independent
 from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
+from tests.answer import test_query
 
 SCHEMA = Schema(
     name="people",
@@ -42,13 +43,11 @@ SCHEMA = Schema(
 )
 
 
-def codes(rows: int, seed: int = 1) -> NDArray[np.int32]:
+def codes(rows: int) -> Any:
     """Dependent codes; the last region is all but empty, and so is `other`."""
-    generator = np.random.default_rng(seed)
-    latent = generator.random(rows)
-    drawn = np.stack([np.floor((0.6 * latent + 0.4 * generator.random(rows)) * size) for size in SCHEMA.sizes])
+    drawn = test_query.codes(rows, SCHEMA)
     drawn[2] = np.where(drawn[2] >= 3, 0, drawn[2])
-    return drawn.astype(np.int32)
+    return drawn
 
 
 def frame(rows: int) -> Any:
@@ -60,11 +59,10 @@ def model() -> Model:
     return sklar.fit(frame(6000), SCHEMA, epsilon=4.0)
 
 
-def exactly(model: Model, rows: int = 6000) -> Model:
+def exactly(model: Model) -> Model:
     """The same model beside tables that are all but exact."""
     queries = [Tables(cells=SCHEMA.cells, order=order) for order in (1, 2)]
-    blocks = [block_of(query, query.count(codes(rows)), 2.0**-10) for query in queries]
-    return with_blocks(model, *blocks)
+    return with_blocks(model, *(block_of(query, query.count(codes(6000)), 2.0**-10) for query in queries))
 
 
 def block_of(query: Tables, counts: NDArray[np.int64], scale: float) -> Block:
@@ -158,10 +156,15 @@ def test_one_step_takes_a_regression_and_a_correlation_from_the_model_to_the_tab
     assert found.figures[0].estimate == pytest.approx(r, abs=5e-3)
 
 
+def regressed() -> tuple[Floats, Floats]:
+    """Rows, and a design of sex and regions."""
+    rows = codes(6000).astype(np.float64)
+    return rows, np.stack([np.ones(6000), rows[1], (rows[2] == 1), (rows[2] == 2)], axis=1)
+
+
 def test_the_sampling_error_is_that_of_statistics_packages(model: Model) -> None:
     """With exact tables what is left is sampling: the robust errors of least squares, of a mean, of a correlation."""
-    rows = codes(6000).astype(np.float64)
-    x = np.stack([np.ones(6000), rows[1], (rows[2] == 1), (rows[2] == 2)], axis=1)
+    rows, x = regressed()
     beta = np.linalg.lstsq(x, rows[3], rcond=None)[0]
     left = rows[3] - x @ beta
     inverse = np.linalg.inv(x.T @ x)
@@ -176,8 +179,7 @@ def test_the_sampling_error_is_that_of_statistics_packages(model: Model) -> None
 
 
 def test_a_logistic_regression_finds_what_maximum_likelihood_does(model: Model) -> None:
-    rows = codes(6000).astype(np.float64)
-    x = np.stack([np.ones(6000), rows[1], (rows[2] == 1), (rows[2] == 2)], axis=1)
+    rows, x = regressed()
     beta = np.zeros(4)
     for _ in range(30):
         p = 1 / (1 + np.exp(-x @ beta))
@@ -398,10 +400,11 @@ def test_a_regression_is_refused_where_noise_hides_how_regressors_vary() -> None
 def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
     ones, weights, split = np.ones(4), np.full(4, 0.25), np.array([0.0, 0.0, 1.0, 1.0])
     tied, apart = (Records(np.stack(x, axis=1), split, ones) for x in ([ones, split, 2 * split], [ones, split]))
+    flat = Records(np.ones((4, 2)), split, ones)
     single = with_blocks(model, exactly(model).measured.blocks[0])
     cases: dict[str, Callable[[], Any]] = {
-        "a correlation needs two numbers that vary": lambda: correlate(ones, np.arange(4.0), ones, weights),
-        "the model leaves no rows with both": lambda: correlate(ones, np.arange(4.0), 0 * ones, weights),
+        "a correlation needs two numbers that vary": lambda: correlate(flat, weights),
+        "the model leaves no rows with both": lambda: correlate(flat, 0 * weights),
         "the regressors must not determine one another": lambda: solve(tied, weights, logistic=False),
         "an outcome that the regressors leave open": lambda: solve(apart, weights, logistic=True),
         "a regression needs two-way tables, and the model holds none": lambda: infer(single, "owns ~ sex"),

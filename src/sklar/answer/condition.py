@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.predicate import Combined, Expression, Node, QueryError, Relation, Token, divide, joined, parse
+from sklar.answer.predicate import Combined, Expression, QueryError, Relation, Token, divide, joined, parse
 from sklar.draw.blocks import Copula
 from sklar.draw.decode import Decoder, Shape
 from sklar.draw.given import Box, Condition, Domains, condition_boxes, fill
@@ -35,11 +35,11 @@ Given: TypeAlias = str | Mapping[str, Any]
 _MAX_CLASSES = 1 << 16
 
 
-def _stated(name: str, value: Any, schema: Schema) -> Node:
+def _stated(name: str, value: Any, schema: Schema) -> Expression:
     """What a condition states of one attribute."""
     named = Token("name", str(name))
     if value is None:
-        return Relation("missing", named)
+        return Relation("missing", (named,))
     if isinstance(value, tuple):
         # The range from the first of two values up to but without the second; None leaves an end open.
         if len(value) != 2 or value == (None, None) or (name in schema.names and not schema.attribute(name).binned):
@@ -48,14 +48,14 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
                 "values into a list."
             )
         ends = (pair for pair in zip((">=", "<"), value, strict=True) if pair[1] is not None)
-        return joined("and", *(Relation(sign, named, _token(end)) for sign, end in ends))
+        return joined("and", *(Relation(sign, (named, _token(end))) for sign, end in ends))
     if isinstance(value, list | set | frozenset):
         if not value:
             raise QueryError(f"attribute '{name}': a list of values must not be empty. List one, or leave it out.")
         # In the order of their texts: sets have none, and a seed must give the same rows every time.
         listed = value if isinstance(value, list) else sorted(value, key=str)
         return joined("or", *(_stated(name, each, schema) for each in listed))
-    return Relation("=", named, _token(value))
+    return Relation("=", (named, _token(value)))
 
 
 def _token(value: Any) -> Token:
@@ -135,13 +135,13 @@ def _unrelated(expression: Expression) -> list[Expression]:
     if not isinstance(expression, Combined) or expression.operator != "and":
         return [expression]
     groups: list[tuple[set[int], list[Expression]]] = []
-    for part in (own for each in expression.parts for own in _unrelated(each)):  # type: ignore[arg-type]
+    for part in (own for each in expression.parts for own in _unrelated(each)):
         about, together = set(part.attributes), [part]
         for group in [group for group in groups if group[0] & about]:
             groups.remove(group)
             about, together = about | group[0], [*group[1], *together]
         groups.append((about, together))
-    return [joined("and", *own) for _, own in groups]  # type: ignore[misc]
+    return [joined("and", *own) for _, own in groups]
 
 
 def _require_few(text: str, number: int) -> None:
@@ -207,17 +207,16 @@ def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
     """The levels of each measured attribute that every row allows; a filled value is never missing."""
     domains = []
     for place, attribute in enumerate(schema.measured.attributes):
-        free = np.ones(attribute.n_levels, dtype=bool)
-        if attribute.missing_code is not None and attribute.n_levels > 1:
-            free[attribute.missing_code] = False
-        # Code -1, null, is the last row of each table.
-        tables = [np.vstack([np.eye(attribute.n_levels, dtype=bool), free])]
-        kinds = [codes.get(attribute.name, np.full(rows, -1)) % (attribute.n_levels + 1)]
-        for name, (source, levels) in zip(schema.names, schema.sources, strict=True):
-            if source == place and name != attribute.name and name in codes:
-                size = schema.attribute(name).n_levels
-                tables.append(np.vstack([np.arange(size)[:, None] == levels, np.ones(levels.size, dtype=bool)]))
-                kinds.append(codes[name] % (size + 1))
+        tables, kinds = [], []
+        # Its own value, and those of attributes that it determines.
+        for own, (source, levels) in zip(schema.attributes, schema.sources, strict=True):
+            if source == place:
+                free = np.ones(levels.size, dtype=bool)
+                if own.name == attribute.name and own.missing_code is not None and own.n_levels > 1:
+                    free[own.missing_code] = False
+                # Code -1, null, is the last row of each table.
+                tables.append(np.vstack([np.arange(own.n_levels)[:, None] == levels, free]))
+                kinds.append(codes.get(own.name, np.full(rows, -1)) % (own.n_levels + 1))
         together, which = np.unique(np.stack(kinds), axis=1, return_inverse=True)
         allowed = np.logical_and.reduce([table[kind] for table, kind in zip(tables, together, strict=True)])
         empty = ~allowed.any(axis=1)[which.ravel()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import NormalDist
 from typing import TypeAlias
@@ -47,13 +47,16 @@ class NoisyTable:
     attributes: Subset
     counts: Floats
     variance: float
-    coarse: tuple[Codes, ...] | None = None
+    coarse: tuple[Codes, ...] = ()
     alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effect:
-    """The pooled effect of some attributes, in shares of rows, centered along every axis, as is its white noise."""
+    """The pooled effect of some attributes, in shares of rows, centered along every axis, as is its white noise.
+
+    Where its table is over coarse levels, `coarse` has the coarse level of each level, by attribute.
+    """
 
     values: Floats
     variance: float
@@ -69,11 +72,6 @@ class Effects:
     by_set: Mapping[Subset, Effect]
     n_rows: int
     n_rows_variance: float
-    coarse: Mapping[Subset, Effect] = field(default_factory=dict)
-
-    def shape(self, attributes: Subset) -> tuple[int, ...]:
-        """The numbers of levels of some of the attributes."""
-        return tuple(self.sizes[self.where.index(i)] for i in attributes)
 
 
 def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[NoisyTable]:
@@ -109,7 +107,7 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
                 attributes=attributes,
                 counts=flat.reshape(levels[list(attributes)]),
                 variance=variance,
-                coarse=None if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes),
+                coarse=() if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes),
             )
 
 
@@ -154,21 +152,13 @@ def _rank(chosen: Subset, m: int) -> int:
 def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     """The effects of all sets of these attributes that some table holds, averaged over tables and stages."""
     chosen, (n, variance) = tuple(sorted(where)), rows_of(measured)
-    tables = list(tables_of(measured, chosen))
-    return Effects(
-        where=chosen,
-        sizes=tuple(int(measured.schema.sizes[i]) for i in chosen),
-        by_set=pool_tables([table for table in tables if table.coarse is None], chosen, n),
-        n_rows=n,
-        n_rows_variance=variance,
-        coarse={
-            each.attributes: Effect(
-                values=centered(each.counts / n, each.counts.ndim), variance=each.variance / n**2, coarse=each.coarse
-            )
-            for each in tables
-            if each.coarse is not None
-        },
-    )
+    tables, sizes = list(tables_of(measured, chosen)), tuple(int(measured.schema.sizes[i]) for i in chosen)
+    by_set = pool_tables([table for table in tables if not table.coarse], chosen, n)
+    # A set whose own table was measured needs no coarse one.
+    for each in [table for table in tables if table.coarse and table.attributes not in by_set]:
+        values = centered(each.counts / n, each.counts.ndim)
+        by_set[each.attributes] = Effect(values=values, variance=each.variance / n**2, coarse=each.coarse)
+    return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance)
 
 
 def pool_tables(tables: Iterable[NoisyTable], where: Subset, n_rows: int) -> dict[Subset, Effect]:

@@ -19,11 +19,11 @@ import difflib
 import math
 import operator as operators
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,39 +45,33 @@ class Token(NamedTuple):
     at: int = 0
 
 
-class Relation:
-    """One comparison as written: of an attribute with values, in either order."""
-
-    __slots__ = ("operands", "operator")
-
-    def __init__(self, operator: str, *operands: Token) -> None:
-        self.operator, self.operands = operator, operands
-
-
 class Expression:
-    """A predicate over level codes: an atom, or a combination of some."""
+    """A predicate: a comparison as written (`Relation`), the levels in which one holds (`Atom`), or some combined."""
 
     __slots__ = ()
 
-    def leaves(self) -> Iterator[Atom]:
-        """The atoms."""
-        for part in self.parts if isinstance(self, Combined) else ():
-            yield from part.leaves()  # type: ignore[union-attr]
-        if isinstance(self, Atom):
-            yield self
+    def leaves(self) -> list[Any]:
+        """The comparisons."""
+        return [leaf for part in self.parts for leaf in part.leaves()] if isinstance(self, Combined) else [self]
+
+    def mapped(self, leaf: Callable[[Any], Expression]) -> Expression:
+        """The same with every comparison replaced."""
+        if isinstance(self, Combined):
+            return Combined(operator=self.operator, parts=tuple(part.mapped(leaf) for part in self.parts))
+        return leaf(self)
 
     @property
     def attributes(self) -> tuple[int, ...]:
         """The attributes that it is about, ascending."""
         return tuple(sorted({leaf.attribute for leaf in self.leaves()}))
 
-    def evaluate(self, atom: Callable[[Atom], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    def evaluate(self, atom: Callable[[Any], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """The truth, given that of the atoms: arrays of shapes that broadcast together."""
-        if isinstance(self, Combined):
-            parts = [part.evaluate(atom) for part in self.parts]  # type: ignore[union-attr]
-            join = np.logical_and if self.operator == "and" else np.logical_or
-            return ~parts[0] if self.operator == "not" else reduce(join, parts)
-        return atom(self)  # type: ignore[arg-type]
+        if not isinstance(self, Combined):
+            return atom(self)
+        parts = [part.evaluate(atom) for part in self.parts]
+        join = np.logical_and if self.operator == "and" else np.logical_or
+        return ~parts[0] if self.operator == "not" else reduce(join, parts)
 
     def holds(self, codes: Mapping[int, NDArray[Any]]) -> NDArray[np.bool_]:
         """The truth for these codes of the attributes, which broadcast together."""
@@ -96,7 +90,15 @@ class Expression:
             source, levels = schema.sources[leaf.attribute]
             return Atom(attribute=source, levels=leaf.levels[levels])
 
-        return _mapped(self, trace)  # type: ignore[no-any-return]
+        return self.mapped(trace)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relation(Expression):
+    """One comparison as written: of an attribute with values, in either order."""
+
+    operator: str
+    operands: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,10 +114,8 @@ class Combined(Expression):
     """Predicates joined by `and` or `or`, or one turned around by `not`."""
 
     operator: Literal["and", "or", "not"]
-    parts: tuple[Node, ...]
+    parts: tuple[Expression, ...]
 
-
-Node: TypeAlias = Expression | Relation
 
 _TOKENS = re.compile(
     r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|[=<>(),])|(?P<word>[\w.+\-:/]+))"""
@@ -149,7 +149,7 @@ def tokenize(text: str) -> list[Token]:
     return [*tokens, Token("end", "", len(text))]
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> Expression:
     """The structure of a predicate, names and values as written."""
     parser = _Parser(tokenize(text))
     tree, last = parser.predicate(0), parser.token
@@ -196,16 +196,16 @@ class TokenReader:
 
 
 class _Parser(TokenReader):
-    def predicate(self, depth: int) -> Node:
-        terms: list[Node] = []
+    def predicate(self, depth: int) -> Expression:
+        terms: list[Expression] = []
         while not terms or self.take("or"):
-            factors: list[Node] = []
+            factors: list[Expression] = []
             while not factors or self.take("and"):
                 factors.append(self._factor(depth))
             terms.append(joined("and", *factors))
         return joined("or", *terms)
 
-    def _factor(self, depth: int) -> Node:
+    def _factor(self, depth: int) -> Expression:
         if depth > _MAX_DEPTH:
             raise QueryError(f"a predicate must nest at most {_MAX_DEPTH} deep. Simplify it.")
         if self.take("not"):
@@ -225,11 +225,11 @@ class _Parser(TokenReader):
             )
         return self.advance()
 
-    def _comparison(self) -> Node:
+    def _comparison(self) -> Expression:
         first, is_ = self._operand(), self.take("is")
         negated = self.take("not")
         if is_ or self.take("in"):
-            relation = Relation("missing", first)
+            relation = Relation("missing", (first,))
             if is_:
                 self.expect("missing", "after 'is'")
             else:
@@ -238,7 +238,7 @@ class _Parser(TokenReader):
                 while self.take(","):
                     values.append(self._operand())
                 self.expect(")", "to close the list of values")
-                relation = Relation("in", first, *values)
+                relation = Relation("in", (first, *values))
             return joined("not" if negated else "and", relation)
         if negated:
             raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
@@ -250,41 +250,37 @@ class _Parser(TokenReader):
             )
         second, then = self._operand(), self.take(*COMPARED)
         if then is None:
-            return Relation(operator, first, second)
+            return Relation(operator, (first, second))
         third = self._operand()
         if operator not in COMPARED or operator[0] != then[0]:
             raise QueryError(
                 f"a chain must go one way, got '{first.text} {operator} {second.text} {then} {third.text}'. "
                 "Write 30 <= age < 40."
             )
-        low, high = Relation(TURNED[operator], second, first), Relation(then, second, third)
+        low, high = Relation(TURNED[operator], (second, first)), Relation(then, (second, third))
         return joined("and", low, high)
 
 
-def joined(operator: Literal["and", "or", "not"], *parts: Node) -> Node:
+def joined(operator: Literal["and", "or", "not"], *parts: Expression) -> Expression:
     """Predicates joined by `and` or `or`, where one is itself; or one turned around by `not`."""
     return parts[0] if len(parts) == 1 and operator != "not" else Combined(operator=operator, parts=parts)
 
 
-def _mapped(node: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The same predicate with every leaf replaced."""
-    if isinstance(node, Combined):
-        return Combined(operator=node.operator, parts=tuple(_mapped(part, leaf) for part in node.parts))
-    return leaf(node)
+def resolve(node: Expression, schema: Schema, cuts: dict[str, set[int | float]] | None = None) -> Expression:
+    """The same predicate over level codes; unknown names and unknown values are refused.
+
+    Cut bins are refused, too, or, where `cuts` notes them by attribute, leave comparisons that are intervals.
+    """
+    return node.mapped(lambda leaf: _resolved(leaf, schema, cuts))
 
 
-def resolve(node: Node, schema: Schema) -> Expression:
-    """The same predicate over level codes; unknown names, unknown values and cut bins are refused."""
-    return _resolved(node, schema, None)  # type: ignore[no-any-return]
-
-
-def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
+def divide(node: Expression, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
     """The predicate over a schema whose bins are divided where it cuts them, that schema, and the names of these bins.
 
     The caller must say what share of a bin each part has. What a rule determines is not divided; `exact` refuses to.
     """
     cuts: dict[str, set[int | float]] = {}
-    tree = _resolved(node, schema, None if exact else cuts)
+    tree = resolve(node, schema, None if exact else cuts)
     divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
     split = []
     for name, own in cuts.items():
@@ -297,49 +293,54 @@ def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expressi
             return leaf.atom(divided.schema.attributes[leaf.attribute])
         return Atom(attribute=leaf.attribute, levels=leaf.levels[divided.parts[leaf.attribute]])
 
-    return _mapped(tree, lift), divided, tuple(split)
+    return tree.mapped(lift), divided, tuple(split)
 
 
-class _Interval(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Interval(Expression):
     """Numbers of an attribute from `low` up to but without `high`, and the points that a comparison holds for."""
 
     attribute: int
     low: int | float
     high: int | float
-    holds: Callable[[float], bool]
+    at_point: Callable[[float], bool]
 
     def atom(self, attribute: Attribute) -> Atom:
         """The levels that lie inside; a bin lies inside as a whole or not at all."""
         held = np.zeros(attribute.n_levels, dtype=bool)
         held[attribute.bin_codes] = [self.low <= low and high <= self.high for low, high in pairwise(attribute.edges)]
-        held[attribute.point_codes] = [self.holds(point) for point in attribute.points]
+        held[attribute.point_codes] = [self.at_point(point) for point in attribute.points]
         return Atom(attribute=self.attribute, levels=held)
 
 
-def _resolved(node: Any, schema: Schema, cuts: dict[str, set[int | float]] | None) -> Any:
-    """Every comparison as whole levels, or as an interval that cuts bins: `cuts` notes where, if it may."""
-    if isinstance(node, Combined):
-        return _mapped(node, lambda leaf: _resolved(leaf, schema, cuts))
-    if not isinstance(node, Relation):
-        return node
+def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] | None) -> Expression:
     operator, (name, *values) = node.operator, node.operands
     if len(values) == 1 and operator != "in" and not is_name(name, schema) and is_name(values[0], schema):
         operator, name, values = TURNED.get(operator, operator), values[0], [name]
     index = find_attribute(name, schema)
     if operator in ("in", "!="):
-        either = joined("or", *(Relation("=", name, value) for value in values))
-        return _resolved(joined("or" if operator == "in" else "not", either), schema, cuts)
+        either = joined("or", *(Relation("=", (name, value)) for value in values))
+        return resolve(joined("or" if operator == "in" else "not", either), schema, cuts)
     attribute = schema.attributes[index]
+    codes = np.arange(attribute.n_levels)
     if operator == "missing":
         if attribute.missing_code is None:
             raise QueryError(f"attribute '{attribute.name}' has no missing level. Leave 'is missing' out.")
-        return Atom(attribute=index, levels=np.arange(attribute.n_levels) == attribute.missing_code)
+        return Atom(attribute=index, levels=codes == attribute.missing_code)
     text = values[0].text
     if operator != "=" and not attribute.binned:
-        return Atom(attribute=index, levels=_ranked(attribute, operator, text))
+        # Categories below or above one of them, in the order of the schema.
+        if not attribute.ordered:
+            raise QueryError(
+                f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
+            )
+        rank = _level(attribute, text)
+        if rank is None or rank >= attribute.n_values:
+            raise QueryError(f"attribute '{attribute.name}': '{text}' has no place in the order. Use = or in.")
+        return Atom(attribute=index, levels=COMPARED[operator](codes, rank) & (codes < attribute.n_values))
     code = _level(attribute, text) if operator == "=" else None
     if code is not None:
-        return Atom(attribute=index, levels=np.arange(attribute.n_levels) == code)
+        return Atom(attribute=index, levels=codes == code)
     interval = _interval(index, attribute, operator, _edge(attribute, text))
     inside = {end for end in (interval.low, interval.high) if attribute.edges[0] < end < attribute.edges[-1]}
     inside -= set(attribute.edges)
@@ -406,20 +407,6 @@ def _edge(attribute: Attribute, text: str) -> int | float:
             what = "an ISO date such as '2020-01-31'"
         raise QueryError(f"attribute '{attribute.name}' is compared with {what}, got '{text}'.")
     return edge
-
-
-def _ranked(attribute: Attribute, operator: str, text: str) -> NDArray[np.bool_]:
-    """The categories below or above one of them, in the order of the schema."""
-    if not attribute.ordered:
-        raise QueryError(
-            f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
-        )
-    rank = _level(attribute, text)
-    if rank is None or rank >= attribute.n_values:
-        raise QueryError(f"attribute '{attribute.name}': '{text}' has no place in the order. Use = or in.")
-    held = np.zeros(attribute.n_levels, dtype=bool)
-    held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), rank)
-    return held
 
 
 def _interval(index: int, attribute: Attribute, operator: str, border: int | float) -> _Interval:

@@ -215,20 +215,16 @@ def answer(
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
 
-    chosen = sum(block.scales.size for block, query in effects.table_blocks(measured) if query.sets is not None)
-    pooled, coarse = len(where) <= 2 or has_parities(measured, len(where)), len(where) == 3 and chosen > 0
-    found: CellCount | str = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
-    held = np.zeros(0)
-    if pooled or (coarse and math.prod(int(model.measured_schema.sizes[i]) for i in where) <= _MAX_CELLS):
+    found: CellCount | str
+    if len(where) <= 2 or has_parities(measured, len(where)):
         held = parts.whole(expression, where)
-    if pooled:
         found = count(held)
-    elif coarse:
-        found = _count_three(measured, held, where, chosen, level=level, complete=complete)
+    else:
+        held, found = np.zeros(0), _count_wide(measured, parts, expression, where, level=level, complete=complete)
     direct: dict[str, float] = {}
     if isinstance(found, CellCount):
         low, high, error = found.count - found.half_width, found.count + found.half_width, 0.0
-        if split and pooled:
+        if split and held.size:
             if has_parities(measured):
                 one_each = np.eye(held.size).reshape(-1, *held.shape)
                 cells = np.array([count(one).count for one in one_each]).reshape(held.shape)
@@ -337,26 +333,27 @@ def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, le
     )
 
 
-def _count_three(
-    measured: Measured, fine: Floats, where: Sequence[int], tables: int, *, level: float, complete: bool
+def _count_wide(
+    measured: Measured, parts: _Parts, expression: Expression, where: Sequence[int], *, level: float, complete: bool
 ) -> CellCount | str:
-    """The count over three attributes, ascending, by their coarse table, or why there is none.
-
-    `fine` is the share of every cell that the predicate holds for; empty where these are too many.
-    """
+    """The count over three attributes, ascending, by their coarse table, or why there is none."""
+    tables = sum(block.scales.size for block, query in effects.table_blocks(measured) if query.sets is not None)
+    if len(where) > 3 or not tables:
+        return f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in effects.tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
-    if table is None or table.coarse is None:
+    if table is None or not table.coarse:
         others = f"only pairs and {tables:,} other tables of three were measured"
         return f"no direct measurement exists over {names}; {others}"
     coarser = f"the table of {names} was measured over coarser levels than this predicate tells apart"
-    if not fine.size:
+    if math.prod(int(measured.schema.sizes[i]) for i in where) > _MAX_CELLS:
         return coarser
+    fine = parts.whole(expression, where)
     places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
     sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
     if ((sums != 0) & (sums != sizes)).any():
         return coarser
-    pooled = _average([(table.counts, table.variance, 1)])
+    pooled = _Pooled(table.counts, table.variance, (math.sqrt(table.variance),), (1,))
     held, every = np.sign(sums).reshape(table.counts.shape), complete or _exhaustive(measured, where)
     return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
 
@@ -400,11 +397,7 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
         size = math.prod(cells.shape[axis] for axis in summed)
         cells = cells.sum(axis=summed)
         looks.append((cells if tuple(where) == own else cells.T, size / precision, size))
-    return _average(looks)
-
-
-def _average(looks: Sequence[tuple[Floats, float, int]]) -> _Pooled:
-    """The average of looks: cells, their variance, and how many noisy cells each is a sum of."""
+    # Of each look: its cells, their variance, and how many noisy cells each is a sum of.
     precision = sum(1 / variance for _, variance, _ in looks)
     weights = [1 / variance / precision for _, variance, _ in looks]
     return _Pooled(

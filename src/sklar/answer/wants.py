@@ -175,8 +175,9 @@ class Planned(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        columns, account, expected = self.to_columns(), self.account, self.forecast
-        left = {} if account is None else {"dataset": account.dataset, "epsilon": account.epsilon}
+        columns, account, expected, ledger = self.to_columns(), self.account, self.forecast, None
+        if account is not None:
+            ledger = {"dataset": account.dataset, "epsilon": account.epsilon, "left_after": self.leaves()}
         reach = expected.pair_sd * normal_quantile(DEFAULT_LEVEL) / expected.n_rows
         return {
             "table": expected.schema.name,
@@ -187,7 +188,7 @@ class Planned(Tabular):
             "wants": [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)],
             # Pairs whose every single cell is within a share of the rows, with 95% confidence each.
             "pairs_with_a_cell_within": {f"{share:g}": int(np.count_nonzero(reach <= share)) for share in _STEPS},
-            "ledger": {**left, "left_after": self.leaves()} if left else None,
+            "ledger": ledger,
             "forecast": expected.to_dict(),
         }
 

@@ -25,15 +25,6 @@ _MOST_FILES, _MOST_DEPTH = 2_000, 4
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """A file that may be opened: its path below the folder, its size, and whether it needs a query."""
-
-    path: str
-    bytes: int
-    database: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Desk:
     """One table that is worked on: where its rows are, and what was chosen that no other file holds.
@@ -80,9 +71,9 @@ class Folder:
         """A path as commands in the folder write it."""
         return path.relative_to(self.root).as_posix()
 
-    def files(self) -> tuple[list[TableFile], bool]:
-        """The tables below the folder, by name; and whether there are more than are listed."""
-        tables: list[TableFile] = []
+    def files(self) -> tuple[list[dict[str, Any]], bool]:
+        """The tables below the folder: paths, sizes, and which need a query; and whether there are more of them."""
+        tables: list[dict[str, Any]] = []
         for parent, folders, names in os.walk(self.root):
             depth = len(Path(parent).relative_to(self.root).parts)
             folders[:] = sorted(each for each in folders if not each.startswith(".")) if depth < _MOST_DEPTH else []
@@ -93,7 +84,7 @@ class Folder:
                     continue
                 with suppress(OSError, SklarError):
                     size = self.inside(str(path)).stat().st_size
-                    tables.append(TableFile(path=self.relative(path), bytes=size, database=kind in DATABASES))
+                    tables.append({"path": self.relative(path), "bytes": size, "database": kind in DATABASES})
                 if len(tables) >= _MOST_FILES:
                     return tables, True
         return tables, False

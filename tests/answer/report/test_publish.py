@@ -33,8 +33,6 @@ from sklar.public.rules import Forbidden
 from sklar.public.schema import Attribute, Schema
 from tests.answer.report.html import EVIL, check_escaped, read
 
-MARKER = "planted-marker-7f3a"
-
 
 @pytest.fixture(scope="module")
 def model() -> Model:
@@ -113,12 +111,14 @@ def test_every_kind_of_model_has_one(settings: dict[str, Any]) -> None:
     assert ("had not held you at all" in text) == ("budget" in settings)
 
 
+def of_towns(town: str) -> Model:
+    """A release of a town, stated so, and a truth value."""
+    schema = Schema.from_toml(f'attributes.town = {{type="categorical", {town}}}\nattributes.b = {{type="boolean"}}')
+    return sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
+
+
 def test_domains_that_were_found_are_not_called_public() -> None:
-    schema = Schema.from_toml(
-        '[attributes.town]\ntype="categorical"\ndomain="private"\nat_most=4\n[attributes.b]\ntype="boolean"'
-    )
-    model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
-    text = words(publishable(model))
+    text = words(publishable(of_towns('domain="private", at_most=4')))
     assert (
         "The categories and bins of 1 of the 2 attributes are public knowledge, as the custodian states. Noisy counts "
         "found those of 1; the privacy account includes that search." in text
@@ -137,10 +137,7 @@ def test_domains_that_were_found_are_not_called_public() -> None:
 
 
 def test_domains_that_were_read_from_the_rows_are_named() -> None:
-    schema = Schema.from_toml(
-        '[attributes.town]\ntype="categorical"\nvalues=["Rome"]\nprovenance="rows"\n[attributes.b]\ntype="boolean"'
-    )
-    model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
+    model = of_towns('values=["Rome"], provenance="rows"')
     assert model.certificate.read_from_rows == ("town",)
     text = words(publishable(model))
     assert "Those of 1 were read from the confidential records , at the custodian's risk: town." in text
@@ -226,29 +223,14 @@ def test_large_domains_stay_small_and_impossible_estimates_are_shown_as_noise() 
     assert not re.search(r">-[\d.]+%?<", document)
 
 
-def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: Path, monkeypatch: Any) -> None:
-    (tmp_path / "s.toml").write_text('[attributes.city]\ntype="categorical"\nvalues=["Bern","Rome"]\nother=true\n'
-                                     '[attributes.age]\ntype="integer"\nedges=[0,50,100]\n')  # fmt: skip
-    rows = "".join(f"{MARKER},{i % 90},{MARKER}\n" for i in range(400))
-    (tmp_path / "rows.csv").write_text("city,age,secret\n" + rows)
-
+def test_the_command_needs_the_model_alone(model: Model, document: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """That no byte of the rows is in it: `tests/guarantees/test_leaks.py`."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> None:
-        done = CliRunner().invoke(cli, arguments)
-        assert done.exit_code == 0, done.output
-
-    run("release", "rows.csv", "--schema", "s.toml", "--epsilon", "1", "--out", "syn.csv")
-    run("report", "syn.sklar", "--out", "with.html")
-    for name in ("rows.csv", "s.toml", "syn.csv"):
-        (tmp_path / name).unlink()
-    run("report", "syn.sklar", "--out", "without.html")
-    document = (tmp_path / "with.html").read_bytes()
-    assert document == (tmp_path / "without.html").read_bytes()
-    assert MARKER.encode() not in document
-    assert b"secret" not in document
-    assert str(tmp_path).encode() not in document
-    done = CliRunner().invoke(cli, ["report", "syn.sklar", "--out", "r.pdf"])
+    model.save("census.sklar")
+    done = CliRunner().invoke(cli, ["report", "census.sklar", "--out", "r.html"])
+    assert done.exit_code == 0, done.output
+    assert Path("r.html").read_text(encoding="utf-8") == document
+    done = CliRunner().invoke(cli, ["report", "census.sklar", "--out", "r.pdf"])
     assert str(done.exception) == "'r.pdf' must end in .html."
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 import sklar
 from sklar.answer.report.publish import draw
 from sklar.answer.report.render import clean, render
-from sklar.answer.report.svg import WIDTH, Bar, bars, bins, fitted, heat_map, histogram, paired_bars, text_width, wrap
+from sklar.answer.report.svg import WIDTH, Bar, bars, bins, fitted, heat_map, paired_bars, text_width, wrap
 from sklar.public.schema import Schema
 
 LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]
@@ -34,14 +34,6 @@ def test_control_characters_are_replaced_but_markup_is_left_alone() -> None:
     assert clean("a\x00b\nc d") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c d"
     assert clean(Markup("<b>\n</b>")) == Markup("<b>\n</b>")
     assert clean(7) == 7
-
-
-def test_a_drawing_escapes_its_texts_and_attributes() -> None:
-    drawn = histogram([1], ["<i>\x00"], title='"><img>', description="&")
-    assert isinstance(drawn, Markup)
-    assert "&lt;i&gt;\N{REPLACEMENT CHARACTER}</text>" in drawn
-    assert 'aria-label="&#34;&gt;&lt;img&gt;. &amp;"' in drawn
-    assert "<title>&#34;&gt;&lt;img&gt;</title>\n<desc>&amp;</desc>" in drawn
 
 
 @pytest.mark.parametrize("label", LABELS)

@@ -188,18 +188,15 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
             f"scores of '{name}' must be 'midpoint' or a number for each level, got {said!r}. "
             "Example: scores={'education': {'Bachelors': 13}}."
         )
-    if attribute.boolean:
-        values[:2] = 0.0, 1.0
-        return Scores(values=values, by="0 and 1")
-    if attribute.categorical:
-        numbers = [value for value in attribute.values if isinstance(value, int)]
+    if not attribute.binned:
+        numbers = [0, 1] if attribute.boolean else [value for value in attribute.values if isinstance(value, int)]
         if len(numbers) < len(attribute.values) or not numbers:
             raise QueryError(
                 f"attribute '{name}' holds categories, which have no mean. Ask for a share, such as "
                 f"share({name} = '{attribute.levels[0]}'), or declare scores."
             )
         values[: len(numbers)] = numbers
-        return Scores(values=values, by="the numbers themselves")
+        return Scores(values=values, by="0 and 1" if attribute.boolean else "the numbers themselves")
     unit, named = _UNITS.get(attribute.kind, (1.0, ""))
     shape, step = None if said == "midpoint" else shapes().get(name), grain(attribute)
     edges = np.asarray(attribute.edges, dtype=np.float64)

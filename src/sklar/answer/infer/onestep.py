@@ -19,7 +19,7 @@ and functions of smaller sets, which are known from all tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -66,19 +66,17 @@ class Reference:
         """The weights of the whole model, shape (records,)."""
         return np.asarray(self.weights.mean(axis=0))
 
-    def places(self, attributes: Subset, effect: Effect | None = None) -> Codes:
-        """The cell of each record in the table of some attributes, or in that of an effect over coarse levels."""
-        axes = [self.where.index(i) for i in attributes]
-        if effect is None:
-            return np.ravel_multi_index([self.codes[:, axis] for axis in axes], [self.sizes[axis] for axis in axes])
-        codes = [levels[self.codes[:, axis]] for axis, levels in zip(axes, effect.coarse, strict=True)]
+    def places(self, attributes: Subset, effect: Effect) -> Codes:
+        """The cell of each record in the table of some attributes, over the levels that an effect has."""
+        codes = [self.codes[:, self.where.index(i)] for i in attributes]
+        if effect.coarse:
+            codes = [levels[own] for levels, own in zip(effect.coarse, codes, strict=True)]
         return np.ravel_multi_index(codes, effect.values.shape)
 
-    def table(self, attributes: Subset, weights: Floats) -> Floats:
-        """The shares of rows in the table of some attributes by these weights of records."""
-        shape = [self.sizes[self.where.index(i)] for i in attributes]
-        counts = np.bincount(self.places(attributes), weights=weights, minlength=math.prod(shape))
-        return np.asarray(counts.reshape(shape))
+    def margin(self, attribute: int) -> Floats:
+        """The shares of an attribute's levels by the whole model."""
+        axis = self.where.index(attribute)
+        return np.bincount(self.codes[:, axis], self.union, self.sizes[axis]).astype(np.float64)
 
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
@@ -195,12 +193,11 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     psi = linear.influence(reference.codes)
     psi = psi - union @ psi
     whole = (psi * union[:, None]).T @ psi
-    functional, tops, left = _measured_part(effects, reference, linear, psi, union)
-    coefficients = parts(functional)
-    seen = applied(coefficients, effects.by_set) + applied(tops, effects.coarse)
+    functional, left = _measured_part(effects, reference, linear, psi, union)
+    coefficients = parts(functional, effects.by_set)
+    seen = applied(coefficients, effects.by_set)
     # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
-    terms = [(function, reference.places(each)) for each, function in coefficients.items()]
-    terms += [(function, reference.places(each, effects.coarse[each])) for each, function in tops.items()]
+    terms = [(function, reference.places(each, effects.by_set[each])) for each, function in coefficients.items()]
     here = np.asarray(sum(function.reshape(len(function), -1).T[places] for function, places in terms))
     fits = linear.by_fit + seen - reference.weights @ here
     beyond = unmeasured = np.zeros_like(whole) if left is None else (left * union[:, None]).T @ left
@@ -218,7 +215,7 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
         between = between + spread
     return OneStep(
         values=linear.values - union @ here + seen,
-        noise=noise_covariance(coefficients, effects, tops),
+        noise=noise_covariance(coefficients, effects),
         sampling=whole / effects.n_rows,
         model=between,
         influence=whole,
@@ -230,51 +227,44 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
 
 def _measured_part(
     effects: Effects, reference: Reference, linear: Linearized, psi: Floats, union: Floats
-) -> tuple[Functional, Functional, Floats | None]:
-    """The functional that psi is regressed to, its part on coarse levels, and what is left of psi; None: nothing."""
-    whole, exact = effects.where, linear.exact
-    if whole in effects.by_set:
+) -> tuple[Functional, Floats | None]:
+    """The functional that psi is regressed to, and what is left of psi; None: nothing."""
+    by_set, exact = effects.by_set, linear.exact
+    if effects.where in by_set and not by_set[effects.where].coarse:
         # The table of all attributes in question was measured: any function of them is its own regression.
         function = linear.influence(grid(effects.sizes))
-        return {whole: function.T.reshape(-1, *effects.sizes)}, {}, None
-    if exact is None or any(subset not in effects.by_set for subset in exact):
+        return {effects.where: function.T.reshape(-1, *effects.sizes)}, None
+    if exact is None or any(subset not in by_set for subset in exact):
         exact, rest = {}, psi
     elif linear.rest is None:
-        return exact, {}, None
+        return exact, None
     else:
         rest = linear.rest(reference.codes)
     rest = rest - union @ rest
-    fitted, over_coarse, seen = regress(effects, reference, rest, union)
-    tops, smaller = split_coarse(over_coarse, effects.coarse)
+    fitted, seen = regress(effects, reference, rest, union)
     functional = dict(exact)
-    for subset, function in [*fitted.items(), *smaller.items()]:
+    for subset, function in fitted.items():
         add(functional, subset, function)
-    return functional, tops, rest - seen
+    return functional, rest - seen
 
 
-def regress(
-    effects: Effects, reference: Reference, psi: Floats, union: Floats
-) -> tuple[dict[Subset, Floats], dict[Subset, Floats], Floats]:
-    """Psi, shape (records, q), regressed on functions of all measured sets, and of coarse ones; and the fitted values:
-    weighted least squares on indicators of cells, by conjugate gradients, (B' W B + ridge) g = B' W psi.
+def regress(effects: Effects, reference: Reference, psi: Floats, union: Floats) -> tuple[Functional, Floats]:
+    """Psi, shape (records, q), regressed on functions of all measured sets, and the fitted values: weighted least
+    squares on indicators of cells, by conjugate gradients, (B' W B + ridge) g = B' W psi.
     """
     from scipy.sparse import csr_array
 
-    # The measured sets that no larger one holds.
-    sets = [one for one in effects.by_set if not any(set(one) < set(other) for other in effects.by_set)]
-    shapes = [effects.shape(each) for each in sets]
-    # A triple whose own table was measured needs no coarse one.
-    coarse = {each: effect for each, effect in effects.coarse.items() if each not in effects.by_set}
-    shapes += [effect.values.shape for effect in coarse.values()]
-    starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
-    places = [reference.places(each) for each in sets]
-    places += [reference.places(each, effect) for each, effect in coarse.items()]
+    # The measured sets that no larger one holds; over coarse levels it holds none.
+    fine = [set(each) for each, effect in effects.by_set.items() if not effect.coarse]
+    chosen = {each: own for each, own in effects.by_set.items() if not any(set(each) < other for other in fine)}
+    starts = np.cumsum([0, *(effect.values.size for effect in chosen.values())])
+    places = [reference.places(each, effect) for each, effect in chosen.items()]
     columns = np.stack([each + start for each, start in zip(places, starts, strict=False)], axis=1)
     ends = np.arange(0, columns.size + 1, len(places))
     cells = csr_array((np.ones(columns.size), columns.ravel(), ends), shape=(len(psi), int(starts[-1])))
     turned = cells.T.tocsr()
     # A three-way table is followed as far as its noise is less than what the model may miss without it: both are known.
-    noises = [0.0] * len(sets) + [effect.variance / ALIKE**2 for effect in coarse.values()]
+    noises = [effect.variance / ALIKE**2 if effect.coarse else 0.0 for effect in chosen.values()]
     ridge = np.repeat(np.maximum(noises, _RIDGE / effects.n_rows), np.diff(starts))[:, None]
     diagonal = (turned @ union)[:, None] + ridge
     right = turned @ (union[:, None] * psi)
@@ -293,10 +283,9 @@ def regress(
             break
         step = scaled + after / np.maximum(slope, 1e-300) * step
         slope = after
-    pieces = np.split(found, starts[1:-1])
-    functions = [piece.T.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
-    fine = dict(zip(sets, functions, strict=False))
-    return fine, dict(zip(coarse, functions[len(sets) :], strict=True)), np.asarray(cells @ found)
+    pieces = zip(chosen.items(), np.split(found, starts[1:-1]), strict=True)
+    functions = {each: piece.T.reshape(-1, *effect.values.shape) for (each, effect), piece in pieces}
+    return functions, np.asarray(cells @ found)
 
 
 def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
@@ -304,34 +293,25 @@ def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
     into[subset] = into[subset] + function if subset in into else function
 
 
-def _projections(functional: Functional) -> Iterator[tuple[Subset, Subset, Floats]]:
-    """(attributes, effect, part): of every function its mean over the attributes beside every effect, centered."""
+def parts(functional: Functional, effects: Mapping[Subset, Effect] | None = None) -> dict[Subset, Floats]:
+    """What a functional says of every effect, shape (q, levels ...): means over the attributes beside it, centered.
+
+    Where `effects` have coarse levels, a function is of these, and its other parts are functions of smaller sets.
+    """
+    sums: dict[Subset, Floats] = {}
     for attributes, function in functional.items():
+        coarse = effects[attributes].coarse if effects else ()
         for subset in subsets(attributes):
             others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
-            yield attributes, subset, centered(function.mean(axis=others) if others else function, len(subset))
-
-
-def parts(functional: Functional) -> dict[Subset, Floats]:
-    """What a functional says of every effect, shape (q, levels ...)."""
-    sums: dict[Subset, Floats] = {}
-    for _, subset, part in _projections(functional):
-        add(sums, subset, part)
+            part = centered(function.mean(axis=others) if others else function, len(subset))
+            if not coarse or subset == attributes:
+                add(sums, subset, part)
+                continue
+            for axis, i in enumerate(subset):
+                part = np.take(part, coarse[attributes.index(i)], axis=1 + axis)
+            for each, own in parts({subset: part}).items():
+                add(sums, each, own)
     return sums
-
-
-def split_coarse(functional: Functional, coarse: Mapping[Subset, Effect]) -> tuple[Functional, Functional]:
-    """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
-    tops: dict[Subset, Floats] = {}
-    rest: dict[Subset, Floats] = {}
-    for attributes, subset, part in _projections(functional):
-        if subset == attributes:
-            tops[attributes] = part
-            continue
-        for axis, i in enumerate(subset):
-            part = np.take(part, coarse[attributes].coarse[attributes.index(i)], axis=1 + axis)
-        add(rest, subset, part)
-    return tops, rest
 
 
 def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Floats:
@@ -340,16 +320,13 @@ def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Float
     return np.asarray(np.sum(terms, axis=0))
 
 
-def noise_covariance(coefficients: Functional, effects: Effects, tops: Functional | None = None) -> Floats:
+def noise_covariance(coefficients: Functional, effects: Effects) -> Floats:
     """The covariance of functionals by noise alone, shape (q, q): where n is measured, it moves all shares alike."""
-    pairs = [(part, effects.by_set[each]) for each, part in coefficients.items()]
-    pairs += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
-    size = len(pairs[0][0])
-    covariance, linear = np.zeros((size, size)), np.zeros(size)
-    for part, effect in pairs:
-        flat = part.reshape(size, -1)
-        covariance += effect.variance * (flat @ flat.T)
-        linear += flat @ effect.values.ravel()
+    linear = applied(coefficients, effects.by_set)
+    covariance = np.zeros((linear.size, linear.size))
+    for each, part in coefficients.items():
+        flat = part.reshape(linear.size, -1)
+        covariance += effects.by_set[each].variance * (flat @ flat.T)
     if effects.n_rows_variance:
         covariance += np.outer(linear, linear) * effects.n_rows_variance / effects.n_rows**2
     return covariance

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,14 +27,13 @@ _MOST_NUMBERS = 50_000_000
 _LEAST = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ratio:
+class Ratio(NamedTuple):
     """The mean of one function of records over that of another, or over all rows; `scale` is the largest numerator."""
 
     label: str
     numerator: RecordFunction
     denominator: RecordFunction | None
-    scale: float = 1.0
+    scale: float
 
 
 def linear_in(ratios: Sequence[Ratio], reference: Reference) -> Linearized:
@@ -116,24 +115,14 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
 
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
-    """What is asked of every group, group after group."""
-    schema, by = inquiry.model.schema, inquiry.asked.by
-    sizes = [schema.attributes[i].n_levels for i in by]
-    each = schema.attributes[inquiry.asked.names[0]].n_levels if inquiry.asked.kind == "shares" else 1
-    if math.prod(sizes) * each > _MOST_FIGURES:
-        raise QueryError(
-            f"at most {_MOST_FIGURES:,} figures are given at once, got {math.prod(sizes) * each:,}. Ask about fewer "
-            "groups, with where."
-        )
-    groups = product(*(range(size) for size in sizes))
-    return [ratio for codes in groups for ratio in _ratios(inquiry, dict(zip(by, codes, strict=True)))]
-
-
-def _ratios(inquiry: Inquiry, group: dict[int, int]) -> list[Ratio]:
-    """What is asked of one group: rows with these levels of some attributes."""
+    """What is asked of every group, group after group: of rows with these levels of some attributes."""
     asked, attributes = inquiry.asked, inquiry.model.schema.attributes
-    everyone = not group and asked.given is None
-    name = ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group.items())
+    sizes = [attributes[i].n_levels for i in asked.by]
+    number = math.prod(sizes) * (attributes[asked.names[0]].n_levels if asked.kind == "shares" else 1)
+    if number > _MOST_FIGURES:
+        raise QueryError(
+            f"at most {_MOST_FIGURES:,} figures are given at once, got {number:,}. Ask about fewer groups, with where."
+        )
 
     def column(index: int, values: Floats) -> RecordFunction:
         return lambda codes: inquiry.column(codes, index, values)
@@ -141,26 +130,26 @@ def _ratios(inquiry: Inquiry, group: dict[int, int]) -> list[Ratio]:
     def level(index: int, code: int) -> RecordFunction:
         return column(index, np.eye(1, attributes[index].n_levels, code)[0])
 
-    members = [level(i, code) for i, code in group.items()]
+    def multiplied(terms: Sequence[RecordFunction]) -> RecordFunction:
+        return lambda codes: math.prod((term(codes) for term in terms), start=np.ones(len(codes)))
 
-    def within(codes: Codes) -> Floats:
-        held = inquiry.holds(asked.given, codes)
-        for member in members:
-            held = held * member(codes)
-        return held
-
-    def ratio(label: str, top: RecordFunction, known: RecordFunction | None = None, scale: float = 1.0) -> Ratio:
-        below = None if everyone else within
-        if known is not None:
-            below = lambda codes: within(codes) * known(codes)  # noqa: E731
-        return Ratio(label=label, numerator=lambda codes: within(codes) * top(codes), denominator=below, scale=scale)
-
-    if asked.event is not None:
-        return [ratio(name or "share", partial(inquiry.holds, asked.event))]
-    (index,) = asked.names
-    own, after = attributes[index], f", {name}" if name else ""
-    if asked.kind == "shares":
-        return [ratio(f"{own.name} = {each}{after}", level(index, code)) for code, each in enumerate(own.levels)]
-    scores = inquiry.scores(index)
-    known = None if everyone and scores.known.all() else column(index, scores.known)
-    return [ratio(name or "mean", column(index, scores.filled), known, float(np.abs(scores.filled).max()))]
+    ratios, everyone = [], not asked.by and asked.given is None
+    for codes in product(*(range(size) for size in sizes)):
+        group = list(zip(asked.by, codes, strict=True))
+        name = ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group)
+        within: list[RecordFunction] = [partial(inquiry.holds, asked.given), *(level(i, code) for i, code in group)]
+        below, scale = [] if everyone else within, 1.0
+        if asked.event is not None:
+            tops: dict[str, RecordFunction] = {name or "share": partial(inquiry.holds, asked.event)}
+        elif asked.kind == "shares":
+            (index,), after = asked.names, f", {name}" if name else ""
+            of, levels = attributes[index].name, attributes[index].levels
+            tops = {f"{of} = {each}{after}": level(index, code) for code, each in enumerate(levels)}
+        else:
+            (index,), scores = asked.names, inquiry.scores(asked.names[0])
+            tops, scale = {name or "mean": column(index, scores.filled)}, float(np.abs(scores.filled).max())
+            if not everyone or not scores.known.all():
+                below = [*within, column(index, scores.known)]
+        bottom = multiplied(below) if below else None
+        ratios += [Ratio(label, multiplied([*within, top]), bottom, scale) for label, top in tops.items()]
+    return ratios

@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sklar.answer.effects import Codes, Effects, Floats, Subset
 from sklar.answer.infer.inquiry import Inference, Inquiry, WaldTest
-from sklar.answer.infer.onestep import Linearized, Reference, add, noise_covariance, parts
+from sklar.answer.infer.onestep import Linearized, add, noise_covariance, parts
 from sklar.answer.predicate import QueryError
 
 # The smallest eigenvalue of the moment matrix must stand so many of its standard errors above zero.
@@ -38,32 +38,24 @@ _SEPARATED = (
 def answer_correlation(inquiry: Inquiry) -> Inference:
     """`corr(x, y)`."""
     outcome, regressor = (_number(inquiry, i) for i in inquiry.asked.names)
-    given = partial(inquiry.holds, inquiry.asked.given)
-    design = Design(where=inquiry.where, outcome=outcome, regressors=(regressor,), given=given)
-
-    def columns(codes: Codes) -> tuple[Floats, Floats, Floats]:
-        x, y, kept = design.records(codes)
-        return y, np.ascontiguousarray(x[:, 1]), kept
-
-    reference = inquiry.reference
-    here = columns(reference.codes)
-    value, influence = correlate(*here, reference.union)
-    by_fit = np.array([[correlate(*here, weights)[0]] for weights in reference.weights])
+    design, reference = Design(inquiry, outcome, (regressor,)), inquiry.reference
+    records = design.records(reference.codes)
+    value, influence = correlate(records, reference.union)
+    by_fit = np.array([[correlate(records, weights)[0]] for weights in reference.weights])
 
     def psi(codes: Codes) -> Floats:
-        return influence(*columns(codes))[:, None]
+        return influence(design.records(codes))[:, None]
 
     step = inquiry.one_step(Linearized(values=np.array([value]), by_fit=by_fit, influence=psi))
     figure = inquiry.figure("correlation", float(step.values[0]), np.ones(1), step, tested=True)
     return inquiry.inference(f"correlation of {outcome.names[0]} and {regressor.names[0]}", [figure])
 
 
-def correlate(
-    x: Floats, y: Floats, kept: Floats, weights: Floats
-) -> tuple[float, Callable[[Floats, Floats, Floats], Floats]]:
-    """The correlation of two columns of the records that are kept, and its influence function: for standardized a and b
-    it is a b - r (a^2 + b^2) / 2 over the share of them.
+def correlate(records: Records, weights: Floats) -> tuple[float, Callable[[Records], Floats]]:
+    """The correlation of an outcome with one regressor over the records that are kept, and its influence function: for
+    standardized a and b it is a b - r (a^2 + b^2) / 2 over the share of them.
     """
+    (_, x), y, kept = records.x.T, records.y, records.kept
     weights = weights * kept
     share = float(weights.sum())
     if share <= 0:
@@ -76,9 +68,9 @@ def correlate(
         raise QueryError("a correlation needs two numbers that vary, and by the model one does not. Ask about another.")
     r = float(weights @ (a * b)) / (sds[0] * sds[1])
 
-    def influence(x: Floats, y: Floats, kept: Floats) -> Floats:
-        a, b = (x - means[0]) / sds[0], (y - means[1]) / sds[1]
-        return np.asarray(kept / share * (a * b - r / 2 * (a**2 + b**2)))
+    def influence(own: Records) -> Floats:
+        a, b = (own.x[:, 1] - means[0]) / sds[0], (own.y - means[1]) / sds[1]
+        return np.asarray(own.kept / share * (a * b - r / 2 * (a**2 + b**2)))
 
     return r, influence
 
@@ -91,7 +83,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
         raise QueryError(f"{names} must be measured apart, and a rule determines one by the other. Name another.")
     if min(inquiry.effects.sizes) < 2:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
-    p, q = (inquiry.reference.table((i,), inquiry.reference.union) for i in inquiry.where)
+    p, q = (inquiry.reference.margin(i) for i in inquiry.where)
     test = independence(inquiry.effects, (p, q), population=inquiry.population)
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
@@ -157,16 +149,15 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     pairs = {tuple(sorted({outcome.attribute, term.attribute})) for term in regressors}
     if not pairs <= set(inquiry.effects.by_set):
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
-    given = None if asked.given is None else partial(inquiry.holds, asked.given)
-    design = Design(where=inquiry.where, outcome=outcome, regressors=regressors, given=given)
-    clear = clearness(design, inquiry.effects, inquiry.reference)
+    design = Design(inquiry, outcome, regressors)
+    clear = clearness(design)
     if clear < CLEAR:
         raise QueryError(
             f"the smallest eigenvalue of the regressors' moment matrix must be at least {CLEAR:g} of its standard "
             f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
             "release with a larger epsilon."
         )
-    step = inquiry.one_step(linearize(design, inquiry.reference, logistic=logistic))
+    step = inquiry.one_step(linearize(design, logistic=logistic))
     slopes, named = np.eye(step.values.size), ["(intercept)", *(name for term in regressors for name in term.names)]
     figures = [
         inquiry.figure(name, float(value), slope, step, tested=number > 0)
@@ -202,15 +193,19 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
             f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
         )
     levels = np.arange(attribute.n_levels)
-    column, known = (inquiry.over_source(index, each.astype(np.float64)) for each in (levels == 1, levels < values))
-    term = Term(attribute=inquiry.source(index), columns=column[:, None], names=(attribute.name,), known=known)
+    term = _term(inquiry, index, (levels == 1)[:, None], (attribute.name,), levels < values)
     return term, f"{attribute.name} = {attribute.levels[1]}", True
 
 
 def _number(inquiry: Inquiry, index: int) -> Term:
-    own, name = inquiry.scores(index), inquiry.model.schema.names[index]
-    columns, known = (inquiry.over_source(index, each) for each in (own.filled[:, None], own.known))
-    return Term(attribute=inquiry.source(index), columns=columns, names=(name,), known=known)
+    own = inquiry.scores(index)
+    return _term(inquiry, index, own.filled[:, None], (inquiry.model.schema.names[index],), own.known)
+
+
+def _term(inquiry: Inquiry, index: int, columns: NDArray[Any], names: tuple[str, ...], known: NDArray[Any]) -> Term:
+    """The term of an attribute with these columns over its own levels."""
+    over = [inquiry.over_source(index, each.astype(np.float64)) for each in (columns, known)]
+    return Term(attribute=inquiry.source(index), columns=over[0], names=names, known=over[1])
 
 
 def _regressor(inquiry: Inquiry, index: int) -> Term:
@@ -218,37 +213,30 @@ def _regressor(inquiry: Inquiry, index: int) -> Term:
 
     Categories with too few rows have one column together; where even that has too few, they count as the first.
     """
-    attribute, source = inquiry.model.schema.attributes[index], inquiry.source(index)
+    schema, eye = inquiry.model.schema, np.eye(inquiry.model.schema.attributes[index].n_levels)
+    attribute, (source, levels) = schema.attributes[index], schema.sources[index]
     if inquiry.is_number(attribute):
         return _number(inquiry, index)
-    known = np.ones(attribute.n_levels)
-    if attribute.missing_code is not None:
-        known[attribute.missing_code] = 0.0
-    eye, margin = np.eye(attribute.n_levels), inquiry.effects.by_set[(source,)]
-    columns = {attribute.levels[k]: inquiry.over_source(index, eye[k]) for k in np.flatnonzero(known)}
-    shares, error = 1 / margin.values.size + margin.values, math.sqrt(margin.variance)
-    clear = [name for name, levels in columns.items() if float(levels @ shares) >= CLEAR_LEVEL * error]
-    rare = [name for name in columns if name not in clear]
-    together = float(np.sum([columns[name] @ shares for name in rare]))
-    dropped = bool(rare) and together < CLEAR_LEVEL * error * math.sqrt(len(rare))
-    if not clear or len(clear) + (bool(rare) and not dropped) < 2:
+    known = np.arange(attribute.n_levels) != (-1 if attribute.missing_code is None else attribute.missing_code)
+    margin = inquiry.effects.by_set[(source,)]
+    shares = np.bincount(levels, 1 / margin.values.size + margin.values, attribute.n_levels)
+    least = CLEAR_LEVEL * math.sqrt(margin.variance)
+    clear, rare = (np.flatnonzero(known & held).tolist() for held in (shares >= least, shares < least))
+    dropped = bool(rare) and float(shares[rare].sum()) < least * math.sqrt(len(rare))
+    own = {attribute.levels[k]: eye[k] for k in clear[1:]}
+    if rare and not dropped:
+        name = attribute.levels[rare[0]] if len(rare) == 1 else f"{len(rare)} rare levels"
+        own[name] = eye[rare].sum(axis=0)
+    if not clear or not own:
         raise QueryError("a regressor needs two categories with far more rows than noise. Leave it out.")
-    note = f"'{attribute.name}' is compared with '{clear[0]}'"
-    own = {name: columns[name] for name in clear[1:]}
+    note = f"'{attribute.name}' is compared with '{attribute.levels[clear[0]]}'"
     if rare:
-        listed = ", ".join(rare[:6]) + (" and others" if len(rare) > 6 else "")
+        listed = ", ".join(attribute.levels[k] for k in rare[:6]) + (" and others" if len(rare) > 6 else "")
         note += f"; too rare for a coefficient of their own: {listed}"
         note += ", counted as that level" if dropped else ", taken together" if len(rare) > 1 else ""
-    if rare and not dropped:
-        name = rare[0] if len(rare) == 1 else f"{len(rare)} rare levels"
-        own[name] = np.sum([columns[each] for each in rare], axis=0)
     inquiry.notes.append(note)
-    return Term(
-        attribute=source,
-        columns=np.stack(list(own.values()), axis=1),
-        names=tuple(f"{attribute.name} = {name}" for name in own),
-        known=inquiry.over_source(index, known),
-    )
+    names = tuple(f"{attribute.name} = {name}" for name in own)
+    return _term(inquiry, index, np.stack(list(own.values()), axis=1), names, known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -269,14 +257,13 @@ class Records(NamedTuple):
     kept: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """A regression: its outcome (one column) and regressors; `given` is 1 for records that take part, None: all do."""
+    """A regression that a question asks for: its outcome (one column) and regressors."""
 
-    where: Subset
+    inquiry: Inquiry
     outcome: Term
     regressors: tuple[Term, ...]
-    given: Callable[[Codes], Floats] | None = None
 
     @property
     def complete(self) -> bool:
@@ -285,10 +272,8 @@ class Design:
 
     def records(self, codes: Codes) -> Records:
         """The columns for these codes, shape (records, attributes)."""
-        outcome, *terms = (
-            (term, codes[:, self.where.index(term.attribute)]) for term in (self.outcome, *self.regressors)
-        )
-        kept = np.ones(len(codes)) if self.given is None else self.given(codes)
+        where, kept = self.inquiry.where, self.inquiry.holds(self.inquiry.asked.given, codes)
+        outcome, *terms = ((term, codes[:, where.index(term.attribute)]) for term in (self.outcome, *self.regressors))
         for term, own in (outcome, *terms):
             kept = kept * term.known[own]
         x = np.concatenate([np.ones((len(codes), 1)), *(term.columns[own] for term, own in terms)], axis=1)
@@ -319,8 +304,9 @@ def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(x, -500, 500))))
 
 
-def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linearized:
+def linearize(design: Design, *, logistic: bool) -> Linearized:
     """The coefficients of a regression near the model."""
+    reference = design.inquiry.reference
     records = design.records(reference.codes)
     solution, inverse = solve(records, reference.union, logistic=logistic)
     by_fit = np.stack([solve(records, weights, solution, logistic=logistic)[0] for weights in reference.weights])
@@ -336,7 +322,7 @@ def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linear
         x = design.records(codes).x
         return np.asarray(-(x * predicted(x)[:, None]) @ inverse)
 
-    if design.given is not None or not design.complete:
+    if design.inquiry.asked.given is not None or not design.complete:
         return Linearized(values=solution, by_fit=by_fit, influence=influence)
     # A^-1 x (y - x'b), or A^-1 x y of a logistic regression, as a product of two sums over attributes: a constant of
     # shape (q,), and a function of each attribute's levels, shape (q, levels).
@@ -362,11 +348,11 @@ def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linear
     return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
 
 
-def clearness(design: Design, effects: Effects, reference: Reference) -> float:
+def clearness(design: Design) -> float:
     """By how many standard errors the smallest eigenvalue of the standardized regressors' noisy moments is above 0."""
-    levels: dict[int, list[Floats]] = {}
+    effects, levels = design.inquiry.effects, dict[int, list[Floats]]()
     for term in design.regressors:
-        margin = reference.table((term.attribute,), reference.union)
+        margin = design.inquiry.reference.margin(term.attribute)
         columns = term.columns - margin @ term.columns * term.known[:, None]
         levels.setdefault(term.attribute, []).append(columns / np.sqrt(np.maximum(margin @ columns**2, 1e-12)))
     columns_of = {attribute: np.concatenate(columns, axis=1) for attribute, columns in levels.items()}
@@ -389,7 +375,7 @@ def clearness(design: Design, effects: Effects, reference: Reference) -> float:
 
 def _measured_table(effects: Effects, attributes: Subset) -> Floats:
     """The noisy table of some attributes as shares of rows, all its effects pooled."""
-    sizes = effects.shape(attributes)
+    sizes = [effects.by_set[(i,)].values.size for i in attributes]
     table = np.full(sizes, 1 / math.prod(sizes))
     for subset, effect in effects.by_set.items():
         if set(subset) <= set(attributes):

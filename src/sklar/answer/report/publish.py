@@ -259,13 +259,10 @@ def _predict(model: Model) -> tuple[Floats, float]:
         np.fill_diagonal(square, model.copula.margins())
         return square, 0.0
     rows = min(model.n_rows, _SAMPLED_ROWS)
-    total = np.zeros((schema.n_levels, schema.n_levels))
+    total, owner = np.zeros((schema.n_levels, schema.n_levels)), schema.cells.attribute_of_level
+    level = np.arange(schema.n_levels) - schema.offsets[owner]
     for block in sample_codes(model.copula, rows, 0):
-        if model.dummies:
-            ones = block.view(np.bool_).astype(np.float32)
-        else:
-            ones = np.zeros((schema.n_levels, block.shape[1]), dtype=np.float32)
-            ones[(block + schema.offsets[:-1, None]).ravel(), np.tile(np.arange(block.shape[1]), len(block))] = 1.0
+        ones = (block if model.dummies else block[owner] == level[:, None]).astype(np.float32)
         total += ones @ ones.T
     return total / rows, 1 / rows
 
@@ -330,14 +327,9 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     }
 
 
-def shown_count(count: float, half_width: float) -> str:
-    """A noisy count as a person can read it: nobody counts less than nothing."""
-    return f"{count:,.0f}" if count > 0 else f"0 (noise: ±{half_width:,.0f})"
-
-
-def shown_share(count: float, half_width: float, rows: int) -> str:
-    """The share of a noisy count, or that it is nothing but noise."""
-    return percent(count / rows) if count > 0 else shown_count(count, half_width)
+def _unless_noise(text: str, count: float, half_width: float) -> str:
+    """What to say of a noisy count, or that it is nothing but noise: nobody counts less than nothing."""
+    return text if count > 0 else f"0 (noise: ±{half_width:,.0f})"
 
 
 def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any]:
@@ -360,7 +352,7 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
         # Noise of levels is independent: variances add.
         count, reach = float(counts[codes].sum()), math.sqrt(float((half[codes] ** 2).sum()))
         low, high, mark = (count - reach) / n, (count + reach) / n, float(synthetic[codes].sum())
-        told = shown_share(count, reach, n)
+        told = _unless_noise(percent(count / n), count, reach)
         return svg.Bar(label=label, value=count / n, low=low, high=high, mark=mark, told=told)
 
     entries = [bar(labels[k], every[k : k + 1]) for k in shown]
@@ -393,8 +385,8 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
         "figures": tuple(
             (
                 short(labels[k], 80),
-                shown_count(float(counts[k]), float(half[k])),
-                shown_share(float(counts[k]), float(half[k]), n),
+                _unless_noise(f"{counts[k]:,.0f}", counts[k], half[k]),
+                _unless_noise(percent(counts[k] / n), counts[k], half[k]),
                 f"{lows[k]:,.0f} to {highs[k]:,.0f}",
                 f"{synthetic[k] * n:,.0f}",
             )
@@ -431,9 +423,7 @@ def _on_axis(
     middles = (kept[:-1] + kept[1:]) / 2
     # The axis stays linear unless half of the rows would be squeezed into a small part of it.
     weights, sizes = np.maximum(counts, 0.0) + 1e-9, np.abs(middles)
-    order = np.argsort(sizes)
-    upto = np.cumsum(weights[order])
-    median = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 2))]])
+    median = np.quantile(sizes, 0.5, weights=weights, method="inverted_cdf")
     scale = 0.0 if sizes.max() < _SQUEEZED * median else svg.axis_scale(attribute, middles, weights)
     low, high = svg.bend(kept[[0, -1]], scale)
 
@@ -444,7 +434,7 @@ def _on_axis(
     shares = np.stack([*(np.maximum(each, 0.0) / n for each in (counts, counts - half, counts + half)), marks])
     told = [
         f"{labels[codes[start]]}{' and on' if starts.size < codes.size else ''}: "
-        f"{shown_share(float(counts[k]), float(half[k]), n)}, 95% interval {percent(float(shares[1, k]))} to "
+        f"{_unless_noise(percent(counts[k] / n), counts[k], half[k])}, 95% interval {percent(float(shares[1, k]))} to "
         f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(marks[k]))}"
         for k, start in enumerate(starts)
     ]

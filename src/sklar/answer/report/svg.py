@@ -83,20 +83,20 @@ def fitted(label: str, width: float, size: float) -> str:
     return f"{label.rstrip()}…"
 
 
-def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
+def wrap(label: str, width: float) -> list[str]:
     """A label in at most three lines of this width, broken between words where it has any."""
     lines = [""]
     for word in re.findall(r"\S+\s*", label) or [label]:
-        if text_width((lines[-1] + word).rstrip(), size) > width >= text_width(word.rstrip(), size):
+        if text_width((lines[-1] + word).rstrip(), _SIZE) > width >= text_width(word.rstrip(), _SIZE):
             lines.append("")
         for letter in word:
             # A word that is longer than a line is broken where the line ends.
-            if lines[-1] and text_width((lines[-1] + letter).rstrip(), size) > width:
+            if lines[-1] and text_width((lines[-1] + letter).rstrip(), _SIZE) > width:
                 lines.append("")
             lines[-1] += letter
     lines = [line.rstrip() for line in lines]
     if len(lines) > _MOST_LINES:
-        lines = [*lines[: _MOST_LINES - 1], fitted(" ".join(lines[_MOST_LINES - 1 :]) + "…", width, size)]
+        lines = [*lines[: _MOST_LINES - 1], fitted(" ".join(lines[_MOST_LINES - 1 :]) + "…", width, _SIZE)]
     return [line for line in lines if line] or [label]
 
 

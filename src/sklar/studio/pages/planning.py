@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
+from sklar.answer.report import svg
 from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
@@ -123,11 +124,11 @@ def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[st
     except SklarError as error:
         return {"number": number, "text": text, "met": False, "error": str(error), "needs": ""}
     reach = want.reach(forecast)
-    needs = next((each for each in EPSILONS if want.reach(foresee(schema, each, rows).forecast) <= want.within), None)
+    needs = next((each for each in EPSILONS if want.is_met(foresee(schema, each, rows).forecast)), None)
     return {
         "number": number,
         "text": want.text,
-        "met": reach <= want.within,
+        "met": want.is_met(forecast),
         "error": f"±{percent(reach / rows)} of the rows",
         "needs": "no epsilon up to 10 suffices" if needs is None else f"epsilon {needs:g} suffices",
     }
@@ -226,28 +227,22 @@ def _curves(forecasts: Sequence[Forecast]) -> Markup:
     def up(share: float) -> float:
         return _BASE - (_BASE - _TOP) * (math.log10(share) - low) / (high - low)
 
-    def text(x: float, y: float, words: str, anchor: str) -> Markup:
-        return Markup('<text class="soft" x="{:.1f}" y="{:.1f}" font-size="12" text-anchor="{}">{}</text>').format(
-            x, y, anchor, words
-        )
-
     parts = []
     for power in range(low, high + 1):
         y = up(10.0**power)
-        line = Markup('<line class="axis" x1="{0}" y1="{2:.1f}" x2="{1}" y2="{2:.1f}"/>').format(_LEFT, _RIGHT, y)
-        parts += [line, text(_LEFT - 8, y + 4, percent(10.0**power), "end")]
-    parts += [text(across(epsilon), _BASE + 18, f"{epsilon:g}", "middle") for epsilon in _CURVE]
-    parts.append(text((_LEFT + _RIGHT) / 2, _BASE + 38, "epsilon", "middle"))
+        parts += [svg.axis(_LEFT, y, _RIGHT, y)]
+        parts += [svg.soft(_LEFT - 8, y + 4, percent(10.0**power), size=12, anchor="end")]
+    words = [(across(epsilon), 18, f"{epsilon:g}") for epsilon in _CURVE] + [((_LEFT + _RIGHT) / 2, 38, "epsilon")]
+    parts += [svg.soft(x, _BASE + below, each, size=12, anchor="middle") for x, below, each in words]
     for (label, name, errors), end in zip(lines, _apart([up(line[-1]) for _, _, line in lines]), strict=True):
-        epsilons = (each.budget.epsilon for each in forecasts)
-        points = " ".join(f"{across(x):.1f},{up(share):.1f}" for x, share in zip(epsilons, errors, strict=True))
-        drawn = Markup('<polyline class="curve {}" points="{}"/><text x="{}" y="{:.1f}" font-size="12">{}</text>')
-        parts.append(drawn.format(name, points, _RIGHT + 8, end + 4, label))
-    marker = Markup('<line class="marker" id="marker" x1="{0:.1f}" y1="{1}" x2="{0:.1f}" y2="{2}"/>')
-    parts.append(marker.format(across(1.0), _TOP, _BASE))
+        points = ((across(each.budget.epsilon), up(share)) for each, share in zip(forecasts, errors, strict=True))
+        parts.append(svg.path(f"curve {name}", "M", *(place for point in points for place in point)))
+        parts.append(svg.text(_RIGHT + 8, end + 4, label, size=12))
+    x = across(1.0)
+    parts.append(svg.element("line", class_="marker", id="marker", x1=x, y1=_TOP, x2=x, y2=_BASE))
     title = "Error of a count, 19 times out of 20, as a share of the rows, against epsilon"
-    drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
-    return drawing.format(_WIDTH, _HEIGHT, title, Markup("").join(parts))
+    box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
+    return svg.element("svg", Markup("").join(parts), viewBox=box, role="img", aria_label=title)
 
 
 def _apart(ends: list[float]) -> list[float]:
