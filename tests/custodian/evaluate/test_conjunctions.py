@@ -18,11 +18,11 @@ from sklar.custodian.evaluate import conjunctions as module
 from sklar.custodian.evaluate.conjunctions import (
     PERCENTS,
     Answers,
+    Errors,
     TripleQueries,
     absolute_errors,
     answer_blocks,
     pearson,
-    tally,
 )
 from sklar.errors import DataError
 from sklar.files.write import write_frames
@@ -167,37 +167,36 @@ def test_valid_rows_and_correlations_are_those_of_the_dummies() -> None:
     np.testing.assert_allclose(pearson(found), expected, atol=1e-12)
 
 
+def tally(errors: object) -> Errors:
+    """The distribution of these errors."""
+    return absolute_errors(np.asarray(errors), np.zeros_like(errors))
+
+
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=300), st.sampled_from(PERCENTS), st.booleans())
 def test_best_is_the_sorted_prefix(values: list[int], percent: int, whole: bool) -> None:
-    chunk = np.array(values) if whole else np.array(values) + 0.25
-    kept = np.sort(chunk)[: -(-len(values) * percent // 100)]
-    best = tally([chunk]).best(percent)
-    assert best.queries == kept.size
+    errors = np.array(values) if whole else np.array(values) + 0.25
+    kept = np.sort(errors)[: -(-len(values) * percent // 100)]
+    best = tally(errors).best(percent)
+    assert (best.queries, best.maximum) == (kept.size, kept.max())
     assert best.average == pytest.approx(kept.mean())
-    assert best.maximum == kept.max()
-
-
-def test_chunks_of_whole_and_real_numbers_merge() -> None:
-    errors, none = tally([np.array([1, 2, 2]), np.array([0.5, 2.0]), np.array([7])]), tally([])
-    assert (errors.values.tolist(), errors.counts.tolist()) == ([0.5, 1.0, 2.0, 7.0], [1, 1, 3, 1])
-    assert (errors.total, none.size, tuple(none.best(95)), none.cdf()[0].size) == (14.5, 0, (95, 0, 0.0, 0.0), 0)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1 << 22])
 def test_errors_are_absolute_scaled_and_selected(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(module, "_CHUNK", chunk)
-    true, given_ = np.array([10, 0, 5], dtype=np.int32), np.array([4, 1, 5], dtype=np.int32)
-    assert absolute_errors(true, given_).values.tolist() == [0, 1, 6]
+    true, given_ = np.array([10, 0, 5, 0], dtype=np.int32), np.array([4, 1, 5, 1], dtype=np.int32)
+    errors, none = absolute_errors(true, given_), tally([])
+    assert (errors.values.tolist(), errors.counts.tolist(), errors.total) == ([0, 1, 6], [1, 2, 1], 8)
     assert absolute_errors(true, given_, factor=2.0).values.tolist() == [2, 5]
     assert absolute_errors(true, given_, where=true > 0).values.tolist() == [0, 6]
+    assert (none.size, tuple(none.best(95)), none.cdf()[0].size) == (0, (95, 0, 0.0, 0.0), 0)
 
 
 def test_a_cdf_is_exact_where_it_stands() -> None:
-    at, share = tally([np.array([0, 0, 1, 3])]).cdf()
+    at, share = tally([0, 0, 1, 3]).cdf()
     assert (at.tolist(), share.tolist()) == ([0, 1, 3], [0.5, 0.75, 1.0])
     values = np.random.default_rng(0).exponential(100, 5_000)
-    at, share = tally([values]).cdf(50)
+    at, share = tally(values).cdf(50)
     assert 25 <= at.size <= 51
     assert at.tolist() == sorted(set(at.tolist()))
     assert share.tolist() == [np.mean(values <= x) for x in at]
-    assert share[-1] == 1.0

@@ -92,15 +92,14 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
         labels, places = texts_and_places(column)
         plain = plainly_written(pl.Series(labels, dtype=pl.String), attribute.kind, attribute.format)
         points = plain.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-        nothing, blanks = (
-            np.zeros(points.size, dtype=bool),
-            ("", "nan") if attribute.kind in ("integer", "real") else ("",),
-        )
+        nothing = np.zeros(points.size, dtype=bool)
+        blanks = ("", "nan") if attribute.kind in ("integer", "real") else ("",)
         for place in np.flatnonzero(np.isnan(points)).tolist():
             text = labels[place]
-            nothing[place] = text is None or text == attribute.missing or text.strip().lower() in blanks
-            point = attribute.axis.parse(text, attribute.format) if text is not None and not nothing[place] else None
-            points[place] = np.nan if point is None else float(point)
+            if text is None or text == attribute.missing or text.strip().lower() in blanks:
+                nothing[place] = True
+            elif (point := attribute.axis.parse(text, attribute.format)) is not None:
+                points[place] = point
     times, sentinel = np.bincount(places, minlength=points.size), missing_number(attribute)
     if sentinel is not None:
         nothing |= points == sentinel
