@@ -13,17 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklar.custodian.evaluate import answer, choose_triples
-from sklar.custodian.evaluate import conjunctions as module
-from sklar.custodian.evaluate.conjunctions import (
-    PERCENTS,
-    Answers,
-    Errors,
-    TripleQueries,
-    absolute_errors,
-    answer_blocks,
-    pearson,
-)
+from sklar.custodian.evaluate import answer, choose_triples, conjunctions
 from sklar.errors import DataError
 from sklar.files.write import write_frames
 from sklar.public.schema import Attribute, Schema
@@ -33,7 +23,7 @@ NOT_BITS = "column 'b=true' of a table of dummies must hold 0 or 1 in every row"
 WIDE = Schema(name="wide", attributes=tuple(Attribute(name=f"x{j}", kind="boolean") for j in range(9)))
 
 
-def listed(asked: TripleQueries) -> list[tuple[int, int, int]]:
+def listed(asked: conjunctions.TripleQueries) -> list[tuple[int, int, int]]:
     """The triples in the order of their layout, written out from its definition."""
     offsets, levels = asked.schema.offsets, asked.schema.n_levels
     return [
@@ -45,7 +35,7 @@ def listed(asked: TripleQueries) -> list[tuple[int, int, int]]:
     ]
 
 
-def check(found: Answers, matrix: np.ndarray) -> None:
+def check(found: conjunctions.Answers, matrix: np.ndarray) -> None:
     schema, asked = found.schema, found.asked
     assert found.n_rows == matrix.shape[1]
     assert found.one_way.tolist() == matrix.sum(axis=1).tolist()
@@ -60,7 +50,7 @@ def check(found: Answers, matrix: np.ndarray) -> None:
 @pytest.fixture(params=[0, 1e9], ids=["compiled", "plain"])
 def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of counting records."""
-    monkeypatch.setattr(module, "_PLAIN_WORK", request.param)
+    monkeypatch.setattr(conjunctions, "_PLAIN_WORK", request.param)
 
 
 @pytest.mark.usefixtures("_either_way")
@@ -78,18 +68,18 @@ def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -
 def test_wide_tables_are_counted_on_bits_and_alike(max_triples: int) -> None:
     drawn = np.random.default_rng(3).integers(-1, 2, (9, 200)).astype(np.int32)
     asked = choose_triples(WIDE, max_triples=max_triples, sampled=50)
-    check(answer_blocks([drawn], WIDE, asked, form="records"), as_dummies(drawn, WIDE))
+    check(conjunctions.answer_blocks([drawn], WIDE, asked, form="records"), as_dummies(drawn, WIDE))
     matrix = as_dummies(drawn, WIDE)
-    check(answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
+    check(conjunctions.answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
 
 
 @pytest.mark.usefixtures("_either_way")
 def test_rows_in_no_cell_count_nowhere_and_pieces_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_CELLS", 64 * SCHEMA.n_levels)
+    monkeypatch.setattr(conjunctions, "_MAX_CELLS", 64 * SCHEMA.n_levels)
     drawn = codes(301)
     drawn[np.random.default_rng(1).random(drawn.shape) < 0.2] = -1
-    blocks = [drawn[:, :7], drawn[:, 7:200], drawn[:, 200:]]
-    found = answer_blocks(blocks, SCHEMA, choose_triples(SCHEMA), form="records")
+    blocks = np.split(drawn, [7, 200], axis=1)
+    found = conjunctions.answer_blocks(blocks, SCHEMA, choose_triples(SCHEMA), form="records")
     check(found, as_dummies(drawn))
     assert found.valid_rows == int((drawn >= 0).all(axis=0).sum()) < 301
 
@@ -99,18 +89,18 @@ def test_much_work_goes_on_in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> 
     asked = choose_triples(SCHEMA)
     # With numba loaded, a tenth of that work is enough.
     import_module("numba")
-    monkeypatch.setattr(module, "_PLAIN_WORK", 20 * vars(module)["_plain_work"](50, asked))
+    monkeypatch.setattr(conjunctions, "_PLAIN_WORK", 20 * vars(conjunctions)["_plain_work"](50, asked))
     began: list[int] = []
-    real = vars(module)["_add"]
+    real = vars(conjunctions)["_add"]
 
     def add(rows: int, *rest: Any) -> None:
         began.append(rows)
         real(rows, *rest)
 
-    monkeypatch.setattr(module, "_add", add)
+    monkeypatch.setattr(conjunctions, "_add", add)
     drawn = codes(220)
-    blocks = [drawn[:, :50], drawn[:, 50:100], drawn[:, 100:200], drawn[:, 200:]]
-    check(answer_blocks(blocks, SCHEMA, asked, form="records"), as_dummies(drawn))
+    blocks = np.split(drawn, [50, 100, 200], axis=1)
+    check(conjunctions.answer_blocks(blocks, SCHEMA, asked, form="records"), as_dummies(drawn))
     assert began == [100, 20]
 
 
@@ -158,21 +148,21 @@ def test_sampled_triples_are_uniform_and_said() -> None:
 def test_valid_rows_and_correlations_are_those_of_the_dummies() -> None:
     matrix = dummy_matrix(400)
     matrix[0] = False
-    found = answer_blocks([matrix], SCHEMA, choose_triples(SCHEMA), form="dummies")
+    found = conjunctions.answer_blocks([matrix], SCHEMA, choose_triples(SCHEMA), form="dummies")
     levels = [matrix[start:end].sum(axis=0) == 1 for start, end in pairwise(SCHEMA.offsets.tolist())]
     assert found.valid_rows == int(np.all(levels, axis=0).sum()) not in (0, 400)
     # Zero where a dummy never varies.
     with np.errstate(invalid="ignore"):
         expected = SCHEMA.cells.flat(np.asarray(np.nan_to_num(np.corrcoef(matrix))))
-    np.testing.assert_allclose(pearson(found), expected, atol=1e-12)
+    np.testing.assert_allclose(conjunctions.pearson(found), expected, atol=1e-12)
 
 
-def tally(errors: object) -> Errors:
+def tally(errors: object) -> conjunctions.Errors:
     """The distribution of these errors."""
-    return absolute_errors(np.asarray(errors), np.zeros_like(errors))
+    return conjunctions.absolute_errors(np.asarray(errors), np.zeros_like(errors))
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=300), st.sampled_from(PERCENTS), st.booleans())
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=300), st.sampled_from(conjunctions.PERCENTS), st.booleans())
 def test_best_is_the_sorted_prefix(values: list[int], percent: int, whole: bool) -> None:
     errors = np.array(values) if whole else np.array(values) + 0.25
     kept = np.sort(errors)[: -(-len(values) * percent // 100)]
@@ -183,12 +173,12 @@ def test_best_is_the_sorted_prefix(values: list[int], percent: int, whole: bool)
 
 @pytest.mark.parametrize("chunk", [1, 2, 1 << 22])
 def test_errors_are_absolute_scaled_and_selected(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(conjunctions, "_CHUNK", chunk)
     true, given_ = np.array([10, 0, 5, 0], dtype=np.int32), np.array([4, 1, 5, 1], dtype=np.int32)
-    errors, none = absolute_errors(true, given_), tally([])
+    errors, none = conjunctions.absolute_errors(true, given_), tally([])
     assert (errors.values.tolist(), errors.counts.tolist(), errors.total) == ([0, 1, 6], [1, 2, 1], 8)
-    assert absolute_errors(true, given_, factor=2.0).values.tolist() == [2, 5]
-    assert absolute_errors(true, given_, where=true > 0).values.tolist() == [0, 6]
+    assert conjunctions.absolute_errors(true, given_, factor=2.0).values.tolist() == [2, 5]
+    assert conjunctions.absolute_errors(true, given_, where=true > 0).values.tolist() == [0, 6]
     assert (none.size, tuple(none.best(95)), none.cdf()[0].size) == (0, (95, 0, 0.0, 0.0), 0)
 
 
