@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -67,9 +67,8 @@ def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -
 @pytest.mark.parametrize("max_triples", [10_000, 0])
 def test_wide_tables_are_counted_on_bits_and_alike(max_triples: int) -> None:
     drawn = np.random.default_rng(3).integers(-1, 2, (9, 200)).astype(np.int32)
-    asked = choose_triples(WIDE, max_triples=max_triples, sampled=50)
-    check(conjunctions.answer_blocks([drawn], WIDE, asked, form="records"), as_dummies(drawn, WIDE))
-    matrix = as_dummies(drawn, WIDE)
+    asked, matrix = choose_triples(WIDE, max_triples=max_triples, sampled=50), as_dummies(drawn, WIDE)
+    check(conjunctions.answer_blocks([drawn], WIDE, asked, form="records"), matrix)
     check(conjunctions.answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
 
 
@@ -90,18 +89,12 @@ def test_much_work_goes_on_in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> 
     # With numba loaded, a tenth of that work is enough.
     import_module("numba")
     monkeypatch.setattr(conjunctions, "_PLAIN_WORK", 20 * vars(conjunctions)["_plain_work"](50, asked))
-    began: list[int] = []
-    real = vars(conjunctions)["_add"]
-
-    def add(rows: int, *rest: Any) -> None:
-        began.append(rows)
-        real(rows, *rest)
-
+    add = Mock(wraps=vars(conjunctions)["_add"])
     monkeypatch.setattr(conjunctions, "_add", add)
     drawn = codes(220)
     blocks = np.split(drawn, [50, 100, 200], axis=1)
     check(conjunctions.answer_blocks(blocks, SCHEMA, asked, form="records"), as_dummies(drawn))
-    assert began == [100, 20]
+    assert [call.args[0] for call in add.call_args_list] == [100, 20]
 
 
 @pytest.mark.parametrize("form", ["records", "dummies"])

@@ -386,8 +386,8 @@ def absolute_errors(
     """The errors |true - factor * given| of all queries, or of those in `where`, one chunk at a time."""
     scale, values, counts = 1 if factor == 1.0 else factor, [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for part in (slice(start, start + _CHUNK) for start in range(0, true.size, _CHUNK)):
-        which = slice(None) if where is None else where[part]
-        errors = np.abs(true[part][which] - scale * given[part][which])
+        chosen = slice(None) if where is None else where[part]
+        errors = np.abs(true[part][chosen] - scale * given[part][chosen])
         # Whole numbers are counted without sorting.
         every = np.bincount(errors) if errors.dtype.kind in "iu" else None
         distinct, times = np.unique(errors, return_counts=True) if every is None else (every.nonzero()[0], every)
