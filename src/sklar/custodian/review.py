@@ -83,7 +83,7 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
 def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
     seen = None if draft is None else draft.column(attribute.name)
     lines = text.splitlines()
-    own = lines[slice(*(_place(lines, attribute.name) or (0, 0)))]
+    own = lines[slice(*_place(lines, attribute.name))]
     # What a draft wrote below the entry's header.
     notes = {mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in own if line.startswith(mark)}
     tied = [pair for rule in open_rules(text) if attribute.name in (pair := (rule.first, rule.second))]
@@ -300,8 +300,8 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _place(lines: list[str], name: str) -> tuple[int, int] | None:
-    """Where the lines of an entry begin and end: from its header to its last key; None where no header has its name."""
+def _place(lines: list[str], name: str) -> tuple[int, int]:
+    """Where the lines of an entry begin and end: from its header to its last key; (0, 0) where it has no header."""
     for start, line in enumerate(lines):
         attributes = None
         with suppress(ValueError):
@@ -313,17 +313,15 @@ def _place(lines: list[str], name: str) -> tuple[int, int] | None:
             while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
                 end -= 1
             return start, end
-    return None
+    return 0, 0
 
 
 def _replace(text: str, name: str, entry: Entry | None) -> str:
     lines = text.splitlines()
-    place = _place(lines, name)
-    if place is None:
-        raise SchemaError(
-            f"attribute '{name}': its header [attributes.{toml_key(name)}] was not found. Edit the file by hand."
-        )
-    start, end = place
+    start, end = _place(lines, name)
+    if not end:
+        header = f"[attributes.{toml_key(name)}]"
+        raise SchemaError(f"attribute '{name}': its header {header} was not found. Edit the file by hand.")
     if entry is None:
         while end < len(lines) and not lines[end].strip():
             end += 1

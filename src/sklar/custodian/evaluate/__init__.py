@@ -188,8 +188,7 @@ class Evaluation(Tabular):
         if self.form == "dummies" and any(column.attribute.binned for column in self.columns):
             yield from ("", "Raw values of numbers are not compared: dummies have none.")
         if scored:
-            yield ""
-            yield "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"
+            yield from ("", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;")
             yield from ("distance: Wasserstein distance in real standard deviations; synthetic / real.", "")
             yield f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}"
         for column, numbers in scored[:_SHOWN_NUMBERS]:
@@ -363,11 +362,8 @@ def _sample(data: object, schema: Schema, where: int, wanted: int) -> NDArray[np
 
 def first_codes(dummies: NDArray[np.bool_], schema: Schema) -> NDArray[np.int32]:
     """For each row of dummies, shape (d, rows), the first level of each attribute that is set, or -1; (m, rows)."""
-    codes = np.empty((schema.n_attributes, dummies.shape[1]), dtype=np.int32)
-    for index, (start, size) in enumerate(zip(schema.offsets, schema.sizes, strict=False)):
-        block = dummies[start : start + size]
-        codes[index] = np.where(block.any(axis=0), block.argmax(axis=0), -1)
-    return codes
+    blocks = np.split(dummies, schema.offsets[1:-1])
+    return np.stack([np.where(block.any(axis=0), block.argmax(axis=0), -1) for block in blocks]).astype(np.int32)
 
 
 def _learners(schema: Schema, where: int) -> dict[str, Any]:

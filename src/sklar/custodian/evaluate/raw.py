@@ -275,7 +275,7 @@ class RawTable:
     """
 
     def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:
-        self.n_rows = self.sampled = 0
+        self.sampled = 0
         self.numbers = tuple(index for index, each in enumerate(schema.attributes) if each.binned)
         self.pearson = self.spearman = np.empty((0, 0))
         wide = max(len(self.numbers), 1)
@@ -286,7 +286,6 @@ class RawTable:
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add a batch."""
-        self.n_rows += batch.height
         values = [column.add(batch.to_series(index)) for index, column in enumerate(self.columns)]
         if self.numbers:
             on_axes = np.stack([values[index] for index in self.numbers])
