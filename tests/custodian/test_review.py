@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import stat
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -203,10 +201,3 @@ def test_a_person_is_named_changed_and_taken_back() -> None:
         assert review.name_person(bare, person).startswith("[table]")
         assert Schema.from_toml(review.name_person(bare, person)).person == person
     assert Schema.from_toml(review.name_person(text, None)).person is None
-
-
-def test_a_file_is_its_owners_alone_while_something_waits(tmp_path: Path) -> None:
-    path = tmp_path / "s.toml"
-    for text, others in ((DRAFT, 0), (review.accept_all(DRAFT), 0o044)):
-        review.save(path, text)
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == others
