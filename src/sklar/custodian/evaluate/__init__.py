@@ -317,23 +317,21 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
     )
 
 
-def usefulness(
-    real: object, synthetic: object, test: object, schema: Schema, *, target: str, max_rows: int = MAX_TRAINING_ROWS
-) -> tuple[Score, ...]:
+def usefulness(real: object, synthetic: object, test: object, schema: Schema, *, target: str) -> tuple[Score, ...]:
     """Accuracy and AUC on real test rows of learners trained on real and on synthetic rows.
 
     Logistic regression sees one-hot levels; gradient-boosted trees see codes, ordinal where the attribute is binned and
-    categorical otherwise. At most `max_rows` training rows are used, a random sample with a fixed seed. Rows without a
+    categorical otherwise. At most `MAX_TRAINING_ROWS` rows are used, a random sample with a fixed seed. Rows without a
     level of the target are left out; of dummies that set several levels of an attribute, the first counts.
     """
     require("sklearn", what="training on synthetic rows", package="scikit-learn", extra="learn")
     from threadpoolctl import threadpool_limits
 
     where = schema.names.index(schema.attribute(target).name)
-    tested = _sample(test, schema, where, max_rows)
+    tested = _sample(test, schema, where, MAX_TRAINING_ROWS)
     scores = []
     for name, data in (("real rows", real), ("synthetic rows", synthetic)):
-        trained = _sample(data, schema, where, max_rows)
+        trained = _sample(data, schema, where, MAX_TRAINING_ROWS)
         levels = np.unique(trained[where])
         for learner, model in _learners(schema, where).items():
             chances = np.zeros((tested.shape[1], int(schema.sizes[where])))
