@@ -247,8 +247,7 @@ class Child:
         self._path.write_bytes(data)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{kind}\n")
-        self._process.stdin.flush()
+        print(kind, file=self._process.stdin, flush=True)
         answered = self._process.stdout.readline().strip()
         if not answered:
             self._process.communicate()
@@ -334,8 +333,7 @@ def damaged(data: bytes, generator: np.random.Generator) -> bytes:
     pa.array([2**62, -(2**62), 0], pa.timestamp("us")),
 ], ids=lambda column: str(column.type))  # fmt: skip
 def test_awkward_parquet(column: Any, tmp_path: Path) -> None:
-    data = written(pa.table(dict.fromkeys(SCHEMA.names, column)), row_group_size=1)
-    assert accepted("parquet", data, tmp_path)
+    assert accepted("parquet", written(pa.table(dict.fromkeys(SCHEMA.names, column)), row_group_size=1), tmp_path)
 
 
 def test_a_zip_bomb_and_a_path_outside(model: bytes, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ PROVENANCE = {
 }
 _BINS, _AT_MOST = 20, 50
 _MOST_SHOWN, _FEW_SHOWN, _MOST_LETTERS = 60, 12, 400
-_DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points", "step")
+_DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points")
 _REVIEW_KEYS = ("reviewed", "provenance")
 _AT_RISK = "at my risk: they tell who is in the table"
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
@@ -126,11 +126,10 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     accepted = "found with budget" if private else "it is public knowledge"
     choices = [ReviewChoice("a", f"as proposed: {accepted}", whole | public)]
     if attribute.binned:
-        stepped = kept | {key: entry[key] for key in ("step",) if key in entry}
         says = f"find it with budget, between {'other ' if private else ''}bounds"
         choices += [
-            ReviewChoice("b", says, stepped | {"domain": "private", "bins": _BINS} | public, "bounds"),
-            ReviewChoice("e", "state the edges of bins, from public knowledge", stepped | public, "edges"),
+            ReviewChoice("b", says, kept | {"domain": "private", "bins": _BINS} | public, "bounds"),
+            ReviewChoice("e", "state the edges of bins, from public knowledge", kept | public, "edges"),
         ]
     elif attribute.categorical:
         if not private:

@@ -93,9 +93,9 @@ def choose_triples(schema: Schema, *, max_triples: int = MAX_TRIPLES, sampled: i
     return TripleQueries(schema=schema, listed=listed, bases=bases, in_all=in_all)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Answers:
-    """Answers to all queries: PRIVATE when they come from real rows.
+    """Answers to all queries: PRIVATE when they come from real rows, so that no log must print them.
 
     `one_way` has shape (d,); `pairs` (d, d), filled for attributes i < j; `triples` is laid out by `asked`. Noisy and
     computed answers may be real numbers. `valid_rows` have one level of every attribute; None where there are no rows.
@@ -109,10 +109,6 @@ class Answers:
     triples: NDArray[Any]
     valid_rows: int | None = None
     form: Form | None = None
-
-    def __repr__(self) -> str:
-        # A traceback or a debugger's log must not print counts.
-        return "Answers(private)"
 
     @property
     def two_way(self) -> NDArray[Any]:
