@@ -190,7 +190,7 @@ def test_binary_means_and_correlations_are_as_designed() -> None:
 def test_hospital_facts_are_functions_of_the_provider() -> None:
     data = table("hospital", 10_000)
     provider, *_, measure = data.columns
-    assert set(data.drop(measure).iter_rows()) == set(hospital.directory())
+    assert set(data.drop(measure).iter_rows()) == set(hospital.directory().iter_rows())
     assert (data[provider].n_unique(), data[measure].n_unique(), len(hospital.directory())) == (184, 55, 184)
     # Every pair of a hospital and a measure at most once, nearly all of them there.
     assert data.select(provider, measure).n_unique() == 10_000
@@ -200,13 +200,13 @@ def test_hospital_directory_is_public_and_nested() -> None:
     first, second = table("hospital", 10_120, seed=1), table("hospital", 10_120, seed=2)
     for name in first.columns:
         assert sorted(first[name].to_list(), key=str) == sorted(second[name].to_list(), key=str)
-    for line in hospital.directory():
-        assert line.provider.startswith("0")
-        assert len(line.zip_code) == 5
-        assert len(line.phone) == 10
-    for inner, outer in (("zip_code", "city"), ("city", "state"), ("county", "state")):
-        pairs = {(getattr(line, inner), getattr(line, outer)) for line in hospital.directory() if line.county}
-        assert len(pairs) == len({pair[0] for pair in pairs}), (inner, outer)
+    directory = hospital.directory()
+    assert directory["Provider ID"].str.starts_with("0").all()
+    assert set(directory["ZIP Code"].str.len_chars()) == {5}
+    assert set(directory["Phone Number"].str.len_chars()) == {10}
+    for inner, outer in (("ZIP Code", "City"), ("City", "State"), ("County Name", "State")):
+        pairs = directory.drop_nulls().select(inner, outer)
+        assert pairs.n_unique() == pairs[inner].n_unique(), (inner, outer)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

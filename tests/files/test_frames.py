@@ -171,7 +171,7 @@ def test_an_ordered_category_keeps_its_order_in_every_library() -> None:
     # A polars Enum comes in as one, too.
     frame = pl.DataFrame({"size": pl.Series(["S", "L"] * 20, dtype=pl.Enum(["S", "M", "L"]))})
     attribute = draft(frame).schema.attributes[0]
-    assert (attribute.values, attribute.output) == (("S", "M", "L"), "ordered category")
+    assert (attribute.values, attribute.output, attribute.reviewed) == (("S", "M", "L"), "ordered category", False)
 
 
 def test_what_may_not_be_missing_needs_no_nullable_type() -> None:

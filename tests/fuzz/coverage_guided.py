@@ -41,7 +41,7 @@ def main() -> None:
         def case(data: bytes) -> None:
             if kind == "model" and data:
                 data = fuzz.zipped(members | {names[data[0] % len(names)]: data[1:]})
-            getattr(fuzz, f"{kind}_case")(data, folder)
+            fuzz.accepted(kind, data, folder)
 
         start = folder / "start"
         start.mkdir()

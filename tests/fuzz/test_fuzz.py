@@ -14,9 +14,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,8 +55,6 @@ TOKENS = [
     b"nan", b"inf", b"-1", b"1e400", b"9" * 30, b"\xc3\x28", "é".encode(), b"age", b"[attributes.age]\n", b"true",
     b"0x10", b"1979-05-27", b"{", b"}", b"#", b"\\", b"\\u0000", b"\xed\xa0\x80", b"z" * 5000,
 ]  # fmt: skip
-BUDGET = Budget(epsilon=1.0)
-Case: TypeAlias = Callable[[bytes, Path], bool]
 
 
 def mutate(data: bytes, generator: np.random.Generator) -> bytes:
@@ -80,10 +79,52 @@ def mutate(data: bytes, generator: np.random.Generator) -> bytes:
     return bytes(out)
 
 
-def accepted(act: Callable[[], object]) -> bool:
+def read_schema(path: Path) -> None:
+    again = Schema.load(path)
+    assert Schema.from_toml(again.to_toml()).digest == again.digest
+
+
+def read_table(path: Path) -> None:
+    measure(path, SCHEMA, Budget(epsilon=1.0))
+
+
+def read_booleans(path: Path) -> None:
+    """What is read of the file is the same as bits and as values."""
+    for batch in open_source(path).batches(("b", "n", "a")):
+        flags = tuple(Attribute(name=name, kind="boolean") for name in batch.columns)
+        for number, column in packed_columns(batch, ask_all(Schema(name="t", attributes=flags))).items():
+            held = np.frombuffer(column.buffer(1), dtype=np.uint8)
+            bits = np.unpackbits(held, bitorder="little", count=column.offset + batch.height)
+            assert bits[column.offset :].astype(bool).tolist() == batch.to_series(number).to_list()
+
+
+def read_model(path: Path) -> None:
+    found = load(path)
+    found.sample(3, seed=1)
+    found.estimate(*found.schema.names[:2])
+    answer(found, "x = 'true' or y = 'a'")
+    publishable(found, file_name="m.sklar")
+
+
+# The file that the bytes of each kind of input are written to, and what reads it.
+CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "schema": ("s.toml", read_schema),
+    "csv": ("t.csv", read_table),
+    "parquet": ("t.parquet", read_table),
+    "boolean": ("t.parquet", read_booleans),
+    "model": ("m.sklar", read_model),
+}
+
+
+def accepted(kind: str, data: bytes, folder: Path) -> bool:
     """Whether it was accepted; a refusal must be one line of plain words, anything else fails the test."""
+    name, read = CASES[kind]
+    path = folder / name
+    path.write_bytes(data)
+    if kind == "model":
+        verify(path)
     try:
-        act()
+        read(path)
     except SklarError as error:
         text = str(error)
         assert text.strip()
@@ -92,41 +133,11 @@ def accepted(act: Callable[[], object]) -> bool:
     return True
 
 
-def schema_case(data: bytes, folder: Path) -> bool:
-    path = folder / "s.toml"
-    path.write_bytes(data)
-
-    def act() -> None:
-        again = Schema.load(path)
-        assert Schema.from_toml(again.to_toml()).digest == again.digest
-
-    return accepted(act)
-
-
-def table_case(data: bytes, folder: Path, *, name: str) -> bool:
-    path = folder / name
-    path.write_bytes(data)
-    return accepted(lambda: measure(path, SCHEMA, BUDGET))
-
-
-csv_case = partial(table_case, name="t.csv")
-parquet_case = partial(table_case, name="t.parquet")
-
-
-def model_case(data: bytes, folder: Path) -> bool:
-    path = folder / "m.sklar"
-    path.write_bytes(data)
-
-    def act() -> None:
-        found = load(path)
-        found.sample(3, seed=1)
-        found.estimate(*found.schema.names[:2])
-        answer(found, "x = 'true' or y = 'a'")
-        publishable(found, file_name="m.sklar")
-
-    passed = accepted(act)
-    verify(path)
-    return passed
+def written(table: pa.Table, **settings: Any) -> bytes:
+    """A Parquet file."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **settings)
+    return buffer.getvalue()
 
 
 def parquet() -> bytes:
@@ -140,9 +151,7 @@ def parquet() -> bytes:
             "ok": [True, None, False],
         }
     )
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, row_group_size=2)
-    return buffer.getvalue()
+    return written(table, row_group_size=2)
 
 
 def small_model(folder: Path) -> bytes:
@@ -175,6 +184,11 @@ def zipped(contents: dict[str, bytes], compression: int = zipfile.ZIP_STORED) ->
     return buffer.getvalue()
 
 
+def described(data: bytes, document: object) -> bytes:
+    """The same model with another description."""
+    return zipped(unzipped(data) | {"model.json": json.dumps(document).encode()})
+
+
 def inner(data: bytes, generator: np.random.Generator) -> bytes:
     """The same zip with one member mutated, so that the checksum is right and the content is not."""
     contents = unzipped(data)
@@ -191,18 +205,14 @@ def values(data: bytes, generator: np.random.Generator) -> bytes:
     """The same model with one value of its description replaced by another type or size."""
     document = json.loads(unzipped(data)["model.json"])
     odd: list[Any] = [None, -1, 0, 10**18, 1e308, "x", [], {}, True, "../../etc/passwd", [[]], float("nan")]
-    node: Any = document
-    while True:
-        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
-        if not keys:
-            break
-        key = keys[int(generator.integers(len(keys)))]
-        if isinstance(node[key], dict | list) and node[key] and generator.random() < 0.9:
-            node = node[key]
-            continue
-        node[key] = odd[int(generator.integers(len(odd)))]
-        break
-    return zipped(unzipped(data) | {"model.json": json.dumps(document).encode()})
+    node: Any = {"": document}
+    key: Any = ""
+    while isinstance(node[key], dict | list) and node[key] and (key == "" or generator.random() < 0.9):
+        node = node[key]
+        at = int(generator.integers(len(node)))
+        key = list(node)[at] if isinstance(node, dict) else at
+    node[key] = odd[int(generator.integers(len(odd)))]
+    return described(data, document)
 
 
 class Child:
@@ -216,14 +226,11 @@ class Child:
         self._path, self._said = folder / "from_parent", folder / "said"
         self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._process is not None:
             self._process.communicate()
 
-    def passes(self, kind: str, data: bytes) -> bool:
+    def accepted(self, kind: str, data: bytes) -> bool:
         """Whether the file was read; else it was refused, or it ended the process."""
         if self._process is None:
             code = "from tests.fuzz.test_fuzz import answer_parent; answer_parent()"
@@ -240,8 +247,7 @@ class Child:
         self._path.write_bytes(data)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{kind}\n")
-        self._process.stdin.flush()
+        print(kind, file=self._process.stdin, flush=True)
         answered = self._process.stdout.readline().strip()
         if not answered:
             self._process.communicate()
@@ -254,41 +260,32 @@ def answer_parent() -> None:
     """What a child does: read the file again whenever it is told to."""
     path = Path(sys.argv[1])
     for line in sys.stdin:
-        cases: dict[str, Case] = {"boolean": boolean_case, "parquet": parquet_case}
-        sys.stdout.write(f"{cases[line.strip()](path.read_bytes(), path.parent)}\n")
-        sys.stdout.flush()
+        print(accepted(line.strip(), path.read_bytes(), path.parent), flush=True)  # noqa: T201
 
 
 def attack(kind: str, seeds: range, model: bytes, folder: Path) -> None:
-    passed = 0
-    with Child(folder) as child:
-        for seed in seeds:
-            generator = np.random.default_rng(seed)
-            if kind == "schema":
-                passed += schema_case(mutate(TOML, generator), folder)
-            elif kind == "csv":
-                passed += csv_case(mutate(CSV, generator), folder)
-            elif kind == "parquet":
-                passed += child.passes(kind, mutate(parquet(), generator))
-            elif kind == "boolean":
-                passed += child.passes(kind, damaged(booleans(generator), generator))
-            else:
-                passed += model_case((mutate, inner, values)[seed % 3](model, generator), folder)
+    mutants: dict[str, Callable[[np.random.Generator, int], bytes]] = {
+        "schema": lambda generator, _: mutate(TOML, generator),
+        "csv": lambda generator, _: mutate(CSV, generator),
+        "parquet": lambda generator, _: mutate(parquet(), generator),
+        "boolean": lambda generator, _: damaged(booleans(generator), generator),
+        "model": lambda generator, seed: (mutate, inner, values)[seed % 3](model, generator),
+    }
+    with closing(Child(folder)) as child:
+        read = child.accepted if kind in ("parquet", "boolean") else partial(accepted, folder=folder)
+        passed = sum(read(kind, mutants[kind](np.random.default_rng(seed), seed)) for seed in seeds)
     # Some must get through: mutants that are all refused at the door test only the door.
     assert 0 < passed < len(seeds)
 
 
-KINDS = ("schema", "csv", "parquet", "boolean", "model")
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_a_few_hundred_inputs(kind: str, model: bytes, tmp_path: Path) -> None:
     attack(kind, range(100), model, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(5))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_ten_thousand_inputs(kind: str, part: int, model: bytes, tmp_path: Path) -> None:
     each = 2_000 if kind == "boolean" else 500
     attack(kind, range(1_000 + each * part, 1_000 + each * (part + 1)), model, tmp_path)
@@ -305,10 +302,8 @@ def booleans(generator: np.random.Generator) -> bytes:
         },
         pa.schema([("a", pa.bool_()), ("n", pa.int64()), pa.field("b", pa.bool_(), nullable=False)]),
     )
-    buffer = io.BytesIO()
-    pq.write_table(
+    return written(
         table,
-        buffer,
         compression=str(generator.choice(["none", "none", "snappy", "gzip", "zstd", "lz4", "brotli"])),
         data_page_version=str(generator.choice(["1.0", "2.0"])),
         row_group_size=int(generator.integers(20, 200)),
@@ -317,7 +312,6 @@ def booleans(generator: np.random.Generator) -> bytes:
         write_statistics=bool(generator.integers(2)),
         store_schema=False,
     )
-    return buffer.getvalue()
 
 
 def damaged(data: bytes, generator: np.random.Generator) -> bytes:
@@ -332,22 +326,6 @@ def damaged(data: bytes, generator: np.random.Generator) -> bytes:
     return bytes(changed)
 
 
-def boolean_case(data: bytes, folder: Path) -> bool:
-    """Whether the file is read; what is read of it is the same as bits and as values."""
-    path = folder / "t.parquet"
-    path.write_bytes(data)
-
-    def act() -> None:
-        for batch in open_source(path).batches(("b", "n", "a")):
-            flags = tuple(Attribute(name=name, kind="boolean") for name in batch.columns)
-            for number, column in packed_columns(batch, ask_all(Schema(name="t", attributes=flags))).items():
-                held = np.frombuffer(column.buffer(1), dtype=np.uint8)
-                bits = np.unpackbits(held, bitorder="little", count=column.offset + batch.height)
-                assert bits[column.offset :].astype(bool).tolist() == batch.to_series(number).to_list()
-
-    return accepted(act)
-
-
 @pytest.mark.parametrize("column", [
     pa.array([[1], [2], None]), pa.array([{"x": 1}] * 3), pa.array([b"\xff", b"", None]),
     pa.array([1, 2, 3], pa.duration("s")),
@@ -355,14 +333,12 @@ def boolean_case(data: bytes, folder: Path) -> bool:
     pa.array([2**62, -(2**62), 0], pa.timestamp("us")),
 ], ids=lambda column: str(column.type))  # fmt: skip
 def test_awkward_parquet(column: Any, tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(dict.fromkeys(SCHEMA.names, column)), buffer, row_group_size=1)
-    assert parquet_case(buffer.getvalue(), tmp_path)
+    assert accepted("parquet", written(pa.table(dict.fromkeys(SCHEMA.names, column)), row_group_size=1), tmp_path)
 
 
 def test_a_zip_bomb_and_a_path_outside(model: bytes, tmp_path: Path) -> None:
     bomb = {"factor.npy": bytes(200_000_000), "../outside": b"x"}
-    assert not model_case(zipped(unzipped(model) | bomb, zipfile.ZIP_DEFLATED), tmp_path)
+    assert not accepted("model", zipped(unzipped(model) | bomb, zipfile.ZIP_DEFLATED), tmp_path)
     assert not (tmp_path.parent / "outside").exists()
 
 
@@ -384,21 +360,13 @@ FOUND: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize("number", range(len(FOUND)))
 def test_what_was_found_stays_found(number: int, tmp_path: Path) -> None:
-    kind, data = FOUND[number]
-    (schema_case if kind == "schema" else csv_case)(data, tmp_path)
+    accepted(*FOUND[number], tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("part", "key", "value"),
-    [
-        ("", "public_rows", 0),
-        ("certificate", "public_rows", 0),
-        ("certificate", "delta", 0),
-        ("certificate", "delta", 1),
-    ],
-)
+@pytest.mark.parametrize("part", ["", "certificate"])
+@pytest.mark.parametrize(("key", "value"), [("public_rows", 0), ("delta", 0), ("delta", 1)])
 def test_what_was_found_in_models(model: bytes, tmp_path: Path, part: str, key: str, value: int) -> None:
     """Values of the right type that no model has: a report of them divided by zero."""
     document = json.loads(unzipped(model)["model.json"])
     (document[part] if part else document)[key] = value
-    assert not model_case(zipped(unzipped(model) | {"model.json": json.dumps(document).encode()}), tmp_path)
+    assert not accepted("model", described(model, document), tmp_path)

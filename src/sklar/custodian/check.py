@@ -247,11 +247,9 @@ def _batches(data: object, schema: Schema, stage: str, progress: Progress) -> It
 
 def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
     """What the schema would do to the rows, attribute by attribute: PRIVATE, exact counts."""
-    tallies = [Counter[str]() for _ in schema.attributes]
-    strays = [Counter[str | None]() for _ in schema.attributes]
     # Of a private domain of numbers only the bounds are known, and of one of categories nothing.
     known = [replace(each, domain="public") if each in schema.private_domains else each for each in schema.attributes]
-    every = list(zip(known, map(coder, known), tallies, strays, strict=True))
+    every = [(each, coder(each), Counter[str](), Counter[str | None]()) for each in known]
     for batch in _batches(data, schema, "check", progress):
         for column, (attribute, code_of, tally, outside) in zip(batch.iter_columns(), every, strict=True):
             for text, times in tally_texts(*texts_and_places(column)).items():
@@ -260,7 +258,7 @@ def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -
                 if fate not in ("listed", "missing") and (len(outside) < _STRAYS or text in outside):
                     outside[text] += times
     fates = []
-    for attribute, tally, outside in zip(schema.attributes, tallies, strays, strict=True):
+    for attribute, (*_, tally, outside) in zip(schema.attributes, every, strict=True):
         # A release decides which categories of a private domain it lists; of a found one, it put the rare under other.
         private = attribute.private and attribute.categorical
         if private:

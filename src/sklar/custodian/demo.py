@@ -20,12 +20,12 @@ from sklar.rows.count import ask_all, count
 from sklar.rows.read import open_source
 
 _SEED = 2020
-# Levels, from the front or from the end, and pairs of them whose counts are shown.
-_COUNTED: tuple[tuple[tuple[str, int], ...], ...] = (
-    *((level,) for level in (("education", 2), ("employed", 1), ("marital_status", 1), ("birth_country", -1))),
-    (("education", 2), ("employed", 1)),
-    (("sex", 0), ("marital_status", 1)),
-    (("employed", 0), ("occupation", -1)),
+# Levels, and pairs of them in the order of the schema, whose counts are shown.
+_COUNTED = (
+    *(["education=Upper secondary"], ["employed=true"], ["marital_status=Married"], ["birth_country=other"]),
+    ["education=Upper secondary", "employed=true"],
+    ["sex=Female", "marital_status=Married"],
+    ["employed=false", "occupation=(missing)"],
 )
 
 
@@ -80,12 +80,11 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
     exact, drawn = (count(open_source(path).batches(schema.names), ask_all(schema)) for path in (original, synthetic))
     counts = []
     for levels in _COUNTED:
-        places = {name: schema.offsets[schema.names.index(name)] for name, _ in levels}
-        at = sorted(int(places[name]) + level % schema.attribute(name).n_levels for name, level in levels)
+        at = [schema.dummy_names.index(level) for level in levels]
         tables = (exact, pool(model.measured), drawn)
         figures = (each.one_way[at[0]] if len(at) == 1 else schema.cells.square(each.pairs)[*at] for each in tables)
         true, noisy, sampled = map(round, figures)
-        counts.append((" and ".join(schema.dummy_names[place] for place in at), true, noisy, sampled))
+        counts.append((" and ".join(levels), true, noisy, sampled))
     with synthetic.open(encoding="utf-8") as file:
         head = [line.rstrip("\n") for line in islice(file, 4)]
     files = {

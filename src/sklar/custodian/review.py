@@ -41,7 +41,7 @@ PROVENANCE = {
 }
 _BINS, _AT_MOST = 20, 50
 _MOST_SHOWN, _FEW_SHOWN, _MOST_LETTERS = 60, 12, 400
-_DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points", "step")
+_DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points")
 _REVIEW_KEYS = ("reviewed", "provenance")
 _AT_RISK = "at my risk: they tell who is in the table"
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
@@ -83,7 +83,7 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
 def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
     seen = None if draft is None else draft.column(attribute.name)
     lines = text.splitlines()
-    own = lines[slice(*(_place(lines, attribute.name) or (0, 0)))]
+    own = lines[slice(*_place(lines, attribute.name))]
     # What a draft wrote below the entry's header.
     notes = {mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in own if line.startswith(mark)}
     tied = [pair for rule in open_rules(text) if attribute.name in (pair := (rule.first, rule.second))]
@@ -126,11 +126,10 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     accepted = "found with budget" if private else "it is public knowledge"
     choices = [ReviewChoice("a", f"as proposed: {accepted}", whole | public)]
     if attribute.binned:
-        stepped = kept | {key: entry[key] for key in ("step",) if key in entry}
         says = f"find it with budget, between {'other ' if private else ''}bounds"
         choices += [
-            ReviewChoice("b", says, stepped | {"domain": "private", "bins": _BINS} | public, "bounds"),
-            ReviewChoice("e", "state the edges of bins, from public knowledge", stepped | public, "edges"),
+            ReviewChoice("b", says, kept | {"domain": "private", "bins": _BINS} | public, "bounds"),
+            ReviewChoice("e", "state the edges of bins, from public knowledge", kept | public, "edges"),
         ]
     elif attribute.categorical:
         if not private:
@@ -300,8 +299,8 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _place(lines: list[str], name: str) -> tuple[int, int] | None:
-    """Where the lines of an entry begin and end: from its header to its last key; None where no header has its name."""
+def _place(lines: list[str], name: str) -> tuple[int, int]:
+    """Where the lines of an entry begin and end: from its header to its last key; (0, 0) where it has no header."""
     for start, line in enumerate(lines):
         attributes = None
         with suppress(ValueError):
@@ -313,17 +312,15 @@ def _place(lines: list[str], name: str) -> tuple[int, int] | None:
             while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
                 end -= 1
             return start, end
-    return None
+    return 0, 0
 
 
 def _replace(text: str, name: str, entry: Entry | None) -> str:
     lines = text.splitlines()
-    place = _place(lines, name)
-    if place is None:
-        raise SchemaError(
-            f"attribute '{name}': its header [attributes.{toml_key(name)}] was not found. Edit the file by hand."
-        )
-    start, end = place
+    start, end = _place(lines, name)
+    if not end:
+        header = f"[attributes.{toml_key(name)}]"
+        raise SchemaError(f"attribute '{name}': its header {header} was not found. Edit the file by hand.")
     if entry is None:
         while end < len(lines) and not lines[end].strip():
             end += 1

@@ -12,6 +12,16 @@ import polars as pl
 
 from sklar.errors import DataError
 
+# The columns' types by the types of their attributes.
+TYPES: Mapping[str, pl.DataType] = {
+    "categorical": pl.String(),
+    "integer": pl.Int32(),
+    "boolean": pl.Boolean(),
+    "real": pl.Float64(),
+    "date": pl.Date(),
+    "datetime": pl.Datetime("ms"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:

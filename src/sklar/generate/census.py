@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sklar.generate.blueprint import Blueprint, choose
+from sklar.generate.blueprint import TYPES, Blueprint, choose
 
 BLOCK_ROWS = 8_192
 
@@ -88,15 +88,6 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "registered": _binned("First registered", "date", _REGISTERED_EDGES),
     "last_contact": {"type": "datetime", "title": "Last contact", "labels": {"": "never"}, **_CONTACTS},
 }
-_TYPES: dict[str, pl.DataType] = {
-    "categorical": pl.String(),
-    "integer": pl.Int32(),
-    "boolean": pl.Boolean(),
-    "real": pl.Float64(),
-    "date": pl.Date(),
-    "datetime": pl.Datetime("ms"),
-}
-
 Integers = npt.NDArray[np.intp]
 
 
@@ -108,9 +99,8 @@ def _draw(kinds: pl.Schema, rng: np.random.Generator, first: int) -> pl.DataFram
     female = rng.random(rows) < 0.49 + 0.005 * np.maximum(age - 60, 0)
     sex = np.where(female, 0, 1)
 
-    men = np.array(_MARRIED, dtype=float)
-    women = men * [1, 1, 1, 1, 1.1, 2.2]  # they outlive their husbands
-    marital = choose(rng, np.concatenate([women, men]), sex * len(men) + stage)
+    women = np.array(_MARRIED) * [1, 1, 1, 1, 1.1, 2.2]  # they outlive their husbands
+    marital = choose(rng, [*women, *_MARRIED], sex * len(women) + stage)
     couple = (marital == 1) | (marital == 2)
     children = np.minimum(rng.poisson(_CHILDREN[stage] * np.where(marital == 0, 1 / 3, 1.0)), 8)
     at_home = rng.binomial(children, np.array([0.9, 0.97, 0.85, 0.25, 0.05, 0.05])[stage])
@@ -119,9 +109,8 @@ def _draw(kinds: pl.Schema, rng: np.random.Generator, first: int) -> pl.DataFram
 
     education = choose(rng, _EDUCATED, stage)
     employed = rng.random(rows) < np.clip(_EMPLOYED[stage] * (0.82 + 0.09 * education), 0, 0.97)
-    occupation = choose(
-        rng, (np.array(_SEX_TILT)[:, None] * _WORKED).reshape(-1, len(_OCCUPATIONS)), sex * 7 + education
-    )
+    tilted = (np.array(_SEX_TILT)[:, None] * _WORKED).reshape(-1, len(_OCCUPATIONS))
+    occupation = choose(rng, tilted, sex * 7 + education)
     # Those out of work often name the last occupation they had.
     never = ~employed & (rng.random(rows) < np.array([0.95, 0.5, 0.4, 0.5, 0.85, 0.97])[stage])
     hours = _hours(rng, employed, sex, occupation)
@@ -194,5 +183,5 @@ def _texts(levels: Sequence[str], codes: Integers) -> pl.Series:
 @cache
 def table() -> Blueprint:
     """Census and its public schema."""
-    kinds = pl.Schema({"person_id": pl.Int64(), **{name: _TYPES[entry["type"]] for name, entry in ATTRIBUTES.items()}})
+    kinds = pl.Schema({"person_id": pl.Int64(), **{name: TYPES[entry["type"]] for name, entry in ATTRIBUTES.items()}})
     return Blueprint(stream=1, block_rows=BLOCK_ROWS, attributes=ATTRIBUTES, columns=kinds, draw=partial(_draw, kinds))

@@ -17,19 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sklar.generate.blueprint import Blueprint
+from sklar.generate.blueprint import TYPES, Blueprint
 
 BLOCK_ROWS = 65_536
 _FACTORS = ("place", "age", "means", "origin", "work", "need")
 # A latent is rounded to 1/256 before it is cut, so that cutting is one look-up: several times as fast as a search.
 _STEPS, _REACH = 256, 5
 
-_TYPES: dict[str, pl.DataType] = {
-    "categorical": pl.Categorical(),
-    "boolean": pl.Boolean(),
-    "integer": pl.Int32(),
-    "date": pl.Date(),
-}
+_TYPES = {**TYPES, "categorical": pl.Categorical()}
 
 Shares: TypeAlias = npt.NDArray[np.float64]
 
@@ -130,6 +125,7 @@ def _codes(prefix: str, count: int) -> list[str]:
 
 def _columns() -> list[_Column]:
     states = ("north", "harbour", "lakes", "plains", "hills", "coast", "islands", "south")
+    channels = ("online", "phone", "office", "post", "agent", "visit")
     regions = [f"{state}-{number:02d}" for state in states for number in range(1, 12)]
     years = [f"{year}-01-01" for year in range(1990, 2021)]
     months = [f"{year}-{month:02d}-01" for year in (2018, 2019) for month in range(1, 13)] + ["2020-01-01"]
@@ -160,9 +156,7 @@ def _columns() -> list[_Column]:
         _binned("start_date", years, _zipf(30, 0.7)[::-1], age=-0.7, need=-0.2),
         _binned("review_date", months, _flat(24), need=0.4, means=-0.3),
         _binned("weeks_paid", range(0, 53, 2), _mostly(0.04, _zipf(25, 0.5)[::-1]), need=0.4, means=-0.5),
-        _nominal(
-            "channel", ("online", "phone", "office", "post", "agent", "visit"), _zipf(6, 1.2), age=0.6, origin=0.3
-        ),
+        _nominal("channel", channels, _zipf(6, 1.2), age=0.6, origin=0.3),
     ]
 
 

@@ -6,8 +6,7 @@ survey measure, once, in an order that the seed decides; a table longer than tha
 
 from __future__ import annotations
 
-from functools import cache, partial
-from typing import NamedTuple
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -37,23 +36,7 @@ _TOPICS = (
     *("MEDICINES", "DISCHARGE", "CARE", "RATING", "RECOMMEND"),
 )
 _ANSWERS = ("ALWAYS", "USUALLY", "NEVER", "LINEAR_SCORE", "STAR_RATING")
-
-
-class _Hospital(NamedTuple):
-    """One line of the directory; a county of None is not known."""
-
-    provider: str
-    name: str
-    address: str
-    city: str
-    state: str
-    zip_code: str
-    county: str | None
-    phone: str
-
-
-_FACTS = ("Provider ID", "Hospital Name", "Address", "City", "State", "ZIP Code", "County Name", "Phone Number")
-_MEASURE = "Measure ID"
+_MEASURES = pl.Series("Measure ID", [f"H_{topic}_{answer}" for topic in _TOPICS for answer in _ANSWERS])
 
 
 def _place(index: int) -> str:
@@ -62,58 +45,48 @@ def _place(index: int) -> str:
     return _STEMS[index % 25] + _ENDS[index // 25]
 
 
-def directory() -> tuple[_Hospital, ...]:
-    """All hospitals, the same for every seed."""
-    return tuple(map(_hospital, range(HOSPITALS)))
+@cache
+def directory() -> pl.DataFrame:
+    """All hospitals, a line each, the same for every seed; a county of None is not known."""
+    return pl.DataFrame(list(map(_hospital, range(HOSPITALS))))
 
 
-def _hospital(index: int) -> _Hospital:
+def _hospital(index: int) -> dict[str, str | None]:
     # Every city has a hospital, every third city a second one, and most second ones a ZIP code of their own.
     city = _city(index)
     state = next(k for k, end in enumerate(_STATE_ENDS) if city < end)
     named, housed = _NAMESAKES.get(index, index), _SAME_CAMPUS.get(index, index)
-    return _Hospital(
-        provider=f"{state + 1:02d}{1 + 3 * index:04d}",
-        name=f"{_place(_city(named))} {_KINDS[(_city(named) + 2 * (named >= _CITIES)) % len(_KINDS)]}",
-        address=f"{100 + 7 * housed} {_STREETS[housed % len(_STREETS)]}",
-        city=_place(city),
-        state=_STATES[state],
-        zip_code=f"{1001 + 2 * city + (_CITIES <= index < _ZIP_CODES) + 20_000 * state:05d}",
+    return {
+        "Provider ID": f"{state + 1:02d}{1 + 3 * index:04d}",
+        "Hospital Name": f"{_place(_city(named))} {_KINDS[(_city(named) + 2 * (named >= _CITIES)) % len(_KINDS)]}",
+        "Address": f"{100 + 7 * housed} {_STREETS[housed % len(_STREETS)]}",
+        "City": _place(city),
+        "State": _STATES[state],
+        "ZIP Code": f"{1001 + 2 * city + (_CITIES <= index < _ZIP_CODES) + 20_000 * state:05d}",
         # Two counties for every three cities, named like places that are no city.
-        county=None if city in _NO_COUNTY else _place(_CITIES + city * 2 // 3),
-        phone=f"{201 + 100 * state}555{1000 + 41 * index:04d}",
-    )
+        "County Name": None if city in _NO_COUNTY else _place(_CITIES + city * 2 // 3),
+        "Phone Number": f"{201 + 100 * state}555{1000 + 41 * index:04d}",
+    }
 
 
 def _city(index: int) -> int:
     return index if index < _CITIES else (index - _CITIES) * 3
 
 
-def _draw(lists: dict[str, pl.Series], rng: np.random.Generator, _first: int) -> pl.DataFrame:
-    measures = len(lists[_MEASURE])
-    hospital, measure = np.divmod(rng.permutation(HOSPITALS * measures), measures)
-    return pl.DataFrame(
-        {name: values.gather(measure if name == _MEASURE else hospital) for name, values in lists.items()}
-    )
+def _draw(rng: np.random.Generator, _first: int) -> pl.DataFrame:
+    hospital, measure = np.divmod(rng.permutation(HOSPITALS * len(_MEASURES)), len(_MEASURES))
+    return directory()[hospital].with_columns(_MEASURES.gather(measure))
 
 
 @cache
 def table() -> Blueprint:
     """Hospital and its public schema: the whole directory is public, so every value of it is listed."""
-    columns = zip(*directory(), strict=True)
-    lists: dict[str, list[str | None]] = dict(zip(_FACTS, map(list, columns), strict=True))
-    lists[_MEASURE] = [f"H_{topic}_{answer}" for topic in _TOPICS for answer in _ANSWERS]
-    return Blueprint(
-        stream=2,
-        block_rows=HOSPITALS * len(lists[_MEASURE]),
-        attributes={
-            name: {
-                "type": "categorical",
-                "values": sorted({value for value in values if value is not None}),
-                **({"missing": ""} if None in values else {}),
-            }
-            for name, values in lists.items()
-        },
-        columns=pl.Schema(dict.fromkeys(lists, pl.String())),
-        draw=partial(_draw, {name: pl.Series(values, dtype=pl.String) for name, values in lists.items()}),
-    )
+    lists = [*directory().iter_columns(), _MEASURES]
+    attributes = {
+        each.name: {"type": "categorical", "values": sorted(set(each.drop_nulls()))}
+        | ({"missing": ""} if each.null_count() else {})
+        for each in lists
+    }
+    columns = pl.Schema(dict.fromkeys(attributes, pl.String()))
+    rows = HOSPITALS * len(_MEASURES)
+    return Blueprint(stream=2, block_rows=rows, attributes=attributes, columns=columns, draw=_draw)

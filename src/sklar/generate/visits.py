@@ -129,17 +129,10 @@ def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataF
     stays = rng.random(rows) < 1 / (1 + np.exp(1.0 - 1.8 * weak))
     days = np.where(stays, np.minimum(1 + rng.poisson(np.exp(0.5 + 0.45 * weak)), 60), 0)
     price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
-    cost = np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows))
+    cost = np.minimum(np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows)), 99_999)
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
     outcome = choose(rng, _OF_OUTCOME, worse)
-    columns = (
-        department,
-        diagnosis,
-        urgency,
-        days.astype(np.int64),
-        np.minimum(cost, 99_999).astype(np.int64),
-        outcome,
-    )
+    columns = (department, diagnosis, urgency, days, cost.astype(np.int64), outcome)
     return people, _frame(key[owner], _VISIT, columns).filter(pl.col(KEY) <= patients)
 
 

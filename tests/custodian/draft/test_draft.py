@@ -8,14 +8,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import polars as pl
 import pyarrow as pa
 import pytest
 
 from sklar.custodian.draft import Draft, draft
 from sklar.custodian.draft.columns import Tie
 from sklar.errors import DataError, SchemaError
-from sklar.generate import generate
 from sklar.public.axis import days
 from sklar.public.schema import Schema
 
@@ -53,8 +51,7 @@ def test_the_file_says_what_is_proposed_and_what_is_to_be_decided() -> None:
     assert made.schema.name == "people"
     assert '# Left out: "person": it looks like hashes or keys.' in text
     for name in made.schema.names:
-        header = f"[attributes.{name}]\n"
-        _, _, entry = text.partition(header)
+        entry = text.partition(f"[attributes.{name}]\n")[2]
         assert entry.startswith("# Proposed: ")
         assert "# Decide: " in entry.partition("type = ")[0]
     with pytest.raises(SchemaError, match="not reviewed: age, town, income, smoker, price"):
@@ -95,21 +92,10 @@ def test_values_in_the_page_cannot_break_out_and_heaps_are_on_it() -> None:
 def test_tables_without_anything_to_draft_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n")
-    with pytest.raises(DataError) as empty:
-        draft(path)
-    assert str(empty.value) == f"file '{path}' has no rows to draft a schema from. Write the schema by hand."
-    with pytest.raises(DataError) as nothing:
-        draft(pa.table({"a": [None]}))
-    assert str(nothing.value) == "the table has no column that a draft could describe. Write the schema by hand."
-
-
-def test_a_draft_of_a_generated_census() -> None:
-    _, frames = generate("census", rows=1_000, seed=4)
-    made: Draft = draft(pl.concat(frames))
-    assert set(made.left_out) == {"person_id"}
-    assert {attribute.kind for attribute in made.schema.attributes} >= {"categorical", "integer", "date"}
-    public = {attribute.name for attribute in made.schema.attributes if attribute.domain == "public"}
-    assert public == {"age", "sex", "employed", "disability"} & set(made.schema.names)
+    column = "the table has no column that a draft could describe"
+    for data, need in ((path, f"file '{path}' has no rows to draft a schema from"), (pa.table({"a": [None]}), column)):
+        with pytest.raises(DataError, match=f"^{re.escape(need)}. Write the schema by hand.$"):
+            draft(data)
 
 
 ROWS = 3_000
@@ -125,14 +111,8 @@ def people() -> dict[str, list[str]]:
     grades = [PICK.choice(list(GRADES)) for _ in range(ROWS)]
     roles = [PICK.choice(["Wife", "Husband", "Child"]) for _ in range(ROWS)]
     sexes = [{"Wife": "Female", "Husband": "Male"}.get(role, PICK.choice(["Male", "Female"])) for role in roles]
-    towns = [PICK.choice(["A", "B", "C"]) for _ in range(ROWS)]
-    return {
-        "grade": grades,
-        "grade_number": [GRADES[grade] for grade in grades],
-        "role": roles,
-        "sex": sexes,
-        "town": towns,
-    }
+    towns, numbers = [PICK.choice(["A", "B", "C"]) for _ in range(ROWS)], [GRADES[grade] for grade in grades]
+    return {"grade": grades, "grade_number": numbers, "role": roles, "sex": sexes, "town": towns}
 
 
 def test_what_determines_and_what_excludes() -> None:
@@ -173,7 +153,11 @@ def decimals(low: float, high: float, places: int) -> list[str]:
     return [f"{PICK.uniform(low, high):.{places}f}" for _ in range(99)]
 
 
-SAILED = [dt.date(1912, 1, 1) + dt.timedelta(days=PICK.randrange(9_000)) for _ in range(200)]
+def moments(form: str) -> list[str]:
+    minutes = (PICK.randrange(30_000_000) for _ in range(300))
+    return [f"{dt.datetime(1912, 1, 1) + dt.timedelta(minutes=each):{form}}" for each in minutes]
+
+
 CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
 
 
@@ -212,29 +196,17 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
         ("income", [*numbers(-50, 50), *["-9"] * 20], {"special": ()}),
         ("income", [*numbers(0, 5_000), "-9"], {"special": ()}),
         # Days and times are what they are.
-        ("sailed", [f"{day:%d.%m.%Y}" for day in SAILED], {"kind": "date", "format": "%d.%m.%Y", "edges": CENTURIES}),
-        ("sailed", [f"{day:%m/%d/%Y}" for day in SAILED], {"kind": "date", "format": "%m/%d/%Y"}),
-        ("until", [*map(str, SAILED), *["9999-12-31"] * 30], {"special": ("9999-12-31",), "edges": CENTURIES}),
-        ("at", [f"{i % 24:02}:{i % 60:02}" for i in range(300)], {"kind": "time", "shown": ["00:00:00", "24:00:00"]}),
+        ("sailed", moments("%d.%m.%Y"), {"kind": "date", "format": "%d.%m.%Y", "edges": CENTURIES}),
+        ("sailed", moments("%m/%d/%Y"), {"kind": "date", "format": "%m/%d/%Y"}),
+        ("until", [*moments("%Y-%m-%d"), *["9999-12-31"] * 30], {"special": ("9999-12-31",), "edges": CENTURIES}),
+        ("at", moments("%H:%M"), {"kind": "time", "shown": ["00:00:00", "24:00:00"]}),
+        ("took", [f"{i % 90}:07:00" for i in range(300)], {"kind": "duration", "shown": ["0:00:00", "100000:00:00"]}),
+        ("built_year", moments("%Y"), {"kind": "year", "shown": ["1900", "2100"]}),
+        ("built", moments("%Y"), {"kind": "integer", "shown": ["0", "1000000000"]}),
+        ("in", moments("%Y-%m"), {"kind": "yearmonth", "shown": ["1900-01", "2100-01"]}),
+        ("day", moments("%Y%m%d"), {"kind": "date", "format": "%Y%m%d", "edges": CENTURIES}),
         (
-            "took",
-            [f"{i % 90}:{i % 60:02}:00" for i in range(300)],
-            {"kind": "duration", "shown": ["0:00:00", "100000:00:00"]},
-        ),
-        ("built_year", [f"{1950 + i % 70}" for i in range(300)], {"kind": "year", "shown": ["1900", "2100"]}),
-        ("built", [f"{1950 + i % 70}" for i in range(300)], {"kind": "integer", "shown": ["0", "1000000000"]}),
-        (
-            "in",
-            [f"20{i % 20:02}-{i % 12 + 1:02}" for i in range(300)],
-            {"kind": "yearmonth", "shown": ["1900-01", "2100-01"]},
-        ),
-        (
-            "day",
-            [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)],
-            {"kind": "date", "format": "%Y%m%d", "edges": CENTURIES},
-        ),
-        (
-            *("seen", [f"{i % 28 + 1}.{i % 12 + 1}.2001 {i % 24:02}:{i % 60:02}" for i in range(300)]),
+            *("seen", moments("%d.%m.%Y %H:%M")),
             {"format": "%d.%m.%Y %H:%M", "shown": ["1900-01-01T00:00:00", "2100-01-01T00:00:00"]},
         ),
         # Types say what texts do not.
@@ -249,12 +221,6 @@ def test_what_is_proposed(name: str, values: list[object], expected: dict[str, o
     assert {key: shown[key] if key in shown else getattr(attribute, key) for key in expected} == expected
 
 
-def test_categories_of_a_type_are_proposed_in_their_order() -> None:
-    sizes = pl.Series("size", ["S", "L"] * 20, dtype=pl.Enum(["S", "M", "L"]))
-    attribute = draft(pl.DataFrame({"size": sizes})).schema.attribute("size")
-    assert (attribute.values, attribute.output, attribute.reviewed) == (("S", "M", "L"), "ordered category", False)
-
-
 def test_a_rare_text_among_numbers_is_not_named_and_doubtful_days_are_a_question() -> None:
     made = drafted("income", [*numbers(0, 90_000), "rather not say"])
     attribute = made.schema.attribute("income")
@@ -263,6 +229,9 @@ def test_a_rare_text_among_numbers_is_not_named_and_doubtful_days_are_a_question
     assert "rather not say" in made.private_page()
     made = drafted("sailed", [f"{i % 12 + 1:02}/{i % 11 + 1:02}/2001" for i in range(200)])
     assert "The days also read as %m/%d/%Y: is the format right?" in made.to_toml()
+
+
+PEOPLE = " with several rows each: if they are people, name it as person in [table] (docs/people.md)"
 
 
 @pytest.mark.parametrize(
@@ -277,11 +246,7 @@ def test_a_rare_text_among_numbers_is_not_named_and_doubtful_days_are_a_question
         ("remarks", [f"seen on day {i % 150} by me" for i in range(300)], "it looks like free text"),
         ("site", ["Ulm"] * 200, "it is constant"),
         ("nothing", ["", "?"] * 100, "it holds no values"),
-        (
-            *("Provider ID", [f"{10_000 + i % 150}" for i in range(1_000)]),
-            "its name is that of an identifier with several rows each: if they are people, name it as person in "
-            "[table] (docs/people.md)",
-        ),
+        ("Provider ID", [f"{10_000 + i % 150}" for i in range(1_000)], f"its name is that of an identifier{PEOPLE}"),
     ],
 )
 def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str], reason: str) -> None:

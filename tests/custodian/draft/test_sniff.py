@@ -13,7 +13,7 @@ import pytest
 from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
-from sklar.rows.count import Exact, ask_all
+from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
 
 TOWNS = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]
@@ -26,84 +26,64 @@ SCHEMA = Schema.from_toml(
     share = { type = "real", edges = [-1, 0, 0.5, 1] }
     """
 )
-NAMES = SCHEMA.names
-Rows = list[tuple[str, int, float, float]]
 
 
-def table(rows: int = 300) -> Rows:
+def table(reading: Reading, rows: int = 300) -> list[tuple[str, int, float, float]]:
+    """Where quotes enclose nothing, some texts begin with one."""
     generator = np.random.default_rng(5)
-    pay = np.exp(generator.normal(9, 1.5, rows)).round(2)
-    towns, ages = generator.integers(4, size=rows), generator.integers(18, 95, rows)
-    shares = generator.uniform(-1, 1, rows).round(3)
-    return list(zip([TOWNS[town] for town in towns], ages.tolist(), pay.tolist(), shares.tolist(), strict=True))
+    pay = np.exp(generator.normal(9, 1.5, rows)).round(2).tolist()
+    towns, ages = generator.integers(4, size=rows), generator.integers(18, 95, rows).tolist()
+    shares = generator.uniform(-1, 1, rows).round(3).tolist()
+    lines = list(zip([TOWNS[town] for town in towns], ages, pay, shares, strict=True))
+    return lines if reading.quote else lines + [('"Jena', 18, 1.0, 0.5)] * 30
 
 
-def counts(data: object, schema: Schema) -> Exact:
-    return open_table(data, schema).count(ask_all(schema))
-
-
-def written(delimiter: str, decimal: str = ".", thousands: str = "", quote: str = '"', header: bool = True) -> str:
+def written(reading: Reading, delimiter: str) -> str:
     """The table as a file of text."""
 
     def number(value: float, places: int) -> str:
-        return f"{value:,.{places}f}".translate({ord(","): thousands, ord("."): decimal})
+        return f"{value:,.{places}f}".translate({ord(","): reading.thousands or "", ord("."): reading.decimal})
 
     def field(text: str) -> str:
-        return f"{quote}{text}{quote}" if delimiter in text or quote == "'" else text
+        return f"{reading.quote}{text}{reading.quote}" if delimiter in text or reading.quote == "'" else text
 
-    lines = [(town, str(age), number(pay, 2), number(share, 3)) for town, age, pay, share in table()]
-    return "".join(delimiter.join(map(field, line)) + "\n" for line in ([NAMES] if header else []) + lines)
+    lines = [(town, str(age), number(pay, 2), number(share, 3)) for town, age, pay, share in table(reading)]
+    return "".join(delimiter.join(map(field, line)) + "\n" for line in [SCHEMA.names] * reading.header + lines)
 
 
 NO_NAMES = ("column_1", "column_2", "column_3", "column_4")
-# How a file is written, in which encoding and under which name, and the reading that it must be found to have.
-FILES: dict[str, tuple[str, str, str, Reading]] = {
-    "semicolons, decimal commas, latin-1": (
-        *(written(";", ","), "latin-1", "t.csv"),
-        Reading(delimiter=";", decimal=",", encoding="windows-1252"),
-    ),
-    "points between thousands": (
-        *(written(";", ",", "."), "latin-1", "t.csv.gz"),
-        Reading(delimiter=";", decimal=",", thousands=".", encoding="windows-1252"),
-    ),
-    "commas between thousands": (written(",", ".", ","), "utf-8", "t.csv", Reading(thousands=",")),
-    "apostrophes between thousands": (
-        *(written(";", ".", "'"), "utf-8-sig", "t.csv"),
-        Reading(delimiter=";", thousands="'"),
-    ),
-    "no header": (written(",", header=False), "utf-8", "t.csv", Reading(columns=NO_NAMES)),
-    "no header, semicolons, decimal commas": (
-        *(written(";", ",", header=False), "cp850", "t.csv"),
-        Reading(delimiter=";", decimal=",", encoding="cp850", columns=NO_NAMES),
-    ),
-    "utf-16": (written("\t"), "utf-16", "t.csv", Reading(delimiter="\t", encoding="utf-16")),
-    "utf-16 without a mark": (written("\t"), "utf-16-le", "t.tsv", Reading(encoding="utf-16-le")),
-    "single quotes": (written(",", quote="'"), "utf-8", "t.csv", Reading(quote="'")),
-    "bars and quotes that enclose nothing": (
-        *(written("|") + '"Jena|18|1.00|0.5\n' * 30, "utf-8", "t.csv"),
-        Reading(delimiter="|", quote=""),
-    ),
-    "plain": (written(","), "utf-8", "t.csv", PLAIN),
-}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_from_the_guess_to_the_counts_of_the_plain_table(tmp_path: Path, name: str) -> None:
-    text, encoding, file, reading = FILES[name]
-    path = tmp_path / file
-    data = text.encode(encoding)
+@pytest.mark.parametrize(
+    ("file", "encoding", "reading"),
+    [
+        ("t.csv", "latin-1", Reading(delimiter=";", decimal=",", encoding="windows-1252")),
+        ("t.csv.gz", "latin-1", Reading(delimiter=";", decimal=",", thousands=".", encoding="windows-1252")),
+        ("t.csv", "utf-8", Reading(thousands=",")),
+        ("t.csv", "utf-8-sig", Reading(delimiter=";", thousands="'")),
+        ("t.csv", "utf-8", Reading(columns=NO_NAMES)),
+        ("t.csv", "cp850", Reading(delimiter=";", decimal=",", encoding="cp850", columns=NO_NAMES)),
+        ("t.csv", "utf-16", Reading(delimiter="\t", encoding="utf-16")),
+        ("t.tsv", "utf-16-le", Reading(encoding="utf-16-le")),
+        ("t.csv", "utf-8", Reading(quote="'")),
+        ("t.csv", "utf-8", Reading(delimiter="|", quote="")),
+        ("t.csv", "utf-8", PLAIN),
+    ],
+)
+def test_from_the_guess_to_the_counts_of_the_plain_table(
+    tmp_path: Path, file: str, encoding: str, reading: Reading
+) -> None:
+    """A table that is written so, in this encoding and under this name, is found to be."""
+    path, clean = tmp_path / file, tmp_path / "clean.csv"
+    data = written(reading, reading.delimiter or ("\t" if path.suffix == ".tsv" else ",")).encode(encoding)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     assert sniff(path)[0] == reading
-    rows: list[tuple[object, ...]] = list(table())
-    rows += [('"Jena', 18, 1.0, 0.5)] * 30 if "enclose nothing" in name else []
-    clean = pl.DataFrame(rows, schema=list(NAMES), orient="row")
-    clean.write_csv(tmp_path / "clean.csv")
-    schema = replace(SCHEMA, reading=reading)
-    if reading.columns:
-        renamed = zip(SCHEMA.attributes, reading.columns, strict=True)
-        schema = replace(schema, attributes=tuple(replace(attribute, name=column) for attribute, column in renamed))
-    ours, plain = counts(path, Schema.from_toml(schema.to_toml())), counts(tmp_path / "clean.csv", SCHEMA)
-    assert ours.n_rows == plain.n_rows == len(rows)
+    pl.DataFrame(table(reading), schema=list(SCHEMA.names), orient="row").write_csv(clean)
+    named = zip(SCHEMA.attributes, reading.columns or SCHEMA.names, strict=True)
+    attributes = tuple(replace(attribute, name=column) for attribute, column in named)
+    schema = Schema.from_toml(replace(SCHEMA, reading=reading, attributes=attributes).to_toml())
+    ours, plain = (open_table(*each).count(ask_all(each[1])) for each in ((path, schema), (clean, SCHEMA)))
+    assert ours.n_rows == plain.n_rows == len(table(reading))
     assert ours.one_way.tolist() == plain.one_way.tolist()
     assert ours.pairs.tolist() == plain.pairs.tolist()
 

@@ -26,10 +26,8 @@ def codes(rows: int, seed: int = 0) -> NDArray[np.int32]:
     """Codes of correlated rows, shape (m, rows); every attribute has some rows in no cell."""
     generator = np.random.default_rng(seed)
     latent = generator.integers(0, 3, rows)
-    drawn = np.stack(
-        [np.where(generator.random(rows) < 0.6, latent, generator.integers(0, 3, rows)) % size for size in SCHEMA.sizes]
-    )
-    return drawn.astype(np.int32)
+    own = (np.where(generator.random(rows) < 0.6, latent, generator.integers(0, 3, rows)) for _ in SCHEMA.sizes)
+    return (np.stack(list(own)) % SCHEMA.sizes[:, None]).astype(np.int32)
 
 
 def records(rows: int, seed: int = 0) -> pl.DataFrame:
@@ -39,10 +37,8 @@ def records(rows: int, seed: int = 0) -> pl.DataFrame:
 def dummy_matrix(rows: int, seed: int = 0) -> NDArray[np.bool_]:
     """Dummies of shape (d, rows) in which attributes may have none or several levels."""
     generator = np.random.default_rng(seed)
-    common = generator.random(rows) < 0.5
-    return (generator.random((SCHEMA.n_levels, rows)) < 0.35) | (
-        (generator.random((SCHEMA.n_levels, 1)) < 0.3) & common
-    )
+    common, own = generator.random(rows) < 0.5, generator.random((SCHEMA.n_levels, rows)) < 0.35
+    return own | ((generator.random((SCHEMA.n_levels, 1)) < 0.3) & common)
 
 
 def dummies(rows: int, seed: int = 0) -> pl.DataFrame:
@@ -52,10 +48,9 @@ def dummies(rows: int, seed: int = 0) -> pl.DataFrame:
 def as_dummies(drawn: NDArray[np.int32], schema: Schema = SCHEMA) -> NDArray[np.bool_]:
     """The dummies of codes, one by one."""
     out = np.zeros((schema.n_levels, drawn.shape[1]), dtype=bool)
-    for row in range(drawn.shape[1]):
-        for attribute, code in enumerate(drawn[:, row]):
-            if code >= 0:
-                out[schema.offsets[attribute] + code, row] = True
+    for (attribute, row), code in np.ndenumerate(drawn):
+        if code >= 0:
+            out[schema.offsets[attribute] + code, row] = True
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,8 @@ def test_every_class_of_queries_is_judged(compared: Evaluation) -> None:
     for order, (name, tables) in enumerate({"one-way": 4, "two-way": 6, "three-way": 4}.items(), start=1):
         slow = slow_errors(order)
         best = compared.result(name).errors.best(100)
-        assert best.queries == len(slow)
+        assert (best.queries, best.maximum) == (len(slow), max(slow.values()))
         assert best.average == pytest.approx(np.mean(list(slow.values())))
-        assert best.maximum == max(slow.values())
         assert compared.result(name).tv == pytest.approx(sum(slow.values()) / (2 * 90) / tables)
 
 
@@ -74,8 +74,7 @@ def test_lines_begin_with_the_notice_and_fit_a_terminal() -> None:
     assert all(each.errors.best(100).maximum == 0 for each in evaluate(dummies(70), dummies(70), SCHEMA).results)
     lines = evaluate(records(90), dummies(90), SCHEMA).lines()
     assert lines[0] == NOTICE
-    assert "PRIVATE" in NOTICE
-    assert "do not publish" in NOTICE
+    assert re.match("PRIVATE.*do not publish", NOTICE)
     assert lines[2].startswith("tiny: 90 real rows, 90 synthetic dummies, ")
     assert "Three-way queries: all 81 triples." in lines
     assert sum(line.startswith(("one-way", "two-way", "three-way")) for line in lines) == 6

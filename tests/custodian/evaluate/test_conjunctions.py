@@ -11,17 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklar.custodian.evaluate import answer, choose_triples
-from sklar.custodian.evaluate import conjunctions as module
-from sklar.custodian.evaluate.conjunctions import (
-    PERCENTS,
-    Answers,
-    TripleQueries,
-    absolute_errors,
-    answer_blocks,
-    pearson,
-    tally,
-)
+from sklar.custodian.evaluate import answer, choose_triples, conjunctions
 from sklar.errors import DataError
 from sklar.files.write import write_frames
 from sklar.public.schema import Attribute, Schema
@@ -31,13 +21,13 @@ NOT_BITS = "column 'b=true' of a table of dummies must hold 0 or 1 in every row"
 WIDE = Schema(name="wide", attributes=tuple(Attribute(name=f"x{j}", kind="boolean") for j in range(9)))
 
 
-def listed(asked: TripleQueries) -> list[tuple[int, int, int]]:
+def listed(asked: conjunctions.TripleQueries) -> list[tuple[int, int, int]]:
     """The triples in the order of their layout, written out from its definition."""
     levels = [range(*ends) for ends in pairwise(asked.schema.offsets.tolist())]
     return [triple for three in combinations(levels, 3) for triple in product(*three)]
 
 
-def check(found: Answers, matrix: np.ndarray) -> None:
+def check(found: conjunctions.Answers, matrix: np.ndarray) -> None:
     schema, asked = found.schema, found.asked
     assert found.n_rows == matrix.shape[1]
     assert found.one_way.tolist() == matrix.sum(axis=1).tolist()
@@ -60,7 +50,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -> None:
     asked = choose_triples(SCHEMA, max_triples=max_triples, sampled=300)
     found = answer(records(157) if form == "records" else dummies(157), SCHEMA, asked)
-    assert (found.form, repr(found)) == (form, "Answers(private)")
+    assert (found.form, repr(found)) == (form, object.__repr__(found))
     check(found, as_dummies(codes(157)) if form == "records" else dummy_matrix(157))
 
 
@@ -68,19 +58,18 @@ def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -
 @pytest.mark.parametrize("max_triples", [10_000, 0])
 def test_wide_tables_are_counted_on_bits_and_alike(max_triples: int) -> None:
     drawn = np.random.default_rng(3).integers(-1, 2, (9, 200)).astype(np.int32)
-    asked = choose_triples(WIDE, max_triples=max_triples, sampled=50)
-    check(answer_blocks([drawn], WIDE, asked, form="records"), as_dummies(drawn, WIDE))
-    matrix = as_dummies(drawn, WIDE)
-    check(answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
+    asked, matrix = choose_triples(WIDE, max_triples=max_triples, sampled=50), as_dummies(drawn, WIDE)
+    check(conjunctions.answer_blocks([drawn], WIDE, asked, form="records"), matrix)
+    check(conjunctions.answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
 
 
 @pytest.mark.usefixtures("_either_way")
 def test_rows_in_no_cell_count_nowhere_and_pieces_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_CELLS", 64 * SCHEMA.n_levels)
+    monkeypatch.setattr(conjunctions, "_MAX_CELLS", 64 * SCHEMA.n_levels)
     drawn = codes(301)
     drawn[np.random.default_rng(1).random(drawn.shape) < 0.2] = -1
-    blocks = [drawn[:, :7], drawn[:, 7:200], drawn[:, 200:]]
-    found = answer_blocks(blocks, SCHEMA, choose_triples(SCHEMA), form="records")
+    blocks = np.split(drawn, [7, 200], axis=1)
+    found = conjunctions.answer_blocks(blocks, SCHEMA, choose_triples(SCHEMA), form="records")
     check(found, as_dummies(drawn))
     assert found.valid_rows == int((drawn >= 0).all(axis=0).sum()) < 301
 
@@ -129,46 +118,45 @@ def test_sampled_triples_are_uniform_and_said() -> None:
 def test_valid_rows_and_correlations_are_those_of_the_dummies() -> None:
     matrix = dummy_matrix(400)
     matrix[0] = False
-    found = answer_blocks([matrix], SCHEMA, choose_triples(SCHEMA), form="dummies")
+    found = conjunctions.answer_blocks([matrix], SCHEMA, choose_triples(SCHEMA), form="dummies")
     levels = [matrix[start:end].sum(axis=0) == 1 for start, end in pairwise(SCHEMA.offsets.tolist())]
     assert found.valid_rows == int(np.all(levels, axis=0).sum()) not in (0, 400)
     # Zero where a dummy never varies.
     with np.errstate(invalid="ignore"):
         expected = SCHEMA.cells.flat(np.asarray(np.nan_to_num(np.corrcoef(matrix))))
-    np.testing.assert_allclose(pearson(found), expected, atol=1e-12)
+    np.testing.assert_allclose(conjunctions.pearson(found), expected, atol=1e-12)
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=300), st.sampled_from(PERCENTS), st.booleans())
+def tally(errors: object) -> conjunctions.Errors:
+    """The distribution of these errors."""
+    return conjunctions.absolute_errors(np.asarray(errors), np.zeros_like(errors))
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=300), st.sampled_from(conjunctions.PERCENTS), st.booleans())
 def test_best_is_the_sorted_prefix(values: list[int], percent: int, whole: bool) -> None:
-    chunk = np.array(values) if whole else np.array(values) + 0.25
-    kept = np.sort(chunk)[: -(-len(values) * percent // 100)]
-    best = tally([chunk]).best(percent)
-    assert best.queries == kept.size
+    errors = np.array(values) if whole else np.array(values) + 0.25
+    kept = np.sort(errors)[: -(-len(values) * percent // 100)]
+    best = tally(errors).best(percent)
+    assert (best.queries, best.maximum) == (kept.size, kept.max())
     assert best.average == pytest.approx(kept.mean())
-    assert best.maximum == kept.max()
-
-
-def test_chunks_of_whole_and_real_numbers_merge() -> None:
-    errors, none = tally([np.array([1, 2, 2]), np.array([0.5, 2.0]), np.array([7])]), tally([])
-    assert (errors.values.tolist(), errors.counts.tolist()) == ([0.5, 1.0, 2.0, 7.0], [1, 1, 3, 1])
-    assert (errors.total, none.size, tuple(none.best(95)), none.cdf()[0].size) == (14.5, 0, (95, 0, 0.0, 0.0), 0)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1 << 22])
 def test_errors_are_absolute_scaled_and_selected(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(module, "_CHUNK", chunk)
-    true, given_ = np.array([10, 0, 5], dtype=np.int32), np.array([4, 1, 5], dtype=np.int32)
-    assert absolute_errors(true, given_).values.tolist() == [0, 1, 6]
-    assert absolute_errors(true, given_, factor=2.0).values.tolist() == [2, 5]
-    assert absolute_errors(true, given_, where=true > 0).values.tolist() == [0, 6]
+    monkeypatch.setattr(conjunctions, "_CHUNK", chunk)
+    true, given_ = np.array([10, 0, 5, 0], dtype=np.int32), np.array([4, 1, 5, 1], dtype=np.int32)
+    errors, none = conjunctions.absolute_errors(true, given_), tally([])
+    assert (errors.values.tolist(), errors.counts.tolist(), errors.total) == ([0, 1, 6], [1, 2, 1], 8)
+    assert conjunctions.absolute_errors(true, given_, factor=2.0).values.tolist() == [2, 5]
+    assert conjunctions.absolute_errors(true, given_, where=true > 0).values.tolist() == [0, 6]
+    assert (none.size, tuple(none.best(95)), none.cdf()[0].size) == (0, (95, 0, 0.0, 0.0), 0)
 
 
 def test_a_cdf_is_exact_where_it_stands() -> None:
-    at, share = tally([np.array([0, 0, 1, 3])]).cdf()
+    at, share = tally([0, 0, 1, 3]).cdf()
     assert (at.tolist(), share.tolist()) == ([0, 1, 3], [0.5, 0.75, 1.0])
     values = np.random.default_rng(0).exponential(100, 5_000)
-    at, share = tally([values]).cdf(50)
+    at, share = tally(values).cdf(50)
     assert 25 <= at.size <= 51
     assert at.tolist() == sorted(set(at.tolist()))
     assert share.tolist() == [np.mean(values <= x) for x in at]
-    assert share[-1] == 1.0

@@ -12,19 +12,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from sklar.custodian.evaluate import NOTICE, Evaluation, evaluate
+from sklar.custodian.evaluate import NOTICE, Evaluation, evaluate, verdict
 from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable
-from sklar.custodian.evaluate.verdict import (
-    PERCENTILES,
-    THRESHOLDS,
-    Correlations,
-    Numbers,
-    compare_column,
-    compare_numbers,
-    standing_out,
-    text,
-    width_text,
-)
 from sklar.draw.decode import Decoder
 from sklar.public.schema import Attribute, AttributeKind, Schema
 from sklar.rows.encode import encode
@@ -39,12 +28,9 @@ def look(frame: pl.DataFrame, kind: AttributeKind = "real", parts: int = 1, max_
     return raw.done()
 
 
-def compared(real: Sequence[object], synthetic: Sequence[object], kind: AttributeKind = "integer") -> Numbers | None:
-    return compare_numbers(*(look(pl.DataFrame({"x": values}), kind).columns[0] for values in (real, synthetic)))
-
-
-def score(real: Sequence[object], synthetic: Sequence[object], kind: AttributeKind = "integer") -> Numbers:
-    numbers = compared(real, synthetic, kind)
+def score(real: Sequence[object], synthetic: Sequence[object], kind: AttributeKind = "integer") -> verdict.Numbers:
+    columns = (look(pl.DataFrame({"x": values}), kind).columns[0] for values in (real, synthetic))
+    numbers = verdict.compare_numbers(*columns)
     assert numbers is not None
     return numbers
 
@@ -56,22 +42,21 @@ def test_scores_by_hand() -> None:
     assert numbers.wasserstein == pytest.approx(2 / np.sqrt(3))
     assert (numbers.real.mean, numbers.synthetic.mean) == (1, 3)
     assert numbers.real.sd == pytest.approx(np.sqrt(3))
-    assert numbers.real.percentiles(PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
+    assert numbers.real.percentiles(verdict.PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
     assert numbers.to_dict()["real"]["quantiles"]["50"] == 0
     constant = score([5, 5], [6, 6])
     assert (constant.wasserstein, constant.ks) == (None, 1)
-    assert compared([1, 2], ["a", None]) is None
 
 
 def test_heaps_stand_out_in_either_table() -> None:
     real, synthetic = [40] * 50 + [*range(20, 70)], [25] * 25 + [*range(20, 70)] + [*range(20, 45)]
     heaps = score(real, synthetic).heaps
     assert [(heap.what, heap.real, heap.synthetic) for heap in heaps] == [("40", 0.51, 0.02), ("25", 0.01, 0.27)]
-    assert standing_out(np.array([10, 10, 30, 10, 10])).tolist() == [False, False, True, False, False]
-    assert not standing_out(np.array([10, 20, 29, 20, 10])).any()
+    assert verdict.standing_out(np.array([10, 10, 30, 10, 10])).tolist() == [False, False, True, False, False]
+    assert not verdict.standing_out(np.array([10, 20, 29, 20, 10])).any()
     # Too rare, and the only one.
-    assert not standing_out(np.array([9, 1, 5000, 4000])[:0:-1])[-1]
-    assert standing_out(np.array([7])).tolist() == [True]
+    assert not verdict.standing_out(np.array([9, 1, 5000, 4000])[:0:-1])[-1]
+    assert verdict.standing_out(np.array([7])).tolist() == [True]
 
 
 @pytest.mark.parametrize(
@@ -127,18 +112,18 @@ def test_a_sample_of_rows_is_enough_for_ranks() -> None:
 
 def test_differences_of_correlations_are_ranked() -> None:
     frame = numbers_with_gaps()
-    found = Correlations.of(look(frame), look(frame.with_columns(pl.col("b").shuffle(seed=1))))
+    found = verdict.Correlations.of(look(frame), look(frame.with_columns(pl.col("b").shuffle(seed=1))))
     assert found is not None
     assert {(i, j) for _, i, j in found.gaps()[:2]} == {(0, 1), (1, 2)}
     # A column that never varies has no correlation.
     assert len(found.gaps()) == 3
     assert found.to_dict()["pearson"]["real"][0][3] is None
-    assert Correlations.of(look(frame.select("a")), look(frame.select("a"))) is None
+    assert verdict.Correlations.of(look(frame.select("a")), look(frame.select("a"))) is None
 
 
 def test_texts_among_numbers_are_shares_of_all_rows_and_do_not_fill_the_memory() -> None:
     columns = [look(pl.DataFrame({"x": list(values)}), "integer").columns[0] for values in ("1NN2", "11N?")]
-    texts = compare_column(columns[0].attribute, 0.0, columns, (4, 4)).texts
+    texts = verdict.compare_column(columns[0].attribute, 0.0, columns, (4, 4)).texts
     assert {each.what: (each.real, each.synthetic) for each in texts} == {"N": (0.5, 0.25), "?": (0, 0.25)}
     many = look(pl.DataFrame({"x": [f"text {number}" for number in range(3 * MAX_TEXTS)]}), "integer", parts=2)
     assert len(many.columns[0].texts) == MAX_TEXTS + 1
@@ -147,11 +132,11 @@ def test_texts_among_numbers_are_shares_of_all_rows_and_do_not_fill_the_memory()
 
 def test_figures_as_a_person_writes_them() -> None:
     amount, day, moment = (Attribute(name="x", kind=kind, edges=(0, 1)) for kind in ("integer", "date", "datetime"))
-    assert [text(amount, value) for value in (0.0, 40.0, 38.5816, 1077.648, 189_778.4, -2.5, 1.5e-7, 3e20)] == [
+    assert [verdict.text(amount, value) for value in (0.0, 40.0, 38.5816, 1077.648, 189_778.4, -2.5, 1.5e-7, 3e20)] == [
         "0", "40", "38.582", "1,077.6", "189,778", "-2.5", "1.5e-07", "3e+20",
     ]  # fmt: skip
-    assert (text(day, 31.2), width_text(day, 31.25)) == ("1970-02-01", "31.2 days")
-    assert (width_text(moment, 86_400e6 * 3), width_text(moment, 1e5)) == ("3.0 days", "0.1 s")
+    assert (verdict.text(day, 31.2), verdict.width_text(day, 31.25)) == ("1970-02-01", "31.2 days")
+    assert (verdict.width_text(moment, 86_400e6 * 3), verdict.width_text(moment, 1e5)) == ("3.0 days", "0.1 s")
 
 
 # Zeros, and exactly 40 hours, are not levels of their own: they share a bin with other numbers.
@@ -168,8 +153,7 @@ MONEY = Schema(
 
 def people(rows: int, seed: int) -> pl.DataFrame:
     generator = np.random.default_rng(seed)
-    some = generator.random(rows) < 0.08
-    usual = generator.random(rows) < 0.47
+    some, usual = generator.random(rows) < 0.08, generator.random(rows) < 0.47
     return pl.DataFrame(
         {
             "gain": np.where(some, generator.integers(2_000, 100_000, rows), 0),
@@ -180,33 +164,28 @@ def people(rows: int, seed: int) -> pl.DataFrame:
     )
 
 
-def spread(real: pl.DataFrame, schema: Schema = MONEY) -> pl.DataFrame:
-    """The same rows with every number drawn anew within its bin, as a release draws them: no count of a bin is off."""
-    return Decoder(schema).decode(encode(real, schema), np.random.default_rng(7))
-
-
 @pytest.fixture(scope="module")
-def lost() -> tuple[pl.DataFrame, Evaluation]:
+def lost() -> Evaluation:
+    """Every number is drawn anew within its bin, as a release draws them: no count of a bin is off."""
     real = people(2_000, 0)
-    return real, evaluate(real, spread(real), MONEY)
+    return evaluate(real, Decoder(MONEY).decode(encode(real, MONEY), np.random.default_rng(7)), MONEY)
 
 
-def test_zeros_that_are_spread_over_a_bin_are_caught(lost: tuple[pl.DataFrame, Evaluation]) -> None:
-    real, found = lost
-    assert found.result("one-way").tv == 0
-    verdict = found.verdict
-    assert (verdict.worst_column, verdict.unusable_numbers) == ("gain", ("gain", "hours"))
-    assert verdict.worst_distance > 0.9
-    assert verdict.line == (
-        f"Worst column: gain, KS {verdict.worst_distance:.3f}; 2 of 3 numbers have KS above 0.1: "
+def test_zeros_that_are_spread_over_a_bin_are_caught(lost: Evaluation) -> None:
+    judged = lost.verdict
+    assert lost.result("one-way").tv == 0
+    assert (judged.worst_column, judged.unusable_numbers) == ("gain", ("gain", "hours"))
+    assert judged.worst_distance > 0.9
+    assert judged.line == (
+        f"Worst column: gain, KS {judged.worst_distance:.3f}; 2 of 3 numbers have KS above 0.1: "
         "do not use them as numbers (gain, hours)."
     )
-    warnings = {column.name: column.warnings for column in found.columns}
-    zeros = (real["gain"] == 0).sum() / real.height
+    warnings = {column.name: column.warnings for column in lost.columns}
+    zeros = (people(2_000, 0)["gain"] == 0).sum() / 2_000
     assert f"exactly 0: 0.0% for {zeros:.1%}" in warnings["gain"]
     assert any(warning.startswith("exactly 40:") for warning in warnings["hours"])
     assert warnings["age"] == warnings["sex"] == ()
-    lines = found.lines()
+    lines = lost.lines()
     assert any(line.startswith("Overall. Worst column: gain, KS 0.9") for line in lines)
     assert any(line.startswith("gain: KS 0.9") for line in lines)
     assert max(map(len, lines)) <= 100
@@ -219,16 +198,16 @@ def test_real_rows_of_another_draw_have_no_warning() -> None:
     assert found.verdict.unusable_numbers == found.verdict.columns_with_warnings == ()
 
 
-def test_everything_is_in_the_json(lost: tuple[pl.DataFrame, Evaluation]) -> None:
-    document = json.loads(json.dumps(lost[1].to_dict(), allow_nan=False))
+def test_everything_is_in_the_json(lost: Evaluation) -> None:
+    document = json.loads(json.dumps(lost.to_dict(), allow_nan=False))
     assert (document["notice"], document["valid_share"]) == (NOTICE, 1.0)
     first = document["results"][0]
     assert [best["percent"] for best in first["best"]] == [95, 99, 100]
     assert first["cdf"]["share"][-1] == 1.0
     assert len(first["cdf"]["error"]) == len(first["cdf"]["share"])
     assert document["overall"]["worst_column"] == "gain"
-    assert document["overall"]["thresholds"] == THRESHOLDS
-    gain = next(column for column in document["columns"] if column["name"] == "gain")
+    assert document["overall"]["thresholds"] == verdict.THRESHOLDS
+    gain = document["columns"][0]
     assert set(gain["numbers"]) == {"ks", "ks_error", "wasserstein", "real", "synthetic", "heaps", "rounding"}
     assert gain["numbers"]["heaps"][0]["what"] == "0"
     assert gain["missing"] == {"real": 0, "synthetic": 0}
@@ -275,9 +254,8 @@ def test_dummies_have_levels_alone() -> None:
     assert found.to_dict()["correlations"] is None
 
 
-def test_what_was_seen_is_not_printed(lost: tuple[pl.DataFrame, Evaluation]) -> None:
-    found = lost[1]
-    numbers = found.columns[0].numbers
+def test_what_was_seen_is_not_printed(lost: Evaluation) -> None:
+    numbers = lost.columns[0].numbers
     assert numbers is not None
-    for each in (found.verdict, found.correlations, found.columns[0], numbers, numbers.real, numbers.heaps[0]):
+    for each in (lost.verdict, lost.correlations, lost.columns[0], numbers, numbers.real, numbers.heaps[0]):
         assert re.fullmatch(r"<[\w.]+ object at 0x[0-9a-f]+>", repr(each))

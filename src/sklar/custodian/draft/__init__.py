@@ -176,10 +176,10 @@ def draft(
 def facts(seen: ColumnSummary) -> tuple[str, ...]:
     """What was seen of a column, a sentence each: exact, for the custodian's eyes."""
     values, kind = seen.counts.total(), next(iter(seen.axes), None)
-    gaps = f"{percent(seen.n_missing / max(seen.rows, 1))} of {seen.rows:,} rows have no value"
+    gaps = f"{percent(seen.missing.total() / max(seen.rows, 1))} of {seen.rows:,} rows have no value"
     texts = ", ".join(f"'{short(text)}'" for text in seen.missing if text)
     lines = [
-        gaps if seen.n_missing else "no value is missing",
+        gaps if seen.missing else "no value is missing",
         f"{'more than ' if seen.many else ''}{len(seen.counts):,} different values",
         *([f"for a missing value stand {texts}"] if texts else []),
     ]

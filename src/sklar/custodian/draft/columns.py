@@ -97,17 +97,18 @@ class ColumnSummary:
     codes: list[NDArray[np.int32]] = field(default_factory=list)
 
     def point(self, text: str, kind: str) -> float | None:
-        """The point that one of the texts is as a value of this kind; None where it is none."""
-        return _point(self.plain(text, kind), kind)
+        """The point that a text is as a value of this kind, where people write such values so; None otherwise."""
+        pattern = _PATTERNS.get(kind)
+        if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
+            return None
+        plain, _, form = kind.partition(" ")
+        point = AXES[plain].parse(self.plain(text, kind), form or None)
+        odd = point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float))
+        return None if odd else point
 
     def plain(self, text: str, kind: str) -> str:
         """A text with its number as Python writes it, where the kind is one of numbers."""
         return self.reading.plain(text) if kind in _NUMBERS else text
-
-    @property
-    def n_missing(self) -> int:
-        """How many rows have no value."""
-        return self.missing.total()
 
     @property
     def missing_text(self) -> str | None:
@@ -168,14 +169,13 @@ class ColumnSummary:
 
     def _place(self, text: str, times: int) -> None:
         """Read a text on every axis that the column may still have."""
-        plain = self.reading.plain(text)
-        digits = plain.lstrip("+-")
+        digits = self.reading.plain(text).lstrip("+-")
         # A leading zero makes a code (a ZIP code), and so does great length: no quantity.
         if (digits[:1] == "0" and digits[1:2].isdigit()) or (digits.isdigit() and len(digits) > _MOST_DIGITS):
             for kind in _NUMBERS:
                 self.axes.pop(kind, None)
         for kind, axis in tuple(self.axes.items()):
-            point = _point(plain if kind in _NUMBERS else text, kind)
+            point = self.point(text, kind)
             if point is None:
                 axis.odd[text] = axis.odd.get(text, 0) + times
                 if len(axis.odd) > MOST_ODD:
@@ -197,17 +197,6 @@ def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[Col
     for column in columns:
         column.axes = {kind: axis for kind, axis in column.axes.items() if axis.low <= axis.high}
     return tuple(columns)
-
-
-def _point(text: str, kind: str) -> float | None:
-    """The point that a text is as a value of this kind, where people write such values so; None otherwise."""
-    pattern = _PATTERNS.get(kind)
-    if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
-        return None
-    plain, _, form = kind.partition(" ")
-    point = AXES[plain].parse(text, form or None)
-    odd = point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float))
-    return None if odd else point
 
 
 def _word_of(value: object) -> str:
@@ -245,17 +234,11 @@ class Tie(OpenRule):
 def find_ties(columns: Iterable[ColumnSummary]) -> tuple[Tie, ...]:
     """The ties among these columns."""
     coded = [(column, np.concatenate(column.codes)) for column in columns if column.codes and len(column.coded) > 1]
-    ties: list[Tie] = []
-    followers: set[str] = set()
-    for one, two in combinations(coded[:_MOST_COLUMNS], 2):
-        tie = _tie(*one, *two)
-        if tie is not None and tie.how == "excludes":
-            ties.append(tie)
-        elif tie is not None and tie.second not in followers:
-            followers.add(tie.second)
-            ties.append(tie)
-    # What a column excludes is said once, not again for the columns that it determines.
-    return tuple(tie for tie in ties if tie.how == "determines" or not {tie.first, tie.second} & followers)
+    pairs = combinations(coded[:_MOST_COLUMNS], 2)
+    ties = [tie for one, two in pairs if (tie := _tie(*one, *two)) is not None]
+    # What determines a column is said once, and what excludes, not again for the columns that are determined.
+    led = {tie.second: tie for tie in reversed(ties) if tie.how == "determines"}
+    return tuple(tie for tie in ties if tie is led.get(tie.second) or not ({tie.first, tie.second} & led.keys()))
 
 
 def _tie(one: ColumnSummary, codes: NDArray[np.int32], two: ColumnSummary, partners: NDArray[np.int32]) -> Tie | None:

@@ -129,7 +129,7 @@ def _unfit(seen: ColumnSummary) -> str | None:
         return None if seen.name else "it has no name"
     if not texts:
         return "it holds no values"
-    if len(texts) == 1 and not seen.n_missing and not typed:
+    if len(texts) == 1 and not seen.missing and not typed:
         return "it is constant"
     if typed or seen.counted < _FEW_ROWS:
         return None

@@ -143,8 +143,7 @@ def _records(text: str, delimiter: str, quote: str) -> list[list[str]]:
 
 def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
     """The delimiter and the quote with which most records have the same number of fields."""
-    scores: dict[tuple[str, str], float] = {}
-    shares: dict[tuple[str, str], float] = {}
+    scores, shares = dict[tuple[str, str], float](), dict[tuple[str, str], float]()
     for delimiter, quote in product(_NAMES, _QUOTES):
         records = _records(text, delimiter, quote)
         width, times = next(iter(Counter(map(len, records)).most_common(1)), (0, 0))
@@ -171,11 +170,9 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
         return alone, Remark("quote", '"', "certain", "there is nothing to part")
     best = delimiter, quote = max(scores, key=lambda signs: scores[signs])
     second = max((score for signs, score in scores.items() if signs[0] != delimiter), default=0.0)
-    most = shares[best] > _MOST
-    sure: Sureness = "likely" if most else "guess"
-    if shares[best] == 1 and scores[best] - second > 0.2:
-        sure = "certain"
-    word = "all" if shares[best] == 1 else "most" if most else "more than of any other sign"
+    every, most = shares[best] == 1, shares[best] > _MOST
+    sure: Sureness = "certain" if every and scores[best] - second > 0.2 else "likely" if most else "guess"
+    word = "all" if every else "most" if most else "more than of any other sign"
     reason = f"with {_NAMES[delimiter]} {word} of the first records have the same number of fields"
     sure_of_quote: Sureness = "certain" if quote == '"' or _encloses(text, delimiter, quote) else "likely"
     return Remark("delimiter", delimiter, sure, reason), Remark("quote", quote, sure_of_quote, _QUOTES[quote])
@@ -240,17 +237,15 @@ def _numbers(columns: Sequence[Sequence[str]]) -> list[Remark]:
         thousands["."] += either["thousands ."] + either["decimal ."]
     else:
         thousands[","] += either["thousands ,"]
-    remarks = []
+    remarks, point = [], "," if comma else "."
     if comma:
-        sure: Sureness = "guess" if not decimal[","] or decimal["."] else "certain"
         others = ", and numbers of other columns a point" if decimal["."] else ""
-        remarks.append(Remark("decimal", ",", sure, f"numbers have a comma before their last digits{others}"))
-    point = "," if comma else "."
-    group = next((sign for sign, times in thousands.most_common() if times and sign != point), None)
-    if group is not None:
-        sure = "certain" if either[f"thousands {group}"] < thousands[group] else "likely"
+        reason = f"numbers have a comma before their last digits{others}"
+        remarks.append(Remark("decimal", ",", "guess" if not decimal[","] or decimal["."] else "certain", reason))
+    for group in [sign for sign, times in thousands.most_common() if times and sign != point][:1]:
         reason = f"groups of three digits have {_SPOKEN[group]} between them"
-        remarks.append(Remark("thousands", group, sure, reason))
+        clear = either[f"thousands {group}"] < thousands[group]
+        remarks.append(Remark("thousands", group, "certain" if clear else "likely", reason))
     return remarks
 
 

@@ -188,8 +188,7 @@ class Evaluation(Tabular):
         if self.form == "dummies" and any(column.attribute.binned for column in self.columns):
             yield from ("", "Raw values of numbers are not compared: dummies have none.")
         if scored:
-            yield ""
-            yield "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"
+            yield from ("", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;")
             yield from ("distance: Wasserstein distance in real standard deviations; synthetic / real.", "")
             yield f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}"
         for column, numbers in scored[:_SHOWN_NUMBERS]:
@@ -318,23 +317,21 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
     )
 
 
-def usefulness(
-    real: object, synthetic: object, test: object, schema: Schema, *, target: str, max_rows: int = MAX_TRAINING_ROWS
-) -> tuple[Score, ...]:
+def usefulness(real: object, synthetic: object, test: object, schema: Schema, *, target: str) -> tuple[Score, ...]:
     """Accuracy and AUC on real test rows of learners trained on real and on synthetic rows.
 
     Logistic regression sees one-hot levels; gradient-boosted trees see codes, ordinal where the attribute is binned and
-    categorical otherwise. At most `max_rows` training rows are used, a random sample with a fixed seed. Rows without a
+    categorical otherwise. At most `MAX_TRAINING_ROWS` rows are used, a random sample with a fixed seed. Rows without a
     level of the target are left out; of dummies that set several levels of an attribute, the first counts.
     """
     require("sklearn", what="training on synthetic rows", package="scikit-learn", extra="learn")
     from threadpoolctl import threadpool_limits
 
     where = schema.names.index(schema.attribute(target).name)
-    tested = _sample(test, schema, where, max_rows)
+    tested = _sample(test, schema, where, MAX_TRAINING_ROWS)
     scores = []
     for name, data in (("real rows", real), ("synthetic rows", synthetic)):
-        trained = _sample(data, schema, where, max_rows)
+        trained = _sample(data, schema, where, MAX_TRAINING_ROWS)
         levels = np.unique(trained[where])
         for learner, model in _learners(schema, where).items():
             chances = np.zeros((tested.shape[1], int(schema.sizes[where])))
@@ -363,11 +360,8 @@ def _sample(data: object, schema: Schema, where: int, wanted: int) -> NDArray[np
 
 def first_codes(dummies: NDArray[np.bool_], schema: Schema) -> NDArray[np.int32]:
     """For each row of dummies, shape (d, rows), the first level of each attribute that is set, or -1; (m, rows)."""
-    codes = np.empty((schema.n_attributes, dummies.shape[1]), dtype=np.int32)
-    for index, (start, size) in enumerate(zip(schema.offsets, schema.sizes, strict=False)):
-        block = dummies[start : start + size]
-        codes[index] = np.where(block.any(axis=0), block.argmax(axis=0), -1)
-    return codes
+    blocks = np.split(dummies, schema.offsets[1:-1])
+    return np.stack([np.where(block.any(axis=0), block.argmax(axis=0), -1) for block in blocks]).astype(np.int32)
 
 
 def _learners(schema: Schema, where: int) -> dict[str, Any]:

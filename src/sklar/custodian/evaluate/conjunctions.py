@@ -70,16 +70,14 @@ class TripleQueries:
         return f"a random sample of {len(self.listed):,} of {self.in_all:,} triples (seed {SAMPLE_SEED})"
 
 
-def choose_triples(
-    schema: Schema, *, max_triples: int = MAX_TRIPLES, sampled: int = SAMPLED_TRIPLES, seed: int = SAMPLE_SEED
-) -> TripleQueries:
+def choose_triples(schema: Schema, *, max_triples: int = MAX_TRIPLES, sampled: int = SAMPLED_TRIPLES) -> TripleQueries:
     """All triples of levels of distinct attributes, or, of more than `max_triples`, a sample with replacement."""
     schema.require_square("an evaluation")
     one, two, three = (sum(size**power for size in schema.sizes.tolist()) for power in (1, 2, 3))
     # The sum of products of three different sizes (Newton).
     in_all, listed, d = (one**3 - 3 * one * two + 2 * three) // 6, None, schema.n_levels
     if in_all > max_triples:
-        generator, block = np.random.default_rng(seed), schema.cells.attribute_of_level
+        generator, block = np.random.default_rng(SAMPLE_SEED), schema.cells.attribute_of_level
         listed = np.empty((0, 3), dtype=np.int64)
         # Three levels at random, again where two are of one attribute: every triple is as likely as any other.
         while len(listed) < sampled:
@@ -89,9 +87,9 @@ def choose_triples(
     return TripleQueries(schema=schema, listed=listed, in_all=in_all)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Answers:
-    """Answers to all queries: PRIVATE when they come from real rows.
+    """Answers to all queries: PRIVATE when they come from real rows, so that no log must print them.
 
     One-way and two-way tables are flat, as `Cells` lays them out; `triples` is laid out by `asked`. Noisy and computed
     answers may be real numbers. `valid_rows` have one level of every attribute; None where there are no rows.
@@ -105,10 +103,6 @@ class Answers:
     triples: NDArray[Any]
     valid_rows: int | None = None
     form: Form | None = None
-
-    def __repr__(self) -> str:
-        # A traceback or a debugger's log must not print counts.
-        return "Answers(private)"
 
     @property
     def pairs(self) -> NDArray[Any]:
@@ -304,29 +298,20 @@ class Errors:
         return at, np.cumsum(self.counts)[np.searchsorted(self.values, at)] / max(self.size, 1)
 
 
-def tally(chunks: Iterable[NDArray[Any]]) -> Errors:
-    """Count the errors of all chunks by value: whole numbers with a histogram, others by sorting."""
-    values, counts = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
-    for chunk in chunks:
-        if chunk.dtype.kind in "iu":
-            every = np.bincount(chunk)
-            values.append(np.flatnonzero(every).astype(np.float64))
-            counts.append(every[every > 0])
-        else:
-            distinct, times = np.unique(chunk, return_counts=True)
-            values.append(distinct)
-            counts.append(times)
-    distinct, which = np.unique(np.concatenate(values), return_inverse=True)
-    times = np.zeros(distinct.size, dtype=np.int64)
-    np.add.at(times, which, np.concatenate(counts))
-    return Errors(values=distinct, counts=times)
-
-
 def absolute_errors(
     true: NDArray[Any], given: NDArray[Any], *, factor: float = 1.0, where: NDArray[np.bool_] | None = None
 ) -> Errors:
     """The errors |true - factor * given| of all queries, or of those in `where`, one chunk at a time."""
-    parts = [slice(start, start + _CHUNK) for start in range(0, true.size, _CHUNK)]
-    chosen = ((true[part], given[part], slice(None) if where is None else where[part]) for part in parts)
-    scale = 1 if factor == 1.0 else factor
-    return tally(np.abs(one[which] - scale * other[which]) for one, other, which in chosen)
+    scale, values, counts = 1 if factor == 1.0 else factor, [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
+    for part in (slice(start, start + _CHUNK) for start in range(0, true.size, _CHUNK)):
+        chosen = slice(None) if where is None else where[part]
+        errors = np.abs(true[part][chosen] - scale * given[part][chosen])
+        # Whole numbers are counted without sorting.
+        every = np.bincount(errors) if errors.dtype.kind in "iu" else None
+        distinct, times = np.unique(errors, return_counts=True) if every is None else (every.nonzero()[0], every)
+        values.append(distinct)
+        counts.append(times[times > 0])
+    distinct, which = np.unique(np.concatenate(values), return_inverse=True)
+    times = np.zeros(distinct.size, dtype=np.int64)
+    np.add.at(times, which, np.concatenate(counts))
+    return Errors(values=distinct, counts=times)

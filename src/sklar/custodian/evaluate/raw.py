@@ -92,15 +92,14 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
         labels, places = texts_and_places(column)
         plain = plainly_written(pl.Series(labels, dtype=pl.String), attribute.kind, attribute.format)
         points = plain.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-        nothing, blanks = (
-            np.zeros(points.size, dtype=bool),
-            ("", "nan") if attribute.kind in ("integer", "real") else ("",),
-        )
+        nothing = np.zeros(points.size, dtype=bool)
+        blanks = ("", "nan") if attribute.kind in ("integer", "real") else ("",)
         for place in np.flatnonzero(np.isnan(points)).tolist():
             text = labels[place]
-            nothing[place] = text is None or text == attribute.missing or text.strip().lower() in blanks
-            point = attribute.axis.parse(text, attribute.format) if text is not None and not nothing[place] else None
-            points[place] = np.nan if point is None else float(point)
+            if text is None or text == attribute.missing or text.strip().lower() in blanks:
+                nothing[place] = True
+            elif (point := attribute.axis.parse(text, attribute.format)) is not None:
+                points[place] = point
     times, sentinel = np.bincount(places, minlength=points.size), missing_number(attribute)
     if sentinel is not None:
         nothing |= points == sentinel
@@ -276,7 +275,7 @@ class RawTable:
     """
 
     def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:
-        self.n_rows = self.sampled = 0
+        self.sampled = 0
         self.numbers = tuple(index for index, each in enumerate(schema.attributes) if each.binned)
         self.pearson = self.spearman = np.empty((0, 0))
         wide = max(len(self.numbers), 1)
@@ -287,7 +286,6 @@ class RawTable:
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add a batch."""
-        self.n_rows += batch.height
         values = [column.add(batch.to_series(index)) for index, column in enumerate(self.columns)]
         if self.numbers:
             on_axes = np.stack([values[index] for index in self.numbers])

@@ -5,6 +5,7 @@ These values have no repr: a traceback or a debugger's log must not print what w
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -90,7 +91,6 @@ class Numbers:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-
         document: dict[str, Any] = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
         for name, held in (("real", self.real), ("synthetic", self.synthetic)):
             quantiles = dict(zip(map(str, PERCENTILES), held.percentiles(PERCENTILES), strict=True))
@@ -182,13 +182,9 @@ class ColumnFit:
         return document | {"texts": _figures(texts), "numbers": _figures(figures), "warnings": list(self.warnings)}
 
 
-def _figures(value: Any) -> Any:
+def _figures(document: Any) -> Any:
     """The same with ten digits of every float, which is more than any figure here is good for."""
-    if isinstance(value, dict):
-        return {key: _figures(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_figures(each) for each in value]
-    return float(f"{value:.10g}") if isinstance(value, float) else value
+    return json.loads(json.dumps(document), parse_float=lambda digits: float(f"{float(digits):.10g}"))
 
 
 def compare_column(attribute: Attribute, tv: float, raw: Sequence[RawColumn], rows: tuple[int, int]) -> ColumnFit:
@@ -318,11 +314,9 @@ def judge(columns: Sequence[ColumnFit], correlations: Correlations | None, rows:
     if rest:
         parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
     if correlations is not None:
-        names, gaps = (
-            correlations.names,
-            [each for each in correlations.gaps()[:1] if each[0] > THRESHOLDS["correlation"]],
-        )
-        parts += [f"a correlation is off by {gap:.2f} ({names[i]}, {names[j]})" for gap, i, j in gaps]
+        names, worst_gap = correlations.names, correlations.gaps()[:1]
+        off = [each for each in worst_gap if each[0] > THRESHOLDS["correlation"]]
+        parts += [f"a correlation is off by {gap:.2f} ({names[i]}, {names[j]})" for gap, i, j in off]
     if chance is not None and chance > most_ks:
         parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
     return Verdict(
