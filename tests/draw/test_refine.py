@@ -21,8 +21,8 @@ from sklar.draw.refine import (
 from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import Cells
-from sklar.public.schema import Schema
 from tests.draw.test_blocks import dirichlet_model, pair_frequencies
+from tests.draw.test_repair import schema as with_rules
 from tests.fitting.test_denoise import schema_of
 
 
@@ -72,14 +72,8 @@ def test_python_and_compiled_code_make_the_same_exchanges() -> None:
 
 
 def test_records_with_rules_are_valid_and_their_attributes_are_left_to_the_repair() -> None:
-    schema = Schema.from_toml(
-        '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
-        '[attributes.b]\ntype = "categorical"\nvalues = ["u", "v"]\n'
-        '[attributes.c]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
-        '[attributes.d]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
-        '[[rules]]\nforbid = { a = "x", b = "u" }\n'
-    )
-    codes = RecordSampler(dirichlet_model(schema, 8, rounds=6)).draw(2, 0, 3_000)
+    ruled = with_rules([{"forbid": {"a": "v0", "b": "v0"}}], sizes=(2, 2, 3, 3))
+    codes = RecordSampler(dirichlet_model(ruled, 8, rounds=6)).draw(2, 0, 3_000)
     assert not ((codes[0] == 0) & (codes[1] == 0)).any()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sklar.errors import SchemaError
 from sklar.public.schema import Schema
-from tests.public import one
+from tests.public import cases, one
 
 ENTRIES = r"""
 type = "text" -> type must be one of categorical, boolean, integer, real, date, datetime, ... got 'text'.
@@ -208,33 +208,27 @@ LARGE = [
 ]
 
 
-def cases(table: str) -> list[tuple[str, str]]:
-    """The entries of a table, each with its message."""
-    lines = table.strip().replace("\n    ->", " ->").splitlines()
-    return [(entry, message) for entry, _, message in (line.partition(" -> ") for line in lines)]
-
-
 def assert_refused(text: str, message: str, name: str = "") -> None:
     with pytest.raises(SchemaError) as refused:
-        one(text) if name else Schema.from_toml(text)
+        one(text) if name else Schema.from_toml(text.replace(" ; ", "\n"))
     pattern = ".*".join(map(re.escape, (name + message).split("...")))
     assert re.fullmatch(pattern, str(refused.value)), str(refused.value)
 
 
 @pytest.mark.parametrize(("entry", "message"), cases(ENTRIES))
 def test_an_entry_is_refused(entry: str, message: str) -> None:
-    assert_refused(entry.replace(" ; ", "\n"), message, "attribute 'age': ")
+    assert_refused(entry, message, "attribute 'age': ")
 
 
 @pytest.mark.parametrize(("entry", "message"), cases(DOCUMENTS) + LARGE, ids=lambda text: text[:60])
 def test_a_schema_is_refused(entry: str, message: str) -> None:
-    assert_refused(entry.replace(" ; ", "\n"), message)
+    assert_refused(entry, message)
 
 
 @pytest.mark.parametrize(("entry", "message"), cases(TABLES))
 def test_settings_of_a_table_are_refused(entry: str, message: str) -> None:
     attribute = "[attributes.a]\ntype = 'categorical'\nvalues = ['x', 'y']"
-    assert_refused("[table]\n" + entry.replace(" ; ", "\n") + "\n" + attribute, message)
+    assert_refused(f"[table]\n{entry}\n{attribute}", message)
 
 
 def test_long_numbers_and_texts_are_refused() -> None:
