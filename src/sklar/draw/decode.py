@@ -30,6 +30,7 @@ else:
 
 _DAY = 86_400_000_000
 _SECONDS = "%Y-%m-%d %H:%M:%S"
+_ISO = {"date": "%Y-%m-%d", "datetime": _SECONDS, "time": "%H:%M:%S", "yearmonth": "%Y-%m"}
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
@@ -314,7 +315,7 @@ class _AxisDecoder:
             # The product of decimals is exact: no unit is lost to rounding.
             unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
             return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
-        if attribute.binned and not attribute.axis.numeric:
+        if not attribute.axis.numeric:
             return self._timed(drawn)
         if attribute.axis.continuous and kind == pl.String:
             return _column(float_texts(pl.lit(drawn)))
@@ -322,30 +323,27 @@ class _AxisDecoder:
 
     def _timed(self, drawn: pl.Series) -> pl.Series:
         """Days, months or microseconds as a column of the attribute's type."""
-        kind, attribute, seconds = self._kind, self._attribute, whole_seconds(self._attribute)
+        kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Datetime):
             counted = drawn * _DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
-        if attribute.kind == "duration":
-            held = drawn.cast(pl.Duration("us"))
-            texts = span_texts(pl.lit(held), seconds=seconds)
-        elif attribute.kind == "time":
-            held = (drawn * 1_000).cast(pl.Time)
-            texts = clock_texts(pl.lit(held), seconds=seconds)
-        elif attribute.kind == "datetime":
-            held = drawn.cast(pl.Datetime("us"))
-            texts = moment_texts(pl.lit(held), pl.Datetime("us"), seconds=seconds)
-        elif attribute.kind == "date":
-            held = drawn.cast(pl.Int32).cast(pl.Date)
-            texts = pl.lit(held).cast(pl.String)
-        else:
+        if attribute.kind == "yearmonth":
             months = pl.lit(drawn)
             held = _column(pl.date(months // 12, months % 12 + 1, 1))
-            texts = written_texts(pl.lit(held), "%Y-%m")
+        elif attribute.kind == "date":
+            held = drawn.cast(pl.Int32).cast(pl.Date)
+        elif attribute.kind == "time":
+            held = (drawn * 1_000).cast(pl.Time)
+        else:
+            held = drawn.cast(pl.Duration("us") if attribute.kind == "duration" else pl.Datetime("us"))
         if kind != pl.String:
             return held.cast(kind)
-        return _column(texts if attribute.format is None else written_texts(pl.lit(held), attribute.format))
+        seconds = whole_seconds(attribute)
+        if attribute.kind == "duration":
+            return _column(span_texts(pl.lit(held), seconds=seconds))
+        written = attribute.format or _ISO[attribute.kind] + ("" if seconds else "%.6f")
+        return _column(written_texts(pl.lit(held), written))
 
 
 def _column(values: pl.Expr) -> pl.Series:

@@ -86,23 +86,12 @@ _FORMATS = {
     "time": ("one of 24 hours", "hour", "", "%H:%M"),
     "yearmonth": ("a month and a year", "year month", "hour", "%m/%Y"),
 }
-_EVERYWHERE = {
-    "type",
-    "special",
-    "missing",
-    "output",
-    "reviewed",
-    "provenance",
-    "weight",
-    "unit",
-    "labels",
-    *TABLE_WORDS,
-}
 _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
 _BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
     "categorical": {"values", "ordered", "other", "domain", "at_most"},
     "boolean": {"texts"},
 }
+_EVERYWHERE = {"type", "unit", "labels", *TABLE_WORDS, *_KEYS}.difference(*_BY_KIND.values())
 
 
 def read_key(entry: Mapping[str, Any], key: str) -> Any:
@@ -152,17 +141,20 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     taken = min({"values", "other", "edges", "points", "spacing"} & set(entry), default=None)
     unlisted = categorical and keys.domain == "found" and not keys.other
     unleveled = keys.outside == "missing" and keys.missing is None
+    whole = keys.step is not None and keys.step == keys.step // 1
+    partial = axis.stepped and keys.step is not None and not whole
     refuse(
         (not private and keys.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
         (private and taken, f'domain = "private" is found by a release, so it takes no {taken}. Remove one.'),
         (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
+        (partial, f"step of a {axis.kind} must be whole, got {keys.step!r}. Use 1 or more."),
     )
     # Categories that are not found, or are more than at_most, need a level.
     keys.other |= categorical and private
     if private:
         keys.at_most = keys.bins or DEFAULT_BINS if axis.binned else keys.at_most or DEFAULT_AT_MOST
-    keys.at_most, keys.step, keys.weight = keys.at_most or 0, _step(axis, keys.step), float(keys.weight)
+    keys.at_most, keys.step, keys.weight = keys.at_most or 0, int(keys.step) if whole else keys.step, float(keys.weight)
     keys.format, keys.texts = parse_format(axis, keys.format), _texts(keys.texts)
     keys.output = None if keys.output is None else str(parse_output(keys.output))
     keys.values = _values(keys) if categorical else ()
@@ -274,13 +266,6 @@ def _one_special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int 
         needed = "finite numbers" if axis.continuous else "whole numbers"
         raise SchemaError(f"special numbers must be {needed} smaller than 2**53 in size, got {given!r}.")
     return int(number) if number == number // 1 else number
-
-
-def _step(axis: Axis, step: float | None) -> int | float | None:
-    if step is None or step == step // 1:
-        return None if step is None else int(step)
-    refuse((axis.stepped, f"step of a {axis.kind} must be whole, got {step!r}. Use 1 or more."))
-    return step
 
 
 def _texts(texts: list[str] | None) -> tuple[str, str] | tuple[()]:
