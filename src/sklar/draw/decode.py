@@ -52,15 +52,12 @@ class Rounding:
     def round(
         self, units: Ints, low: Ints, high: Ints, generator: np.random.Generator
     ) -> tuple[Ints, NDArray[np.bool_]]:
-        """Numbers of grains rounded down within their bins, from `low` up to but without `high`; and which were."""
-        digits = np.zeros(units.size, dtype=np.int64)
-        if self.upto.shape[0] > 1:
-            digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
-            digits = np.minimum(digits, self.upto.shape[0] - 1)
-        chosen = (generator.random(units.size)[:, None] >= self.upto[digits]).sum(axis=1)
-        if self.kept.size:
-            chosen[np.isin(units, self.kept)] = 0
-        done, rounded = np.zeros(units.size, dtype=np.bool_), units.copy()
+        """Numbers of grains rounded down in their bins, from `low` up to but without `high`, and which are final."""
+        digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
+        chances = self.upto[np.minimum(digits, self.upto.shape[0] - 1)]
+        chosen = (generator.random(units.size)[:, None] >= chances).sum(axis=1)
+        done, rounded = np.isin(units, self.kept), units.copy()
+        chosen[done] = 0
         for index in range(1, self.steps.size):
             rows = np.flatnonzero(chosen == index)
             step = int(self.steps[index])
@@ -250,7 +247,6 @@ class _AxisDecoder:
         return values if attribute.missing is None else values.set(pl.Series(codes == attribute.missing_code), None)
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
-        """Numbers inside these bins."""
         if self._shape is not None:
             bins = self._shape.bins[bins]
         low, high = self._low[bins], self._high[bins]
@@ -305,11 +301,9 @@ class _AxisDecoder:
         low, high = (np.ceil(each * top / bottom - 1e-6).astype(np.int64)[bins] for each in (self._low, self._high))
         units = np.clip(np.floor(placed * top / bottom).astype(np.int64), low, np.maximum(high - 1, low))
         rounded, done = rounding.round(units, low, high, generator)
-        done |= np.isin(units, rounding.kept)
         return np.where(done, rounded * bottom / top, short)
 
     def _typed(self, drawn: pl.Series) -> pl.Series:
-        """Drawn numbers as a column of the attribute's type."""
         kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Decimal):
             # The product of decimals is exact: no unit is lost to rounding.

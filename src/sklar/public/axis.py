@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice, takewhile
 from typing import Literal
 
 from sklar.errors import SchemaError
@@ -332,18 +333,13 @@ def _ratios(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -
 
 def _series(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -> list[Fraction]:
     """Edges at the largest round numbers between the bounds: 1, 2, 5, 10, 20 and so on."""
-    edges: list[Fraction] = []
     # Durations are counted in seconds.
     whole = Fraction(SECOND if unit is not None and unit % SECOND == 0 else 1)
-    power = math.floor(_decades(last / whole)) + 1
-    smallest = max(first, unit or Fraction(0)) / whole
-    while len(edges) < bins - 1 and power > _LEAST_POWER and 10 * Fraction(10) ** power > smallest:
-        power -= 1
-        for digit in (5, 2, 1):
-            edge = digit * Fraction(10) ** power * whole
-            if first < edge < last and len(edges) < bins - 1 and (unit is None or edge % unit == 0):
-                edges.append(edge)
-    return [first, *reversed(edges), last]
+    powers = range(math.floor(_decades(last / whole)), _LEAST_POWER - 1, -1)
+    falling = (digit * Fraction(10) ** power * whole for power in powers for digit in (5, 2, 1))
+    within = takewhile(lambda edge: first < edge and (unit or 0) <= edge, falling)
+    edges = islice((edge for edge in within if edge < last and (unit is None or edge % unit == 0)), bins - 1)
+    return [first, *reversed(list(edges)), last]
 
 
 def _decades(ratio: Fraction) -> float:

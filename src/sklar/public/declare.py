@@ -170,7 +170,6 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
 
 
 def _values(keys: SimpleNamespace) -> tuple[Any, ...]:
-    """The categories, in their order."""
     # A release may find nothing: no category may be common enough.
     if keys.domain != "private" and not keys.values and not (keys.domain == "found" and keys.values == []):
         raise _refused("values", keys.values)

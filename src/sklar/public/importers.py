@@ -295,7 +295,6 @@ def _only_table(tables: Mapping[str, Any], what: str) -> tuple[str, Any]:
 
 
 def _sdv_column(described: Mapping[str, Any]) -> ColumnEntry | str:
-    """The entry for a column, or the reason why it is left out."""
     kind, missing, keys = described["sdtype"], {"missing": ""}, dict[str, Any]()
     if kind == "datetime":
         written = described.get("datetime_format")
@@ -370,7 +369,6 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
 
 
 def _recognize(document: Mapping[str, Any]) -> str | None:
-    """The format that a document seems to have."""
     if "fields" in document or "resources" in document or isinstance(document.get("schema"), dict):
         return "frictionless"
     if "METADATA_SPEC_VERSION" in document or "columns" in document or "tables" in document:
