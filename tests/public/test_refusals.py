@@ -112,7 +112,7 @@ duration ; edges = ["P1M", "P2M"] -> edges of a duration must be texts such as '
 yearmonth ; edges = ["2020-13", "2021-01"] -> edges of a yearmonth must be texts such as '1990-01', got...
 year ; edges = [2020.5, 2021] -> edges of a year must be whole and below 2**63, got 2020.5. Use real.
 date ; edges = ["2000-01-01", "2001-01-01"] ; format = "%d.%m.%Y" ; special = ["1999-12-31", "31.12.1999"]
-    -> special values must differ, got 1999-12-31 twice. Remove one.
+    -> special values must differ, got '1999-12-31' twice. Remove one.
 integer ; low = 0 ; high = 9 ; bins = 2 ; spacing = "square" -> spacing must be one of equal, log, 1-2-5, got 'square'.
 year ; low = 1900 ; high = 2000 ; bins = 2 ; spacing = "log" -> spacing = 'log' is for ... nothing. Use 'equal'.
 integer ; edges = [0, 9] ; spacing = "log" -> give either edges or low, high and bins, not both. Remove spacing.
