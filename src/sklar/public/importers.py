@@ -11,7 +11,6 @@ transformers are listed by column under `constraints`, and a chain of them is re
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -270,12 +269,10 @@ def _values(values: Sequence[Any]) -> list[Any]:
 
 def _bound(kind: str, constraints: Mapping[str, Any], end: str, inwards: int) -> Any:
     """The stated bound. An exclusive bound moves inwards by one step, if the kind has steps."""
-    stated, excluded = constraints.get(f"m{end}"), constraints.get(f"exclusiveM{end}")
-    if stated is not None or excluded is None or kind not in ("integer", "year", "date"):
+    axis, stated, excluded = AXES[kind], constraints.get(f"m{end}"), constraints.get(f"exclusiveM{end}")
+    if stated is not None or excluded is None or not axis.stepped:
         return excluded if stated is None else stated
-    if kind == "date":
-        return dt.date.fromisoformat(str(excluded)) + dt.timedelta(days=inwards)
-    return int(excluded) + inwards
+    return axis.value(cast(int, axis.parse(str(excluded))) + inwards)
 
 
 def from_sdv(document: Mapping[str, Any], name: str) -> Imported:
