@@ -153,7 +153,7 @@ table = 3 -> [table] must be a table of settings. Write [table] and name = '...'
     -> dummy columns must differ in name, got 'a=b=c' twice. Rename an attribute or value.
 [attributes.small] ; type = 'boolean' ; [attributes.large] ; type = 'integer' ; low = 0 ; high = 40000 ; bins = 40000
     -> the schema must have at most 40000 levels in all, got 40002; the largest ... values and other = true.
-[attributes] ; x = {type = 'real', low = 0, high = 1, bins = 10001} ; y = {type = 'real', low = 0, high = 1, bins = 10000}
+[attributes] ; x = {type='real', low = 0, high = 1, bins = 10001} ; y = {type='real', low = 0, high = 1, bins = 10000}
     -> two attributes must have at most 100000000 pairs of levels, got 10000 and 10001 levels. ... and other = true.
 """
 TABLES = r"""
