@@ -22,6 +22,7 @@ from sklar.fitting.density import interpolated
 from sklar.fitting.latent import LatentModel
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
+from tests.draw.test_blocks import dirichlet_model
 
 PLAIN = """
 attributes.area = {type = "categorical", values = ["North", "South", "West"]}
@@ -40,12 +41,7 @@ forbid = {age = "[0, 30)", role = ["Wife", "Husband"]}
 
 
 def model_of(text: str, components: int = 4, rounds: int = 0) -> LatentModel:
-    schema = Schema.from_toml(text)
-    generator = np.random.default_rng(5)
-    parts = [generator.dirichlet(np.ones(size), components) for size in schema.measured.sizes]
-    return LatentModel(
-        schema=schema.measured, probabilities=np.concatenate(parts, axis=1).astype(np.float32), rounds=rounds
-    )
+    return dirichlet_model(Schema.from_toml(text).measured, components, 1.0, seed=5, rounds=rounds)
 
 
 def shapes_of(model: LatentModel) -> dict[str, Shape]:

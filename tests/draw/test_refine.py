@@ -9,20 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS
-from sklar.draw.refine import (
-    MOST_ROUNDS,
-    Refiner,
-    exchange,
-    exchange_plainly,
-    refining_rounds,
-    three_way_tables,
-    triple_rounds,
-)
+from sklar.draw.refine import Refiner, exchange, exchange_plainly, refining_rounds, three_way_tables, triple_rounds
 from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import Cells
-from sklar.public.schema import Schema
 from tests.draw.test_blocks import dirichlet_model, pair_frequencies
+from tests.draw.test_repair import schema as with_rules
 from tests.fitting.test_denoise import schema_of
 
 
@@ -56,9 +48,8 @@ def test_exchanges_keep_each_component_every_one_way_count_and_attributes_that_a
 
 def test_python_and_compiled_code_make_the_same_exchanges() -> None:
     schema, generator = schema_of(3, 4, 2, 5), np.random.default_rng(2)
-    rows = (np.stack([generator.integers(0, size, 200) for size in schema.sizes]).T + schema.offsets[:-1]).astype(
-        np.int32
-    )
+    codes = np.stack([generator.integers(0, size, 200) for size in schema.sizes])
+    rows = (codes.T + schema.offsets[:-1]).astype(np.int32)
     targets = -generator.integers(0, 200 * 128, (14, 14)).astype(np.int32)
     done = []
     none = (np.empty(0, dtype=np.int32), np.empty((4, 0, 6), dtype=np.int64))
@@ -72,14 +63,8 @@ def test_python_and_compiled_code_make_the_same_exchanges() -> None:
 
 
 def test_records_with_rules_are_valid_and_their_attributes_are_left_to_the_repair() -> None:
-    schema = Schema.from_toml(
-        '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
-        '[attributes.b]\ntype = "categorical"\nvalues = ["u", "v"]\n'
-        '[attributes.c]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
-        '[attributes.d]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
-        '[[rules]]\nforbid = { a = "x", b = "u" }\n'
-    )
-    codes = RecordSampler(dirichlet_model(schema, 8, rounds=6)).draw(2, 0, 3_000)
+    ruled = with_rules([{"forbid": {"a": "v0", "b": "v0"}}], sizes=(2, 2, 3, 3))
+    codes = RecordSampler(dirichlet_model(ruled, 8, rounds=6)).draw(2, 0, 3_000)
     assert not ((codes[0] == 0) & (codes[1] == 0)).any()
 
 
@@ -91,7 +76,7 @@ def test_refined_blocks_are_larger_and_large_tables_are_left_as_they_are_drawn()
     assert {size: refining_rounds(*size, 20_000) for size in sizes} == sizes
     assert {refining_rounds(*size, 20_001) for size in sizes} == {0}
     small = Cells([2] * 10)
-    assert triple_rounds(20_000, small, 0.01) == MOST_ROUNDS == 18
+    assert triple_rounds(20_000, small, 0.01) == 18
     assert triple_rounds(20_000, small, 0.05) == triple_rounds(5_000_000, small, 0.01) == 0
     assert triple_rounds(20_000, Cells([20] * 10), 0.01) == triple_rounds(20_000, Cells([2, 2]), 0.01) == 0
 

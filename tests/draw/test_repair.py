@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,7 @@ from sklar.fitting.latent import LatentModel
 from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
-from tests.draw.test_blocks import drawn
+from tests.draw.test_blocks import dirichlet_model, drawn
 
 RULES: list[Any] = [{"forbid": {"a": "v0", "b": ["v1", "v2"]}}, {"forbid": {"b": "v0", "c": "v1"}}]
 
@@ -28,12 +29,7 @@ def schema(rules: list[Any] = RULES, sizes: tuple[int, ...] = (2, 3, 2, 3)) -> S
     return Schema.from_dict({"attributes": attributes, "rules": rules})
 
 
-def random_model(rules: list[Any] = RULES, components: int = 3, seed: int = 4) -> LatentModel:
-    described = schema(rules)
-    weights = np.random.default_rng(seed).gamma(0.7, size=(components, described.n_levels)) + 0.02
-    totals = np.add.reduceat(weights, described.offsets[:-1], axis=1)
-    spread = np.repeat(totals, described.sizes, axis=1)
-    return LatentModel(schema=described, probabilities=(weights / spread).astype(np.float32))
+MODEL = dirichlet_model(schema(), 3, 1.0, seed=4)
 
 
 def joint(model: LatentModel) -> NDArray[np.float64]:
@@ -43,8 +39,7 @@ def joint(model: LatentModel) -> NDArray[np.float64]:
 
 
 def test_records_are_the_model_given_the_others_and_the_rules() -> None:
-    model = random_model()
-    rows = 400_000
+    model, rows = MODEL, 400_000
     whole = joint(model)
     free = np.array(
         [not violating(np.array([r]).T, model.schema.allowed)[0] for r in product(*map(range, whole.shape))]
@@ -62,8 +57,7 @@ def test_records_are_the_model_given_the_others_and_the_rules() -> None:
 
 
 def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules() -> None:
-    model = random_model()
-    sampler = model.sampler()
+    model, sampler = MODEL, MODEL.sampler()
     before = np.concatenate([sampler.draw(1, *block) for block in blocks(50_000, sampler.block_rows)], axis=1)
     after = drawn(model, 50_000)
     broken = violating(before, model.schema.allowed)
@@ -74,10 +68,10 @@ def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules()
 
 
 def test_without_rules_nothing_changes_and_a_block_depends_on_its_number_alone() -> None:
-    plain, model = random_model(rules=[]), random_model()
+    plain = replace(MODEL, schema=schema([]))
     assert (drawn(plain, 1000) == plain.sampler().draw(1, 0, 1000)).all()
     assert hold_margins(plain) is plain
-    short, long = (list(sample_codes(model, rows, 7)) for rows in (BLOCK_ROWS, 3 * BLOCK_ROWS))
+    short, long = (list(sample_codes(MODEL, rows, 7)) for rows in (BLOCK_ROWS, 3 * BLOCK_ROWS))
     assert (short[0] == long[0]).all()
     assert (long[1] != long[2]).any()
 
@@ -92,8 +86,7 @@ def test_records_are_found_by_search_where_the_model_would_never_draw_one(monkey
     # An exhausted search falls back on the plain one.
     monkeypatch.setattr("sklar.draw.repair._EFFORT", 0)
     monkeypatch.setattr("sklar.draw.repair.ROUNDS", 0)
-    model = random_model()
-    assert not violating(drawn(model, 2000), model.schema.allowed).any()
+    assert not violating(drawn(MODEL, 2000), MODEL.schema.allowed).any()
 
 
 def near_model() -> LatentModel:

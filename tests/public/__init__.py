@@ -5,7 +5,13 @@ from sklar.public.schema import Attribute, Schema
 
 
 def one(body: str, name: str = "age") -> Attribute:
-    """The single attribute that this TOML describes; a first line that is a type alone stands for that key."""
-    kind, _, rest = body.partition("\n")
-    body = f'type = "{kind}"\n{rest}' if kind in AXES else body
+    """The single attribute that this TOML describes, whose first line may be a type alone; ` ; ` ends a line too."""
+    kind, _, rest = body.replace(" ; ", "\n").partition("\n")
+    body = f'type = "{kind}"\n{rest}' if kind in AXES else f"{kind}\n{rest}"
     return Schema.from_toml(f"[attributes.{name}]\n{body}").attributes[0]
+
+
+def cases(table: str) -> list[tuple[str, str]]:
+    """The lines of a table: entries, each with what comes of it behind an arrow, which may begin a line of its own."""
+    lines = table.strip().replace("\n    ->", " ->").splitlines()
+    return [(entry, outcome) for entry, _, outcome in (line.partition(" -> ") for line in lines)]

@@ -74,9 +74,8 @@ Redraw: TypeAlias = Callable[[Codes, Ints, np.random.Generator], Codes]
 class Sampler(Protocol):
     """Draws any block of a model's rows, in any thread."""
 
-    @property
-    def block_rows(self) -> int:
-        """Rows of all blocks but the last."""
+    # Rows of all blocks but the last.
+    block_rows: int
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""

@@ -30,6 +30,7 @@ else:
 
 _DAY = 86_400_000_000
 _SECONDS = "%Y-%m-%d %H:%M:%S"
+_ISO = {"date": "%Y-%m-%d", "datetime": _SECONDS, "time": "%H:%M:%S", "yearmonth": "%Y-%m"}
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
@@ -51,15 +52,12 @@ class Rounding:
     def round(
         self, units: Ints, low: Ints, high: Ints, generator: np.random.Generator
     ) -> tuple[Ints, NDArray[np.bool_]]:
-        """Numbers of grains rounded down within their bins, from `low` up to but without `high`; and which were."""
-        digits = np.zeros(units.size, dtype=np.int64)
-        if self.upto.shape[0] > 1:
-            digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
-            digits = np.minimum(digits, self.upto.shape[0] - 1)
-        chosen = (generator.random(units.size)[:, None] >= self.upto[digits]).sum(axis=1)
-        if self.kept.size:
-            chosen[np.isin(units, self.kept)] = 0
-        done, rounded = np.zeros(units.size, dtype=np.bool_), units.copy()
+        """Numbers of grains rounded down in their bins, from `low` up to but without `high`, and which are final."""
+        digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
+        chances = self.upto[np.minimum(digits, self.upto.shape[0] - 1)]
+        chosen = (generator.random(units.size)[:, None] >= chances).sum(axis=1)
+        done, rounded = np.isin(units, self.kept), units.copy()
+        chosen[done] = 0
         for index in range(1, self.steps.size):
             rows = np.flatnonzero(chosen == index)
             step = int(self.steps[index])
@@ -249,7 +247,6 @@ class _AxisDecoder:
         return values if attribute.missing is None else values.set(pl.Series(codes == attribute.missing_code), None)
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
-        """Numbers inside these bins."""
         if self._shape is not None:
             bins = self._shape.bins[bins]
         low, high = self._low[bins], self._high[bins]
@@ -304,17 +301,15 @@ class _AxisDecoder:
         low, high = (np.ceil(each * top / bottom - 1e-6).astype(np.int64)[bins] for each in (self._low, self._high))
         units = np.clip(np.floor(placed * top / bottom).astype(np.int64), low, np.maximum(high - 1, low))
         rounded, done = rounding.round(units, low, high, generator)
-        done |= np.isin(units, rounding.kept)
         return np.where(done, rounded * bottom / top, short)
 
     def _typed(self, drawn: pl.Series) -> pl.Series:
-        """Drawn numbers as a column of the attribute's type."""
         kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Decimal):
             # The product of decimals is exact: no unit is lost to rounding.
             unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
             return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
-        if attribute.binned and not attribute.axis.numeric:
+        if not attribute.axis.numeric:
             return self._timed(drawn)
         if attribute.axis.continuous and kind == pl.String:
             return _column(float_texts(pl.lit(drawn)))
@@ -322,30 +317,27 @@ class _AxisDecoder:
 
     def _timed(self, drawn: pl.Series) -> pl.Series:
         """Days, months or microseconds as a column of the attribute's type."""
-        kind, attribute, seconds = self._kind, self._attribute, whole_seconds(self._attribute)
+        kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Datetime):
             counted = drawn * _DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
-        if attribute.kind == "duration":
-            held = drawn.cast(pl.Duration("us"))
-            texts = span_texts(pl.lit(held), seconds=seconds)
-        elif attribute.kind == "time":
-            held = (drawn * 1_000).cast(pl.Time)
-            texts = clock_texts(pl.lit(held), seconds=seconds)
-        elif attribute.kind == "datetime":
-            held = drawn.cast(pl.Datetime("us"))
-            texts = moment_texts(pl.lit(held), pl.Datetime("us"), seconds=seconds)
-        elif attribute.kind == "date":
-            held = drawn.cast(pl.Int32).cast(pl.Date)
-            texts = pl.lit(held).cast(pl.String)
-        else:
+        if attribute.kind == "yearmonth":
             months = pl.lit(drawn)
             held = _column(pl.date(months // 12, months % 12 + 1, 1))
-            texts = written_texts(pl.lit(held), "%Y-%m")
+        elif attribute.kind == "date":
+            held = drawn.cast(pl.Int32).cast(pl.Date)
+        elif attribute.kind == "time":
+            held = (drawn * 1_000).cast(pl.Time)
+        else:
+            held = drawn.cast(pl.Duration("us") if attribute.kind == "duration" else pl.Datetime("us"))
         if kind != pl.String:
             return held.cast(kind)
-        return _column(texts if attribute.format is None else written_texts(pl.lit(held), attribute.format))
+        seconds = whole_seconds(attribute)
+        if attribute.kind == "duration":
+            return _column(span_texts(pl.lit(held), seconds=seconds))
+        written = attribute.format or _ISO[attribute.kind] + ("" if seconds else "%.6f")
+        return _column(written_texts(pl.lit(held), written))
 
 
 def _column(values: pl.Expr) -> pl.Series:

@@ -86,10 +86,8 @@ def _possible(condition: Condition) -> tuple[Box, ...]:
     schema, kept = condition.schema.measured, []
     touched = constrained(schema.allowed)
     for box in condition.boxes:
-        left: Box | None = {}
-        if set(box) & set(touched):
-            domains = {i: box.get(i, np.ones(int(schema.sizes[i]), dtype=bool)) for i in touched}
-            left = narrowed(domains, schema.allowed)
+        domains = {i: box.get(i, np.ones(int(schema.sizes[i]), dtype=bool)) for i in touched}
+        left = narrowed(domains, schema.allowed)
         if left is not None:
             kept.append({**box, **{i: levels for i, levels in left.items() if i in box or not levels.all()}})
     if not condition.boxes:

@@ -15,9 +15,10 @@ import datetime as dt
 import math
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice, takewhile
 from typing import Literal
 
 from sklar.errors import SchemaError
@@ -30,8 +31,9 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 
 _INFINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
-_FIRST_MOMENT = dt.datetime(1970, 1, 1)
-_MICROSECOND = dt.timedelta(microseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1)
+_FIRST = _EPOCH.toordinal()
+_TICK = dt.timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d\d|\d\d:\d\d:\d\d", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?(?: ?([ap])\.?m\.?)?", re.IGNORECASE | re.ASCII)
 _DAYS = r"(?:(-?\d{1,9}) days?,? ?)?"
@@ -61,29 +63,26 @@ class Axis:
     and not as texts; `stepped`, that the axis has whole steps that people name: x <= 39 is x < 40; `timed`, that it is
     in microseconds, of which a schema counts seconds; `continuous`, that numbers are not whole: the last bin then
     includes its upper edge, for there is no last number before it; `grows`, that zero means nothing, so that small and
-    large have a meaning. `example` is how a schema writes an edge that is no number.
+    large have a meaning; `dated`, that an ISO date stands for a number. `example` is how a schema writes an edge that
+    is no number. `read` finds the number of a text, `count` that of a moment, and `show` writes one as a text.
     """
 
-    kind: AttributeKind
+    kind: AttributeKind = field(kw_only=False)
     binned: bool = True
     numeric: bool = False
     stepped: bool = False
     timed: bool = False
     continuous: bool = False
     grows: bool = False
+    dated: bool = False
     example: str = "ISO texts ('1990-01-31')"
+    read: Callable[[str], int | float | None] = lambda _text: None
+    count: Callable[[dt.datetime], int] = lambda moment: moment.year
+    show: Callable[[int], str] = str
 
     def text(self, number: float) -> str:
         """A number on the axis as a person writes it: a number or an ISO date."""
-        if self.numeric:
-            return str(number)
-        counted = int(number)
-        if self.kind == "yearmonth":
-            return f"{counted // 12:04}-{counted % 12 + 1:02}"
-        if self.kind in ("time", "duration"):
-            return clock_text(counted) if self.kind == "time" else span_text(counted)
-        moment = _FIRST_MOMENT + counted * (_MICROSECOND if self.timed else dt.timedelta(days=1))
-        return moment.isoformat() if self.timed else moment.date().isoformat()
+        return str(number) if self.numeric else self.show(int(number))
 
     def value(self, number: float) -> str | int | float:
         """A number on the axis as a schema file holds it: a number, or the text of a date or time."""
@@ -95,39 +94,16 @@ class Axis:
         `written` is the strptime format of dates and times. Texts that it does not read are read as ISO has them.
         """
         text = text.strip()
-        if not self.binned:
+        moment = None if written is None else read_moment(text, written)
+        # What other files of a release hold is ISO. Day before month would make it another date.
+        if written is not None and moment is None and (written.startswith("%Y-%d") or not _ISO.match(text)):
             return None
-        if self.numeric:
-            if text.lower() in _INFINITE:
-                return float(text)
-            number = parse_number(text)
-            if number is not None or self.kind != "year":
-                return number
-        if self.kind == "duration":
-            return parse_span(text)
-        if written is not None:
-            moment = read_moment(text, written)
-            if moment is not None:
-                return self._count(moment)
-            # What other files of a release hold is ISO. Day before month would make it another date.
-            if written.startswith("%Y-%d") or not _ISO.match(text):
-                return None
-        counted = parse_clock(text) if self.kind == "time" else parse_month(text) if self.kind == "yearmonth" else None
-        if counted is not None or self.kind == "time":
-            return counted
+        number = self.read(text) if moment is None else None
+        if number is not None or (moment is None and not self.dated):
+            return number
         try:
-            return self._count(dt.datetime.fromisoformat(text))
-        except ValueError:
-            return None
-
-    def _count(self, moment: dt.datetime) -> int | None:
-        if self.kind in ("year", "yearmonth"):
-            return moment.year if self.kind == "year" else moment.year * 12 + moment.month - 1
-        if self.kind == "time":
-            return (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) // _MICROSECOND
-        try:
-            return days(moment.date()) if self.kind == "date" else microseconds(moment)
-        except OverflowError:
+            return self.count(moment or dt.datetime.fromisoformat(text))
+        except (ValueError, OverflowError):
             return None
 
     def check(self, edge: object, *, what: str = "edges") -> int | float:
@@ -158,7 +134,7 @@ class Axis:
         >>> AXES["real"].spaced(-10, 100, 6, "log")
         (-10.0, -4.6, 0.0, 10.0, 22.0, 47.0, 100.0)
         """
-        clock = self.kind in ("time", "duration")
+        clock = self.timed and not self.dated
         seconds = clock and not (first % SECOND or last % SECOND)
         unit = step if step is not None or self.continuous else Fraction(SECOND if seconds else 1)
         if spacing == "equal":
@@ -179,33 +155,16 @@ class Axis:
         return tuple(map(float, edges)) if spacing == "equal" else tuple(sorted({float(edge) for edge in edges}))
 
 
-AXES: Mapping[str, Axis] = {
-    axis.kind: axis
-    for axis in (
-        Axis(kind="categorical", binned=False),
-        Axis(kind="boolean", binned=False),
-        Axis(kind="integer", numeric=True, stepped=True, grows=True),
-        Axis(kind="real", numeric=True, continuous=True, grows=True),
-        Axis(kind="date", stepped=True),
-        Axis(kind="datetime", timed=True),
-        Axis(kind="time", timed=True, example="texts such as '13:30:00'"),
-        Axis(kind="duration", timed=True, grows=True, example="texts such as '1:30:00'"),
-        Axis(kind="year", numeric=True, stepped=True),
-        Axis(kind="yearmonth", stepped=True, example="texts such as '1990-01'"),
-    )
-}
-
-
 def days(value: dt.date) -> int:
     """Days since 1970-01-01."""
-    return (value - _FIRST_MOMENT.date()).days
+    return value.toordinal() - _FIRST
 
 
 def microseconds(value: dt.datetime) -> int:
     """Microseconds since 1970-01-01 UTC; a time without a zone is taken as UTC."""
     if value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
-    return (value - _FIRST_MOMENT) // _MICROSECOND
+    return (value - _EPOCH) // _TICK
 
 
 def parse_number(text: str) -> int | float | None:
@@ -272,6 +231,39 @@ def span_text(counted: int) -> str:
 def clock_text(counted: int) -> str:
     """A time of day, two digits of hours; the end of the day is 24:00:00."""
     return span_text(counted).rjust(8 if counted % SECOND == 0 else 15, "0")
+
+
+def _clock(moment: dt.datetime) -> int:
+    return microseconds(moment.replace(tzinfo=None)) % DAY
+
+
+def _number_or_infinity(text: str) -> int | float | None:
+    return float(text) if text.lower() in _INFINITE else parse_number(text)
+
+
+AXES: Mapping[str, Axis] = {
+    axis.kind: axis
+    for axis in (
+        Axis("categorical", binned=False),
+        Axis("boolean", binned=False),
+        Axis("integer", numeric=True, stepped=True, grows=True, read=_number_or_infinity),
+        Axis("real", numeric=True, continuous=True, grows=True, read=_number_or_infinity),
+        Axis("date", stepped=True, dated=True, count=days, show=lambda n: dt.date.fromordinal(n + _FIRST).isoformat()),
+        Axis("datetime", timed=True, dated=True, count=microseconds, show=lambda n: (_EPOCH + n * _TICK).isoformat()),
+        Axis("time", timed=True, example="texts such as '13:30:00'", read=parse_clock, count=_clock, show=clock_text),
+        Axis("duration", timed=True, grows=True, example="texts such as '1:30:00'", read=parse_span, show=span_text),
+        Axis("year", numeric=True, stepped=True, dated=True, read=_number_or_infinity),
+        Axis(
+            "yearmonth",
+            stepped=True,
+            dated=True,
+            example="texts such as '1990-01'",
+            read=parse_month,
+            count=lambda moment: moment.year * 12 + moment.month - 1,
+            show=lambda n: f"{n // 12:04}-{n % 12 + 1:02}",
+        ),
+    )
+}
 
 
 def read_moment(text: str, written: str) -> dt.datetime | None:
@@ -341,18 +333,13 @@ def _ratios(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -
 
 def _series(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -> list[Fraction]:
     """Edges at the largest round numbers between the bounds: 1, 2, 5, 10, 20 and so on."""
-    edges: list[Fraction] = []
     # Durations are counted in seconds.
     whole = Fraction(SECOND if unit is not None and unit % SECOND == 0 else 1)
-    power = math.floor(_decades(last / whole)) + 1
-    smallest = max(first, unit or Fraction(0)) / whole
-    while len(edges) < bins - 1 and power > _LEAST_POWER and 10 * Fraction(10) ** power > smallest:
-        power -= 1
-        for digit in (5, 2, 1):
-            edge = digit * Fraction(10) ** power * whole
-            if first < edge < last and len(edges) < bins - 1 and (unit is None or edge % unit == 0):
-                edges.append(edge)
-    return [first, *reversed(edges), last]
+    powers = range(math.floor(_decades(last / whole)), _LEAST_POWER - 1, -1)
+    falling = (digit * Fraction(10) ** power * whole for power in powers for digit in (5, 2, 1))
+    within = takewhile(lambda edge: first < edge and (unit or 0) <= edge, falling)
+    edges = islice((edge for edge in within if edge < last and (unit is None or edge % unit == 0)), bins - 1)
+    return [first, *reversed(list(edges)), last]
 
 
 def _decades(ratio: Fraction) -> float:

@@ -64,7 +64,9 @@ _KEYS = {
     "spacing": Key(f"be one of {', '.join(get_args(Spacing))}", str, "", get_args(Spacing).__contains__),
     "domain": Key(f"be one of {', '.join(get_args(Domain))}", str, "", get_args(Domain).__contains__, "public"),
     "step": Key("be a positive number", (int, float), " Write step = 100, or step = 0.01.", lambda n: 0 < n < _EXACT),
-    "texts": Key("be those of false and true", list, " Write texts = ['N', 'Y'].", lambda given: len(given) == 2),
+    "texts": Key(
+        "be those of false and true", list, " Write texts = ['N', 'Y'].", lambda pair: [*map(type, pair)] == [str, str]
+    ),
     "format": Key("be a text in the letters of strptime", object),
     "ordered": _FLAG,
     "special": Key("list texts or numbers", list, " Write special = ['N', -9].", len),
@@ -86,23 +88,12 @@ _FORMATS = {
     "time": ("one of 24 hours", "hour", "", "%H:%M"),
     "yearmonth": ("a month and a year", "year month", "hour", "%m/%Y"),
 }
-_EVERYWHERE = {
-    "type",
-    "special",
-    "missing",
-    "output",
-    "reviewed",
-    "provenance",
-    "weight",
-    "unit",
-    "labels",
-    *TABLE_WORDS,
-}
 _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
 _BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
     "categorical": {"values", "ordered", "other", "domain", "at_most"},
     "boolean": {"texts"},
 }
+_EVERYWHERE = {"type", "unit", "labels", *TABLE_WORDS, *_KEYS}.difference(*_BY_KIND.values())
 
 
 def read_key(entry: Mapping[str, Any], key: str) -> Any:
@@ -152,23 +143,26 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     taken = min({"values", "other", "edges", "points", "spacing"} & set(entry), default=None)
     unlisted = categorical and keys.domain == "found" and not keys.other
     unleveled = keys.outside == "missing" and keys.missing is None
+    whole = keys.step is not None and keys.step == keys.step // 1
+    partial = axis.stepped and keys.step is not None and not whole
     refuse(
         (not private and keys.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
         (private and taken, f'domain = "private" is found by a release, so it takes no {taken}. Remove one.'),
         (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
+        (partial, f"step of a {axis.kind} must be whole, got {keys.step!r}. Use 1 or more."),
     )
     # Categories that are not found, or are more than at_most, need a level.
     keys.other |= categorical and private
     if private:
         keys.at_most = keys.bins or DEFAULT_BINS if axis.binned else keys.at_most or DEFAULT_AT_MOST
-    keys.at_most, keys.step, keys.weight = keys.at_most or 0, _step(axis, keys.step), float(keys.weight)
-    keys.format, keys.texts = parse_format(axis, keys.format), _texts(keys.texts)
+    keys.at_most, keys.step, keys.weight = keys.at_most or 0, int(keys.step) if whole else keys.step, float(keys.weight)
+    keys.format, keys.texts = parse_format(axis, keys.format), tuple(keys.texts or ())
     keys.output = None if keys.output is None else str(parse_output(keys.output))
     keys.values = _values(keys) if categorical else ()
     keys.edges = _edges(axis, keys) if axis.binned else ()
-    keys.points = _points(axis, keys) if keys.points else ()
-    keys.special = _special(axis, keys) if keys.special else ()
+    keys.points = tuple(sorted(axis.check(point, what="points") for point in keys.points or ()))
+    keys.special = tuple(_special(axis, keys, each) for each in keys.special or ())
     fields = {key: value for key, value in vars(keys).items() if key not in ("low", "high", "bins", "spacing")}
     attribute = Attribute(name=name, kind=axis.kind, **fields)
     unit = grain(attribute) if private and axis.binned and keys.bins is None else None
@@ -178,7 +172,6 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
 
 
 def _values(keys: SimpleNamespace) -> tuple[Any, ...]:
-    """The categories, in their order."""
     # A release may find nothing: no category may be common enough.
     if keys.domain != "private" and not keys.values and not (keys.domain == "found" and keys.values == []):
         raise _refused("values", keys.values)
@@ -228,35 +221,8 @@ def _spaced(axis: Axis, keys: SimpleNamespace, bins: int) -> Numbers:
     return axis.spaced(first, last, bins, keys.spacing or "equal", step)
 
 
-def _points(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
-    """The points, ascending, each within the edges."""
-    points = sorted(axis.check(point, what="points") for point in keys.points)
-    twice = repeated(map(axis.text, points))
-    refuse((twice is not None, f"points must differ, got {twice} twice. Remove one."))
-    for point in points:
-        outside = not (keys.edges[0] <= point < keys.edges[-1] or (axis.continuous and point == keys.edges[-1]))
-        got = f"got {axis.text(point)}. Move the edges past it, or list it under special"
-        large = axis.numeric and abs(point) >= _EXACT
-        refuse(
-            (outside, f"points must lie within the edges, {got}."),
-            (large, f"points must be smaller than 2**53 in size, got {point}. Leave it in its bin."),
-        )
-    return tuple(points)
-
-
-def _special(axis: Axis, keys: SimpleNamespace) -> tuple[Any, ...]:
-    """The special values: numbers where the column holds numbers, else texts."""
-    special = tuple(_one_special(axis, keys, each) for each in keys.special)
-    twice, listed = repeated(map(str, special)), {*map(str, keys.values)} & {*map(str, special)}
-    refuse(
-        (twice is not None, f"special values must differ, got '{twice}' twice. Remove one."),
-        (listed, f"'{min(listed, default='')}' is listed under values and under special. Remove one."),
-    )
-    return special
-
-
-def _one_special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | float:
-    """A number if the attribute's values are numbers and it is one, else its text."""
+def _special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | float:
+    """A special value: a number where the column holds numbers and it is one, else its text."""
     value = given.isoformat() if isinstance(given, dt.date | dt.time) else given
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _refused("special", given)
@@ -276,28 +242,6 @@ def _one_special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int 
     return int(number) if number == number // 1 else number
 
 
-def _step(axis: Axis, step: float | None) -> int | float | None:
-    if step is None or step == step // 1:
-        return None if step is None else int(step)
-    refuse((axis.stepped, f"step of a {axis.kind} must be whole, got {step!r}. Use 1 or more."))
-    return step
-
-
-def _texts(texts: list[str] | None) -> tuple[str, str] | tuple[()]:
-    if texts is None:
-        return ()
-    false, true = texts
-    if not all(isinstance(text, str) for text in texts):
-        raise _refused("texts", texts)
-    blank = false == true or any(not text or text != text.strip() for text in texts)
-    turned = false.lower() == "true" or true.lower() == "false"
-    refuse(
-        (blank, f"texts must differ, without blanks around them, got {texts!r}. Correct one."),
-        (turned, f"texts must be those of false and then true, got {texts!r}. Turn them around."),
-    )
-    return false, true
-
-
 def parse_format(axis: Axis, written: object) -> str | None:
     """The format of dates or times, if what it writes is read back: it must tell all that the kind has."""
     if written is None:
@@ -312,7 +256,23 @@ def parse_format(axis: Axis, written: object) -> str | None:
 
 
 def _check(attribute: Attribute) -> None:
-    """Refuse what contradicts itself: an output, a step, special values, points, a missing text."""
+    """Refuse what contradicts itself: texts, points, an output, a step, special values, a missing text."""
+    false, true = attribute.texts or ("false", "true")
+    blank = false == true or any(not text or text != text.strip() for text in (false, true))
+    turned = false.lower() == "true" or true.lower() == "false"
+    twice, got = repeated(map(attribute.axis.text, attribute.points)), f"got {list(attribute.texts)!r}"
+    refuse(
+        (blank, f"texts must differ, without blanks around them, {got}. Correct one."),
+        (turned, f"texts must be those of false and then true, {got}. Turn them around."),
+        (twice is not None, f"points must differ, got {twice} twice. Remove one."),
+    )
+    for point in attribute.points:
+        got = f"got {attribute.axis.text(point)}. Move the edges past it, or list it under special"
+        large = attribute.axis.numeric and abs(point) >= _EXACT
+        refuse(
+            (not attribute.within(point), f"points must lie within the edges, {got}."),
+            (large, f"points must be smaller than 2**53 in size, got {point}. Leave it in its bin."),
+        )
     output = output_of(attribute)
     reason = None if attribute.output is None else misfit(output, attribute)
     refuse((reason, f"output '{output}' {reason}."))
@@ -355,9 +315,14 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
 def _check_special(attribute: Attribute) -> None:
     """Refuse special values that are something else too."""
     missing = attribute.number_of(attribute.missing or "")
-    twice = repeated(attribute.axis.text(number) for number in attribute.special_numbers if number is not None)
-    refuse((twice is not None, f"special values must differ, got {twice} twice. Remove one."))
-    for value, number in zip(attribute.special, attribute.special_numbers, strict=True):
+    pairs = list(zip(attribute.special, attribute.special_numbers, strict=True))
+    twice = repeated(str(value) if number is None else attribute.axis.text(number) for value, number in pairs)
+    listed = min({*map(str, attribute.values)} & {*map(str, attribute.special)}, default=None)
+    refuse(
+        (twice is not None, f"special values must differ, got '{twice}' twice. Remove one."),
+        (listed is not None, f"'{listed}' is listed under values and under special. Remove one."),
+    )
+    for value, number in pairs:
         absent = str(value) == attribute.missing or (number is not None and number == missing)
         truth = attribute.truth_of(str(value)) is not None
         refuse(

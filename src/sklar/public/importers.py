@@ -11,7 +11,6 @@ transformers are listed by column under `constraints`, and a chain of them is re
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ _TIMES = ("%H", "%I", "%M", "%S", "%f", "%p", "%X", "%c")
 # Types of Frictionless and SmartNoise are called as they are here, but for these.
 _KINDS = {kind: kind for kind in AXES if kind not in ("categorical", "real")}
 _KINDS |= {"string": "categorical", "number": "real", "int": "integer", "float": "real"}
+_BOUNDS = ("lower", "upper")
 _RESCALING = ("LogTransformer", "StandardScaler", "MinMaxTransformer")
 _TRANSFORMED = dict.fromkeys(("BinTransformer", "ClampTransformer", *_RESCALING), "real")
 _TRANSFORMED |= {"DateTimeTransformer": "datetime", "LabelTransformer": "categorical", "OneHotEncoder": "categorical"}
@@ -121,7 +121,12 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
         raise SchemaError(f"file '{path}' does not exist. Check the path.")
     name, suffix = path.name.split(".")[0] or "table", path.suffix.lower()
     if format == "arrow" or (format is None and suffix in arrow.SUFFIXES):
-        return from_arrow_file(path, name)
+        import polars as pl
+
+        try:
+            return from_arrow(arrow.file_schema(path), name)
+        except (Exception, pl.exceptions.PanicException):
+            raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
     parse: Callable[[str], Any] = json.loads
     if suffix in (".yaml", ".yml"):
         require("yaml", what="a YAML file", package="PyYAML", extra="yaml")
@@ -264,12 +269,10 @@ def _values(values: Sequence[Any]) -> list[Any]:
 
 def _bound(kind: str, constraints: Mapping[str, Any], end: str, inwards: int) -> Any:
     """The stated bound. An exclusive bound moves inwards by one step, if the kind has steps."""
-    stated, excluded = constraints.get(f"m{end}"), constraints.get(f"exclusiveM{end}")
-    if stated is not None or excluded is None or kind not in ("integer", "year", "date"):
+    axis, stated, excluded = AXES[kind], constraints.get(f"m{end}"), constraints.get(f"exclusiveM{end}")
+    if stated is not None or excluded is None or not axis.stepped:
         return excluded if stated is None else stated
-    if kind == "date":
-        return dt.date.fromisoformat(str(excluded)) + dt.timedelta(days=inwards)
-    return int(excluded) + inwards
+    return axis.value(cast(int, axis.parse(str(excluded))) + inwards)
 
 
 def from_sdv(document: Mapping[str, Any], name: str) -> Imported:
@@ -289,7 +292,6 @@ def _only_table(tables: Mapping[str, Any], what: str) -> tuple[str, Any]:
 
 
 def _sdv_column(described: Mapping[str, Any]) -> ColumnEntry | str:
-    """The entry for a column, or the reason why it is left out."""
     kind, missing, keys = described["sdtype"], {"missing": ""}, dict[str, Any]()
     if kind == "datetime":
         written = described.get("datetime_format")
@@ -325,9 +327,8 @@ def from_smartnoise(document: Mapping[str, Any], name: str) -> Imported:
         elif kind is None:
             columns[str(column)] = f"no attribute type fits a column of type {described['type']!r}"
         else:
-            bounds = (described.get("lower"), described.get("upper")) if AXES[kind].numeric else (None, None)
-            missing = {"missing": ""} if described.get("nullable", True) else {}
-            keys = {"type": kind} | between(kind, *bounds) | missing
+            bounds = between(kind, *map(described.get, _BOUNDS)) if AXES[kind].numeric else {}
+            keys = {"type": kind} | bounds | ({"missing": ""} if described.get("nullable", True) else {})
             notes = [] if value is None else [f"SmartNoise was told to put {value!r} where a value is missing."]
             columns[str(column)] = ColumnEntry(keys=keys, notes=notes)
     return Imported(columns=columns, name=name, source="SmartNoise metadata")
@@ -349,40 +350,27 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
         params = step["params"] if isinstance(step["params"], Mapping) else {}
         kind = kind or _TRANSFORMED.get(step["name"])
         nullable = nullable or bool(params.get("nullable"))
-        stated = {key: params[key] for key in ("lower", "upper") if params.get(key) is not None}
-        if step["name"] in _RESCALING and not bounds:
+        known, bounds = bounds, bounds or {key: params[key] for key in _BOUNDS if params.get(key) is not None}
+        if step["name"] in _RESCALING and not known:
             # The steps after this one see another scale.
-            bounds = stated
             break
         bins = bins or params.get("bins")
-        bounds = bounds or stated
     if kind is None:
         return None
     keys, notes = {"type": kind}, []
     if kind == "real":
-        keys |= between(kind, bounds.get("lower"), bounds.get("upper"))
+        keys |= between(kind, *map(bounds.get, _BOUNDS))
         keys |= {"bins": bins} if bins and "bins" in keys else {}
         notes = ["If it holds whole numbers, write type = 'integer'."]
     return ColumnEntry(keys=keys | ({"missing": ""} if nullable else {}), notes=notes)
 
 
 def _recognize(document: Mapping[str, Any]) -> str | None:
-    """The format that a document seems to have."""
     if "fields" in document or "resources" in document or isinstance(document.get("schema"), dict):
         return "frictionless"
     if "METADATA_SPEC_VERSION" in document or "columns" in document or "tables" in document:
         return "sdv"
     return "smartnoise" if "constraints" in document or _smartnoise_tables(document) else None
-
-
-def from_arrow_file(path: Path, name: str) -> Imported:
-    """The schema of a Parquet file or an Arrow file."""
-    import polars as pl
-
-    try:
-        return from_arrow(arrow.file_schema(path), name)
-    except (Exception, pl.exceptions.PanicException):
-        raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
 
 
 def from_arrow(schema: Any, name: str) -> Imported:

@@ -91,16 +91,14 @@ def plain_output(attribute: Attribute) -> Output:
 
 def output_of(attribute: Attribute) -> Output:
     """The type of a released column: the schema's, else the plain one."""
-    stated = None if attribute.output is None else parse_output(attribute.output)
+    stated = parse_output(attribute.output or "")
     return stated or (Output(name="ordered category") if attribute.ordered else plain_output(attribute))
 
 
 def special_texts(attribute: Attribute) -> tuple[str, ...]:
     """The special values that a column of the attribute's numbers, dates or truth values could not hold."""
-    if attribute.categorical:
-        return tuple(value for value in attribute.special if isinstance(value, str))
     special = zip(attribute.special, attribute.special_numbers, strict=True)
-    return tuple(str(value) for value, number in special if number is None)
+    return tuple(value for value, number in special if number is None and isinstance(value, str))
 
 
 def misfit(output: Output, attribute: Attribute) -> str | None:

@@ -138,7 +138,6 @@ def _determined(entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Det
 
 
 def _named(name: object, known: Mapping[str, Attribute]) -> Attribute:
-    """The attribute that a rule names."""
     if not isinstance(name, str) or name not in known:
         raise SchemaError(f"the schema has no attribute {name!r}. It has: {', '.join(known)}.")
     if known[name].private:

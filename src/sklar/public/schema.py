@@ -333,15 +333,12 @@ class Schema(Remembering):
             if word not in get_args(Provenance):
                 raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
             self.attribute(name)
-        sources = [given.get(each.name, each.provenance) for each in self.attributes]
-        attributes = zip(self.attributes, sources, strict=True)
-        return replace(
-            self, attributes=tuple(replace(each, reviewed=True, provenance=word) for each, word in attributes)
-        )
+        sources = {each.name: given.get(each.name, each.provenance) for each in self.attributes}
+        attributes = tuple(replace(each, reviewed=True, provenance=sources[each.name]) for each in self.attributes)
+        return replace(self, attributes=attributes)
 
 
 def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
-    """The weights of pairs that a schema file states."""
     if not isinstance(entries, list):
         raise SchemaError(f"pairs must be tables, got {entries!r}. Write [[pairs]] with attributes and weight.")
     weights: dict[frozenset[str], PairWeight] = {}

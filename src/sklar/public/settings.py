@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
@@ -148,11 +148,8 @@ def _is_sign(text: object, none: str | None) -> bool:
 
 def describe_reading(reading: Reading) -> dict[str, Any]:
     """The keys of `[table]` that `parse_reading` reads: none of a plain reading."""
-    stated = {name: value for name, value in asdict(reading).items() if value != getattr(PLAIN, name)}
-    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
-    # In the order of keys: header stands before columns.
-    keys = (key for key in READING_KEYS if key in listed or (key == "header" and reading.columns))
-    return {key: listed.get(key, False) for key in keys}
+    stated = {key: getattr(reading, key) for key in READING_KEYS if getattr(reading, key) != getattr(PLAIN, key)}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in stated.items()}
 
 
 def check_reading(reading: Reading, attributes: Iterable[Attribute]) -> None:

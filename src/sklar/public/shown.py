@@ -44,7 +44,6 @@ def shown_levels(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _interval(attribute: Attribute, low: float, high: float) -> str:
-    """A bin in words."""
     unit = None if attribute.axis.timed else grain(attribute)
     apart = [point for point in attribute.points if low < point < high]
     begins_after = low in attribute.points
