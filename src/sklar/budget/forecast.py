@@ -20,6 +20,7 @@ from sklar.budget import plan
 from sklar.budget.method import Method
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
+from sklar.kernel.cells import Doubles
 from sklar.kernel.queries import moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
@@ -60,8 +61,8 @@ class Forecast(Tabular):
     n_rows: int
     budget: Budget
     method: Method
-    one_way_sd: NDArray[np.float64]
-    pair_sd: NDArray[np.float64]
+    one_way_sd: Doubles
+    pair_sd: Doubles
     complete: bool
     spend: Spend
     split: tuple[tuple[str, float], ...]
@@ -277,7 +278,7 @@ def _parity_costs(stages: plan.Stages) -> dict[str, float]:
     return dict(zip(names, worst.tolist(), strict=False))
 
 
-def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
+def _rms(sd: Doubles, weights: NDArray[Any]) -> float:
     return math.sqrt(float(weights @ sd**2) / float(weights.sum())) if sd.size else 0.0
 
 

@@ -30,15 +30,15 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.errors import BudgetError
+from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.axis import AXES
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
 
-Units = NDArray[np.int64]
+Units = Ints
 
 # Up to this many grains every value may be a level of its own, and there is nothing to search; up to this many the
 # second table reaches the grain everywhere. So many parts a cell is divided into, and by the last table.
@@ -118,7 +118,7 @@ class Ladder:
             return _multiples(low, high, _round_up(size / _EVEN))
         return _within(low, high, np.concatenate([-_decades(max(-low, 0))[::-1], _decades(max(high, 0))]))
 
-    def divided(self, edges: Units, counts: NDArray[np.float64], sd: NDArray[np.float64], table: int) -> Units:
+    def divided(self, edges: Units, counts: Doubles, sd: Doubles, table: int) -> Units:
         """The edges of table number `table`: cells with a solid count, by noisy counts and their errors, divided."""
         last, chosen = table == self.tables - 1, np.diff(edges) > 1
         if self.high - self.low > _SMALL:
@@ -132,7 +132,7 @@ class Ladder:
                 parts.append(_multiples(low, high, _round_up((high - low) / (_GRAINS if last else _DIVIDE))))
         return np.unique(np.concatenate(parts))
 
-    def units(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Units:
+    def units(self, numbers: Ints | Doubles) -> Units:
         """Numbers on the attribute's axis in grains, those beyond the bounds in the outermost."""
         if numbers.dtype.kind == "f":
             # A number that is too large is beyond the bounds, and no warning may say so.
@@ -143,7 +143,7 @@ class Ladder:
             return np.clip(whole, self.low, self.high - 1).astype(np.int64)
         return np.clip(np.floor_divide(numbers, self.grain.numerator), self.low, self.high - 1)
 
-    def axis(self, units: Units) -> NDArray[np.int64] | NDArray[np.float64]:
+    def axis(self, units: Units) -> Ints | Doubles:
         """The numbers on the axis that grains begin."""
         if self.grain.denominator == 1:
             return units * self.grain.numerator
@@ -192,7 +192,7 @@ class Ladder:
             power //= 10
 
 
-def next_cells(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale: float) -> list[Units]:
+def next_cells(ladder: Ladder, tables: Sequence[Ints], scale: float) -> list[Units]:
     """The edges of the cells of every table so far and of the next one, by the noisy tables so far."""
     cells = [ladder.first()]
     for number in range(1, min(len(tables), ladder.tables - 1) + 1):
@@ -470,7 +470,7 @@ def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
     return replace(attribute, edges=finding.bounds, domain="private", at_most=finding.at_most)
 
 
-def fits(finding: Finding, schema: Schema, tables: Sequence[NDArray[np.int64]]) -> bool:
+def fits(finding: Finding, schema: Schema, tables: Sequence[Ints]) -> bool:
     """Whether the tables of a number's answer have the cells that its bounds and the tables before them imply."""
     if finding.attribute not in schema.names or finding.bounds is None or len(tables) != finding.tables:
         return False
