@@ -335,35 +335,34 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
-    for share, text in (
-        (
-            "triples_share",
-            f"up to {plan.TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, where models of "
-            "stage 1 disagree. Pairs then have a little more noise than is said here.",
-        ),
-        (
-            "scores_share",
-            f"{plan.SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each three-way table "
-            "lies from the models of stage 1.",
-        ),
-    ):
+    shares = {
+        "triples_share": f"up to {plan.TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, "
+        "where models of stage 1 disagree. Pairs then have a little more noise than is said here.",
+        "scores_share": f"{plan.SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each "
+        "three-way table lies from the models of stage 1.",
+    }
+    for share, text in shares.items():
         if where := [f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, share)]:
             lines.append(f"At epsilon {', '.join(where)}, {text}")
-    lines += [line for each in forecasts for line in _threshold_lines(each)]
+    for each in forecasts:
+        if least := ", ".join(
+            f"{one.attribute} {one.threshold:,}" for one in each.findings if one.threshold is not None
+        ):
+            lines.append(f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {least}.")
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append(
             "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
             "on how many it finds, too."
         )
-    least = min(forecasts, key=lambda each: each.budget.epsilon)
-    if noisiest := least.mostly_noise:
+    smallest = min(forecasts, key=lambda each: each.budget.epsilon)
+    if noisiest := smallest.mostly_noise:
         pairs = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
         left = len(noisiest) - _SHOWN_PAIRS
         more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
         lines += [
             "",
-            f"Mostly noise at epsilon {least.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
+            f"Mostly noise at epsilon {smallest.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
             f"{pairs}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
@@ -371,11 +370,6 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
     time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"
     return [*lines, "", f"Rough run time {time} and memory {memory} on two cores; within a factor of three."]
-
-
-def _threshold_lines(each: Forecast) -> list[str]:
-    least = ", ".join(f"{one.attribute} {one.threshold:,}" for one in each.findings if one.threshold is not None)
-    return [f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {least}."] if least else []
 
 
 def _search_lines(each: Forecast) -> list[str]:
