@@ -93,7 +93,7 @@ FLAWS = (
         _THEOREMS,
         "math.exp(log_ndtr(-(threshold - 1 - count) / scale))",
         "math.exp(log_ndtr(-(threshold - count) / scale))",
-        "tests/budget/test_search.py",
+        "tests/kernel/test_people.py",
     ),
     _flaw(
         "a reserve that binds in the cheaper currency alone",

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.kernel.people import choose_rows
+from sklar.kernel.queries import Common
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, chance_of_one, cost, least_threshold
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
@@ -119,25 +120,38 @@ def partitions(total: int, largest: int | None = None) -> list[tuple[int, ...]]:
     return [(part, *rest) for part in range(min(total, largest), 0, -1) for rest in partitions(total - part, part)]
 
 
-@pytest.mark.parametrize("scale", [1.0, 20.0, 300.0])
+@pytest.mark.parametrize("scale", [0.7, 2.05, 20.0, 300.0])
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 def test_thresholds_hold_however_a_person_spreads_rows_over_new_values(scale: float, most: int) -> None:
-    threshold = least_threshold(scale, 1e-7, most)
-    assert chance_of_one(scale, threshold, most) <= 1e-7 < chance_of_one(scale, threshold - 1, most)
-    reach = np.arange(1, int(threshold + 60 * scale))
+    least = least_threshold(scale, 1e-7, most)
+    reach = np.arange(1, int(least + 60 * scale))
     half = np.exp(-(reach**2) / (2 * scale**2))
+    # The chance that noise is at least so much, from 1 on.
     tail = np.append(np.cumsum(half[::-1])[::-1], 0.0) / (1 + 2 * half.sum())
+    budget = Budget(epsilon=1.0, rows_per_person=most)
+    for threshold in (most + 1, most + round(3 * scale) + 1, least):
 
-    def shown(spread: tuple[int, ...]) -> float:
-        return 1 - math.prod(1 - float(tail[threshold - count - 1]) for count in spread)
+        def shown(spread: tuple[int, ...], threshold: int = threshold) -> float:
+            return 1 - math.prod(1 - float(tail[threshold - count - 1]) for count in spread)
 
-    worst = max(shown(spread) for total in range(1, most + 1) for spread in partitions(total))
-    assert worst <= chance_of_one(scale, threshold, most)
+        worst = max(shown(spread) for total in range(1, most + 1) for spread in partitions(total))
+        lost = Common(about="town", threshold=threshold).bound(np.array([scale]), budget).lost_delta
+        assert worst <= lost == chance_of_one(scale, threshold, most)
+        # One step of the threshold covers the difference.
+        assert most > 1 or chance_of_one(scale, threshold + 1) <= worst * (1 + 1e-6)
     if most > 1 and scale > 1:
         # The threshold for one row fails a person of L rows more often than it says.
         single = least_threshold(scale, 1e-7)
         assert max(1 - (1 - float(tail[single - 2])) ** most, float(tail[max(single - most - 1, 0)])) > 1e-7
         assert chance_of_one(scale, most, most) == 1.0
+
+
+@pytest.mark.parametrize("most", [1, 8])
+@pytest.mark.parametrize("chance", [1e-3, 9e-11, 1e-20])
+def test_the_threshold_is_the_smallest_that_keeps_its_chance(chance: float, most: int) -> None:
+    for scale in (1.0, 8.0, 92.45, 3.7e5):
+        threshold = least_threshold(scale, chance, most)
+        assert chance_of_one(scale, threshold, most) <= chance < chance_of_one(scale, threshold - 1, most)
 
 
 def test_the_smallest_keys_of_each_person_are_chosen() -> None:
