@@ -92,11 +92,8 @@ def distances() -> Iterator[Example]:
                     yield np.array([answer(tuple(sorted((*base, *person)))) for person in people])
 
             # A row alone lies sqrt(prod(1 - 1/K)) from nothing, which whole parts of 15 show but for one.
-            least = (PARTS_OF_A_ROW * math.sqrt(math.prod(1 - 1 / k for k in sizes)) - 1) / 44
+            least = (15 * math.sqrt(math.prod(1 - 1 / k for k in sizes)) - 1) / 44
             yield query, scales_for(1), worlds, 0.0 if reference.any() else least**2
-
-
-PARTS_OF_A_ROW = 15
 
 
 def shares() -> Iterator[Example]:

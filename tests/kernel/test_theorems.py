@@ -167,6 +167,14 @@ def test_epsilons_against_dp_accounting(shifts: int, sigma: float, scale: float)
     )
 
 
+@pytest.mark.parametrize(("most", "sigma", "tables"), [(4, 300.0, 105), (8, 640.0, 21)])
+def test_gaussian_noise_for_l_rows_is_what_the_accountants_say(most: int, sigma: float, tables: int) -> None:
+    budget = Budget(epsilon=1.0, neighbors="add-remove", rows_per_person=most)
+    theirs = pld_epsilon(dp_event.GaussianDpEvent(sigma / most), tables, DEFAULT_DELTA)
+    assert budget.spent(budget.tables([sigma], [tables])) == pytest.approx(theirs, rel=0.01)
+    assert budget.spent(Spend.of([sigma], [tables])) < theirs / 2
+
+
 def test_the_gaussian_curve_holds_for_the_discrete_gaussian_itself() -> None:
     """The theorem's claim, computed: delta of the exact discrete Gaussian, composed by convolution, at mixed scales."""
     sigmas, epsilon = (5.0, 8.0, 5.0), 0.9
