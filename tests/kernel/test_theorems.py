@@ -19,6 +19,8 @@ from sklar.errors import BudgetError
 from sklar.kernel import theorems as accountant
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget, Spend, cost, curve_epsilon, gaussian_epsilon, gdp_delta
 
+KINDS: Any = [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]
+
 
 def array(*values: float) -> Any:
     return np.array(values)
@@ -59,13 +61,15 @@ def test_standard_deviations(k: int, paper: float, laplace: float, zcdp: float, 
     delta=st.floats(1e-12, 1e-3),
     tables=st.integers(1, 500),
     neighbors=st.sampled_from(["replace-one", "add-remove"]),
-    kind=st.sampled_from([("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]),
+    rows=st.sampled_from([None, 1, 8]),
+    kind=st.sampled_from(KINDS),
     ratio=st.floats(0.2, 5),
 )
 def test_scales_and_spent_are_inverse(
-    epsilon: float, delta: float, tables: int, neighbors: Any, kind: Any, ratio: float
+    epsilon: float, delta: float, tables: int, neighbors: Any, rows: int | None, kind: Any, ratio: float
 ) -> None:
-    budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=kind[0], composition=kind[1])
+    settings: Any = {"neighbors": neighbors, "mechanism": kind[0], "composition": kind[1], "rows_per_person": rows}
+    budget = Budget(epsilon=epsilon, delta=delta, **settings)
     weights = np.concatenate([np.ones(tables), np.full(tables // 2, ratio)])
     scales = budget.scales(weights)
     assert budget.spent(budget.tables(scales)) <= epsilon
@@ -265,9 +269,6 @@ def test_noise_that_cannot_be_drawn_or_counted_is_refused() -> None:
         Budget(epsilon=1e-7).scales(np.ones(105))
     with pytest.raises(BudgetError, match="at most two different scales, got 3"):
         Budget(epsilon=1.0, mechanism="laplace").spent(Spend.of([1.0, 2.0, 3.0], 2))
-
-
-KINDS: Any = [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]
 
 
 @pytest.mark.parametrize(("mechanism", "composition"), KINDS)
