@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from hypothesis import given, settings
 
 import sklar
@@ -73,6 +73,18 @@ def refuses(match: str | None, action: Callable[..., object], *given: Any, **set
         action(*given, **settings)
     error: BaseException = raised.value
     return error
+
+
+def run(*words: object) -> Result:
+    """What a command does."""
+    return CliRunner().invoke(cli, [*map(str, words)])
+
+
+def changed(path: Path, statement: str, *rows: Sequence[Any]) -> list[list[Any]]:
+    """A statement run on a database by other means than ours, for each of these rows if any, and what it answers."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        found = connection.executemany(statement, rows) if rows else connection.execute(statement)
+        return [[*row] for row in found]
 
 
 def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
@@ -232,9 +244,7 @@ def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -
 ])  # fmt: skip
 def test_edited_ledgers_are_refused(ledger: Ledger, statement: str) -> None:
     pay(ledger, 0.5)
-    with closing(sqlite3.connect(ledger.path)) as connection:
-        connection.execute(statement)
-        connection.commit()
+    changed(ledger.path, statement)
     refuses(r"Nothing was measured\.$", pay, ledger, 0.5)
 
 
@@ -311,21 +321,20 @@ print(done)
 
 def test_the_commands(tmp_path: Path) -> None:
     book = str(tmp_path / "l.db")
-    run = CliRunner().invoke
-    made = run(cli, ["ledger", "init", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-9"])
+    made = run("ledger", "init", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-9")
     assert made.exit_code == 0
     assert "epsilon = 3, delta = 1e-09 for all releases together" in made.output
     Ledger(book).charge("people", Budget(epsilon=1.0), Spend.of([100.0], [6]))
-    shown = run(cli, ["ledger", "show", book])
+    shown = run("ledger", "show", book)
     assert "Data set 'people'" in shown.output
     assert "the naive sum would be" in shown.output
     assert "costs nothing" in shown.output
-    assert '"spent_epsilon"' in run(cli, ["ledger", "show", book, "--json"]).output
-    listed = run(cli, ["ledger", "history", book]).output.splitlines()
+    assert '"spent_epsilon"' in run("ledger", "show", book, "--json").output
+    listed = run("ledger", "history", book).output.splitlines()
     assert "people: opened with epsilon = 3" in listed[1]
     assert "3 tables, gaussian noise, tight composition, counted by curve" in listed[2]
-    assert '"kind": "charge"' in run(cli, ["ledger", "history", book, "--json"]).output
-    assert "is in force" in run(cli, ["ledger", "adopt", book]).output
+    assert '"kind": "charge"' in run("ledger", "history", book, "--json").output
+    assert "is in force" in run("ledger", "adopt", book).output
 
 
 def test_how_long_the_rest_lasts_at_the_present_pace() -> None:
