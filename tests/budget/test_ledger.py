@@ -26,13 +26,11 @@ import sklar
 from sklar.budget.account import Account, Entry, own_cost
 from sklar.budget.ledger import Ledger, Paid
 from sklar.budget.ledger.anchor import Anchor, Mark
-from sklar.budget.method import PAPER
 from sklar.cli import cli
 from sklar.errors import BudgetError, LedgerError
 from sklar.kernel import vault as door
 from sklar.kernel.theorems import Budget, Cost, Spend, cost, gaussian_epsilon
 from sklar.public.schema import Attribute, Schema
-from sklar.release import measure
 
 DELTA = 2.0**-30
 SCHEMA = Schema(
@@ -183,24 +181,6 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
     account = ledger.account("t")
     assert account.spent == pytest.approx(1.0, rel=1e-3)
     assert sum(moves for _, moves, _ in account.charges[0].body["scales"]) == 2 * 9
-
-
-@pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"mechanism": "laplace"}])
-def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, options: Any) -> None:
-    ledger.open_account("wide", epsilon=4.0, delta=4 * DELTA)
-    method = options.get("method", "auto")
-    budget = Budget(epsilon=1.0, mechanism=options.get("mechanism", "gaussian"))
-    measured = measure(TABLE, SCHEMA, budget, ledger=str(ledger.path), dataset="wide", method=method)
-    (entry,) = ledger.account("wide").charges
-    certificate = measured.certificate
-    spend = certificate.spend
-    assert spend.moves.sum() == sum(block.spend(budget).moves.sum() for block in measured.blocks)
-    assert entry.cost.covers(cost(certificate.mechanism, spend))
-    assert entry.body["schema_sha256"] == SCHEMA.digest
-    # The same again is charged again.
-    measure(TABLE, SCHEMA, budget, ledger=ledger, dataset="wide", method=method)
-    assert len(ledger.account("wide").charges) == 2
-    assert (ledger.account("wide").accountant == "sum") == ("mechanism" in options)
 
 
 def test_refusals(ledger: Ledger, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import sklar
 from sklar.budget.ledger import Ledger, chain, check_releases
+from sklar.budget.method import PAPER
 from sklar.budget.receipt import Receipt, charge_notes
 from sklar.cli import main
 from sklar.custodian.check import hash_files
@@ -125,16 +126,22 @@ def test_every_release_must_be_in_the_ledger(book: Ledger, tmp_path: Path) -> No
     assert "and the ledger has 2: the ledger is older than the release, or another" in str(problem(book, first))
 
 
-@pytest.mark.parametrize("method", ["auto", "binary"])
+@pytest.mark.parametrize("method", ["auto", "binary", PAPER])
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_every_kind_of_release_is_covered_by_its_charge(
-    tmp_path: Path, method: str, neighbors: Any, mechanism: Any
+def test_every_kind_of_release_is_charged_for_what_it_measures(
+    tmp_path: Path, method: Any, neighbors: Any, mechanism: Any
 ) -> None:
-    book = opened(tmp_path / "l.db", 5.0, delta=2 * DELTA, neighbors=neighbors)
+    book = opened(tmp_path / "l.db", 5.0, delta=4 * DELTA, neighbors=neighbors)
     budget = Budget(epsilon=1.0, neighbors=neighbors, mechanism=mechanism)
-    measured = sklar.measure(TABLE, SCHEMA, budget, method=method, ledger=book)
-    assert check_releases("l", book.history(), (), [("m", measured)]).passed
+    # The same again is charged again.
+    measured = [sklar.measure(TABLE, SCHEMA, budget, method=method, ledger=book.path) for _ in range(2)]
+    assert check_releases("l", book.history(), (), [("m", measured[0]), ("n", measured[1])]).passed
+    spend, account = measured[0].certificate.spend, book.account("t")
+    assert spend.moves.sum() == sum(block.spend(budget).moves.sum() for block in measured[0].blocks)
+    assert [entry.body["schema_sha256"] for entry in account.charges] == [SCHEMA.digest] * 2
+    assert all(entry.cost.covers(budget.cost(spend)) for entry in account.charges)
+    assert (account.accountant == "sum") == (mechanism == "laplace")
 
 
 def test_check_says_which_release_is_missing(folder: Path) -> None:
