@@ -29,14 +29,8 @@ from sklar.public.settings import Count, Person
 OLD_DISTANCE = 16
 # In place of an order: scores, one number for every three-way table.
 SCORES = 4
-_ORDERS = {
-    0: "number of rows",
-    1: "one-way tables",
-    2: "two-way tables",
-    3: "three-way tables over coarse levels",
-    SCORES: "scores of three-way tables",
-}
-_PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
+_TABLES = ("one-way tables", "two-way tables", "three-way tables over coarse levels", "scores of three-way tables")
+_PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +59,9 @@ class Measurement:
     @property
     def what(self) -> str:
         """In words."""
-        return KINDS[self.kind][1] if self.kind else (_PARITIES if self.parity else _ORDERS)[self.order]
+        if self.kind:
+            return KINDS[self.kind][1]
+        return ("number of rows", *(_PARITIES if self.parity else _TABLES))[self.order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

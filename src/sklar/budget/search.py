@@ -21,7 +21,6 @@ cost: the two-way tables over the levels that are found get the rest, and would 
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +56,7 @@ _SOLID_FIRST, _SOLID = 4.0, 3.0
 _SECOND = 1_000_000
 _CLOCK = {"hour": 3600 * _SECOND, "minute": 60 * _SECOND, "second": _SECOND}
 _SPANS = ("decade", "year", "month", "day", "hour", "minute", "second")
-_FIRST_DAY = dt.date(1970, 1, 1).toordinal()
+_MONTHS = {"decade": 120, "year": 12, "month": 1}
 
 # The standard error of a number's counts that a search wants, as a part of the rows.
 WANTED = 0.0034
@@ -151,8 +150,10 @@ class Ladder:
 
     def _by_calendar(self, low: int, high: int, span: str) -> Units:
         """Edges between two numbers of grains where this span of the calendar begins."""
-        if span in ("decade", "year", "month"):
-            return _within(low, high, np.array(_month_starts(span), dtype=np.int64) * self.day)
+        if span in _MONTHS:
+            # Of all years that a date can have, from 10 on for decades, as days since 1970.
+            months = np.arange("0010-01" if span == "decade" else "0001-01", "10000-01", _MONTHS[span], "datetime64[M]")
+            return _within(low, high, months.astype("datetime64[D]").astype(np.int64) * self.day)
         return _multiples(low, high, max(self.day if span == "day" else _CLOCK[span] // self.grain.numerator, 1))
 
     def rounding_cells(self, units: Units) -> Units:
@@ -279,14 +280,6 @@ def _multiples(low: int, high: int, width: int) -> Units:
 
 def _within(low: int, high: int, edges: Units) -> Units:
     return np.unique(np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])).astype(np.int64)
-
-
-@lru_cache(maxsize=3)
-def _month_starts(span: str) -> Sequence[int]:
-    """The days since 1970 on which months, years or decades begin, of all years that a date can have."""
-    years = range(1, 10_000) if span != "decade" else range(10, 10_000, 10)
-    months = range(1, 13) if span == "month" else (1,)
-    return tuple(dt.date(year, month, 1).toordinal() - _FIRST_DAY for year in years for month in months)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
