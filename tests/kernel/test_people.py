@@ -12,29 +12,9 @@ from numpy.typing import NDArray
 from sklar.kernel.people import choose_rows
 from sklar.kernel.queries import Common
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, chance_of_one, cost, least_threshold
-from tests.kernel.test_theorems import KINDS
+from tests.kernel.test_theorems import KINDS, true_delta
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
-
-
-def exact_loss(mechanism: Mechanism, scale: float, shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    reach = int(60 * scale) + abs(shift)
-    x = np.arange(-reach, reach + 1)
-
-    def logs(at: NDArray[np.int64]) -> NDArray[np.float64]:
-        return -(at**2) / (2 * scale**2) if mechanism == "gaussian" else -np.abs(at) / scale
-
-    mass = np.exp(logs(x))
-    return mass / mass.sum(), logs(x) - logs(x - shift)
-
-
-def true_delta(mechanism: Mechanism, scale: float, shifts: tuple[int, ...], epsilon: float) -> float:
-    """The delta of one table whose cells are shifted by these numbers, by enumeration of all outcomes."""
-    chances, losses = np.ones(1), np.zeros(1)
-    for shift in shifts:
-        mass, loss = exact_loss(mechanism, scale, shift)
-        chances, losses = np.outer(chances, mass).ravel(), np.add.outer(losses, loss).ravel()
-    return float(np.sum(chances * np.maximum(0.0, -np.expm1(epsilon - losses))))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -56,10 +36,10 @@ def test_every_person_of_l_rows_costs_at_most_what_is_claimed(
             shifts = (*out, *(-each for each in into))
             if len(shifts) > 2:
                 continue
-            worst = max(worst, true_delta(mechanism, scale, shifts, claimed))
+            worst = max(worst, true_delta(mechanism, [(scale, shift) for shift in shifts], claimed))
             if shifts[0] == most:
                 # The claim of one row would be false, and the claim of L rows is not far from the truth.
-                assert true_delta(mechanism, scale, shifts, one_row) > delta
+                assert true_delta(mechanism, [(scale, shift) for shift in shifts], one_row) > delta
     assert 0 < worst <= delta
     assert claimed < most * one_row * 1.5
 

@@ -59,9 +59,9 @@ class Measurement:
     @property
     def what(self) -> str:
         """In words."""
-        if self.kind:
-            return KINDS[self.kind][1]
-        return ("number of rows", *(_PARITIES if self.parity else _TABLES))[self.order]
+        if self.kind or not self.order:
+            return KINDS[self.kind][1] if self.kind else "number of rows"
+        return (_PARITIES if self.parity else _TABLES)[self.order - 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

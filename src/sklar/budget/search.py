@@ -152,7 +152,8 @@ class Ladder:
         """Edges between two numbers of grains where this span of the calendar begins."""
         if span in _MONTHS:
             # Of all years that a date can have, from 10 on for decades, as days since 1970.
-            months = np.arange("0010-01" if span == "decade" else "0001-01", "10000-01", _MONTHS[span], "datetime64[M]")
+            first = "0010-01" if span == "decade" else "0001-01"
+            months = np.arange(first, "10000-01", _MONTHS[span], dtype="datetime64[M]")
             return _within(low, high, months.astype("datetime64[D]").astype(np.int64) * self.day)
         return _multiples(low, high, max(self.day if span == "day" else _CLOCK[span] // self.grain.numerator, 1))
 
