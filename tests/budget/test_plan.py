@@ -17,9 +17,11 @@ from sklar.budget.plan import looks_for_triples, plan_release, plan_scores, plan
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
-from sklar.kernel.theorems import MAX_SCALE, Budget, Spend
+from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
 from tests.budget.test_ledger import refuses
 from tests.linked import small
+
+NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 
 
 def cells_of(m: int) -> Cells:
@@ -127,72 +129,46 @@ def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[
     return Tables(cells=cells, order=3, sets=np.stack(cells.trios, axis=1)[: scales.size]), scales
 
 
-def staged(
-    seed: int, generator: np.random.Generator, levels: tuple[int, int], epsilons: list[float]
-) -> tuple[Cells, Budget, plans.Stages]:
-    """Random tables and a random budget, against every kind of neighbor, with their stages."""
-    cells = Cells(generator.integers(*levels, generator.integers(3, 9)))
-    neighbors: Any = ("replace-one", "add-remove")[seed % 2]
-    epsilon = float(generator.choice(epsilons))
-    budget = Budget(epsilon=epsilon, neighbors=neighbors, rows_per_person=(None, 8)[seed // 2 % 2])
-    return cells, budget, plan_stages(cells, budget, None)
-
-
+@pytest.mark.parametrize("scored", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int) -> None:
-    """Random tables, budgets, distances and scales: all stages together stay within the budget, in both currencies."""
-    generator = np.random.default_rng(seed)
-    cells, budget, stages = staged(seed, generator, (2, 20), [0.1, 1.0, 4.0, 10.0, 100.0])
-    reserve = float(np.sum(stages.reserve**-2.0))
+def test_later_stages_never_overspend_whatever_is_wanted(seed: int, scored: bool) -> None:
+    """Random tables, budgets, distances and scales: what follows the first stage stays within what was set aside."""
+    generator, neighbors = np.random.default_rng(seed), NEIGHBORS[seed % 2]
+    levels, epsilons = ((3, 12), [0.3, 1.0, 4.0, 10.0]) if scored else ((2, 20), [0.1, 1.0, 4.0, 10.0, 100.0])
+    cells, epsilon = Cells(generator.integers(*levels, generator.integers(3, 9))), float(generator.choice(epsilons))
+    budget = Budget(epsilon=epsilon, neighbors=neighbors, rows_per_person=(None, 8)[seed // 2 % 2])
+    stages = left = plan_stages(cells, budget, None)
+    scores = NOTHING
+    if scored:
+        planned = plan_scores(cells, 10**7, stages)
+        assert planned is not None
+        scale, left = planned
+        reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
+        scores, table = Spend.of([scale], cells.n_trios, reach), scale * math.sqrt(budget.shifts) * budget.rows / reach
+        assert cells.n_trios * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
+        assert left.first is stages.first
+        assert (left.reserve > stages.reserve).all()
     costs = generator.gamma(0.3, size=generator.integers(1, min(cells.n_trios, 120) + 1)) + 1e-6
     share = plans.TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
-    wanted = (costs / costs.sum() * share * reserve) ** -0.5
-    second = plan_second(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
-    spend, scales = stages.first.spend(budget) + second.spend(budget), second.scales(3)
-    assert budget.spent(spend) <= budget.epsilon
-    paid, used = budget.cost(stages.spend), budget.cost(spend)
-    assert used.rho <= paid.rho
-    assert used.mu_squared <= paid.mu_squared
-    assert paid.covers(used)
-    # Nearly all of it is used, and what the tables get is what they wanted, but for the grid of costs.
-    assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
-    assert np.abs(np.log(scales / wanted)).max() < 0.15
-    assert scales.shape == wanted.shape
-    assert second.scales(2).shape == (cells.n_pairs,)
-    assert second.scales(1).size == 0
-    # A planted overspend: the second look as if nothing had gone to the triples.
-    whole = plan_second(cells, stages, np.ones(cells.n_pairs))
-    assert not paid.covers(budget.cost(stages.first.spend(budget) + whole.spend(budget) + budget.tables(scales)))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
-    """Random tables and budgets: with scores, too, all stages together stay within what was set aside at first."""
-    generator = np.random.default_rng(seed)
-    cells, budget, stages = staged(seed, generator, (3, 12), [0.3, 1.0, 4.0, 10.0])
-    planned = plan_scores(cells, 10**7, stages)
-    assert planned is not None
-    scale, left = planned
-    reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
-    scores = Spend.of([scale], cells.n_trios, reach)
-    reserve = float(np.sum(stages.reserve**-2.0))
-    table = scale * math.sqrt(budget.shifts) * budget.rows / reach
-    assert cells.n_trios * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
-    assert left.first is stages.first
-    assert (left.reserve > stages.reserve).all()
+    wanted = (costs / costs.sum() * share * np.sum(left.reserve**-2.0)) ** -0.5
+    second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
+    chosen, even = second.spend(budget), plan_second(cells, left, np.ones(cells.n_pairs)).spend(budget)
     paid = budget.cost(budget.tables(stages.reserve))
-    for later in (budget.tables(left.reserve), plan_second(cells, left, np.ones(cells.n_pairs)).spend(budget)):
+    for later in (chosen, even, budget.tables(left.reserve)):
         used = budget.cost(scores + later)
         assert used.rho <= paid.rho
         assert used.mu_squared <= paid.mu_squared
-        assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
-    wanted = np.full(min(3, cells.n_trios), (0.1 * plans.TRIPLES_SHARE * reserve) ** -0.5)
-    second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
-    spend = scores + second.spend(budget)
-    assert paid.covers(budget.cost(spend))
-    assert budget.spent(stages.first.spend(budget) + spend) <= budget.epsilon
-    # A planted overspend: scores on top of what was set aside.
-    assert not paid.covers(budget.cost(scores + plan_second(cells, stages, np.ones(cells.n_pairs)).spend(budget)))
+        # Nearly all of it is used, but where both scores and triples weigh one currency more than the other.
+        share = max(used.rho / paid.rho, used.mu_squared / paid.mu_squared)
+        assert share > 0.999 or (scored and later is chosen)
+        assert budget.spent(stages.first.spend(budget) + scores + later) <= budget.epsilon
+    # What the tables get is what they wanted, but for the grid of costs.
+    assert scored or np.abs(np.log(second.scales(3) / wanted)).max() < 0.15
+    assert [second.scales(order).size for order in (1, 2, 3)] == [0, cells.n_pairs, wanted.size]
+    # Planted overspends: the second look as if nothing had gone to the triples, or to the scores.
+    assert not paid.covers(budget.cost(scores + even + budget.tables(second.scales(3))))
+    whole = plan_second(cells, stages, np.ones(cells.n_pairs)).spend(budget)
+    assert paid.covers(budget.cost(scores + whole)) == (not scored)
 
 
 def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
