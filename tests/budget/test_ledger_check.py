@@ -25,7 +25,7 @@ from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.rows.engines import Measurer
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, opened, refuses, run
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, fails, opened, refuses, run
 from tests.trust.forge import forged
 
 TOML = (
@@ -202,10 +202,6 @@ def test_what_cannot_be_bound(folder: Path) -> None:
     bound = "a data set is bound to files: give a file or a folder"
     refuses(bound, hash_files, "postgresql://me:hidden@host/db", error=DataError)
     refuses("does not exist", hash_files, folder / "none.csv", error=DataError)
-
-
-def fails(*_: Any, **_settings: Any) -> Any:
-    raise RuntimeError("planted")
 
 
 STEPS = (
