@@ -156,33 +156,22 @@ def test_a_copy_that_is_charged_beside_the_ledger_loses_the_race(
     assert not copy.account("t").charges
 
 
-def test_a_copy_that_comes_between_commit_and_anchor_is_noticed_before_anything_is_drawn(
+def test_what_comes_between_commit_and_anchor_is_noticed_before_anything_is_drawn(
     book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(book.path, tmp_path / "copy.db")
-    copy, settle = Ledger(tmp_path / "copy.db"), Ledger._settle
+    settle, copy, plain = Ledger._settle, Ledger(tmp_path / "copy.db"), opened(tmp_path / "plain.db")
+    shutil.copy(book.path, copy.path)
+    backup = plain.path.read_bytes()
 
-    def overtaken(self: Ledger) -> Any:
+    def between(self: Ledger) -> Any:
         monkeypatch.setattr(Ledger, "_settle", settle)
-        copy.adopt()
+        copy.adopt() if self is book else plain.path.write_bytes(backup)
         return settle(self)
 
-    monkeypatch.setattr(Ledger, "_settle", overtaken)
+    monkeypatch.setattr(Ledger, "_settle", between)
     refuses(r"A copy was charged, or entries were rewritten.* Nothing was measured", pay, book, 0.1)
-
-
-def test_a_file_that_is_replaced_while_it_is_charged(
-    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without an anchor too, a charge that is not in the file any more pays for nothing."""
-    plain = opened(tmp_path / "plain.db")
-    backup, settle = plain.path.read_bytes(), Ledger._settle
-
-    def replaced(self: Ledger) -> Any:
-        plain.path.write_bytes(backup)
-        return settle(self)
-
-    monkeypatch.setattr(Ledger, "_settle", replaced)
+    # Without an anchor too, a charge that is not in the file any more pays for nothing.
+    monkeypatch.setattr(Ledger, "_settle", between)
     refuses(r"was replaced by another file while it was charged\. Nothing was measured", pay, plain, 0.1)
 
 
