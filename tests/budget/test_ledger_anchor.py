@@ -5,25 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import sklar
 from sklar.budget.ledger import Ledger
 from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.ledger.chain import VARIABLE, Pages
 from sklar.budget.receipt import charge_notes
-from sklar.cli import cli
 from sklar.errors import MissingExtraError
 from sklar.kernel.theorems import Budget
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, opened, pay, refuses
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, changed, opened, pay, refuses, run
 from tests.postgres import serving
 
 BUDGET = Budget(epsilon=0.9)
@@ -60,7 +57,7 @@ def test_a_ledger_that_went_back_in_time_is_refused(book: Ledger, tmp_path: Path
     # Nor does it become the one in force by saying so.
     refuses(older, book.adopt)
     assert not book.account("t").charges
-    shown = CliRunner().invoke(cli, ["ledger", "show", str(book.path)])
+    shown = run("ledger", "show", book.path)
     assert "WARNING" in shown.stderr
     assert "is older than its anchor" in shown.stderr
 
@@ -73,7 +70,7 @@ def test_both_places_together_go_back_unnoticed_but_for_a_release(book: Ledger, 
     shutil.copyfile(tmp_path / "l.back", book.path)
     shutil.copyfile(tmp_path / "anchor.back", tmp_path / "anchor.db")
     assert book.standing().problems == ()
-    checked = CliRunner().invoke(cli, ["ledger", "check", str(book.path), str(tmp_path / "m.sklar")])
+    checked = run("ledger", "check", book.path, str(tmp_path / "m.sklar"))
     assert checked.exit_code == 1
     assert "was charged as entry 3, and the ledger has 2: the ledger is older than the release" in checked.stdout
 
@@ -86,42 +83,35 @@ def killed(*_: Any) -> Any:
     raise Killed
 
 
-def test_a_kill_before_the_commit_charges_nothing(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = mark(book)
-    with monkeypatch.context() as patched:
-        patched.setattr(Pages, "append", killed)
-        assert charge_notes(refuses(None, pay, book, error=Killed)) == []
-    assert mark(book) == before
-    assert pay(book).receipt.entry == 3
+ADVANCE = Anchor.advance
+# What dies, and how far the ledger and its anchor are then.
+KILLS: dict[str, tuple[type, str, Any, int, int]] = {
+    "before the commit": (Pages, "append", killed, 2, 2),
+    "between ledger and anchor": (Anchor, "advance", killed, 3, 2),
+    "after the anchor was told": (Anchor, "advance", lambda *given: killed(ADVANCE(*given)), 3, 3),
+}
 
 
-def test_a_kill_between_ledger_and_anchor_loses_the_charge_and_wedges_nothing(
-    book: Ledger, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", KILLS)
+def test_a_kill_loses_at_most_the_charge_and_wedges_nothing(
+    book: Ledger, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    before = mark(book)
+    owner, name, instead, entries, told = KILLS[when]
     with monkeypatch.context() as patched:
-        patched.setattr(Anchor, "advance", killed)
-        assert charge_notes(refuses(None, pay, book, 0.5, error=Killed)) == [
-            "The ledger was charged for this release of epsilon=0.5 before (entry 3), and that stays spent."
-        ]
-    # Charged in the ledger, and the anchor behind it: what was charged is more than what was spent, never less.
-    assert mark(book) == before
-    assert book.account("t").spent == pytest.approx(0.5, rel=1e-3)
+        patched.setattr(owner, name, instead)
+        notes = charge_notes(refuses(None, pay, book, 0.5, error=Killed))
+    # What was charged is never less than what was spent.
+    charges, heads = entries - 2, [entry.head for entry in book.history()]
+    assert len(heads) == entries
+    assert notes == charges * [
+        "The ledger was charged for this release of epsilon=0.5 before (entry 3), and that stays spent."
+    ]
+    assert book.account("t").spent == pytest.approx(0.5 * charges, rel=1e-3)
+    assert mark(book) == Mark(entries=told, head=heads[told - 1])
     assert book.standing().problems == ()
     paid = pay(book, 0.1)
-    assert len(paid.account.charges) == 2
-    assert mark(book) == Mark(entries=4, head=paid.receipt.head)
-
-
-def test_a_kill_after_the_anchor_was_told_wedges_nothing(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    advance = Anchor.advance
-    with monkeypatch.context() as patched:
-        patched.setattr(Anchor, "advance", lambda *given: killed(advance(*given)))
-        refuses(None, pay, book, 0.5, error=Killed)
-    last = mark(book)
-    assert last is not None
-    assert last.entries == 3
-    assert pay(book, 0.1).receipt.entry == 4
+    assert len(paid.account.charges) == charges + 1
+    assert mark(book) == Mark(entries=entries + 1, head=paid.receipt.head)
 
 
 def test_an_anchor_that_fails_after_the_charge_says_that_it_was_charged(
@@ -132,9 +122,7 @@ def test_an_anchor_that_fails_after_the_charge_says_that_it_was_charged(
     assert "epsilon=0.5 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 
 
-def test_a_mark_is_followed_once(tmp_path: Path) -> None:
-    anchor = Anchor(tmp_path / "a.db")
-    anchor.create()
+def follows_once(anchor: Anchor) -> None:
     first, second, other = (Mark(entries=n, head=h * 64) for n, h in ((2, "a"), (3, "b"), (5, "c")))
     assert anchor.last("ab") is None
     assert anchor.advance("ab", None, first)
@@ -145,6 +133,12 @@ def test_a_mark_is_followed_once(tmp_path: Path) -> None:
     assert anchor.last("cd") is None
     # Told again, as after a kill, it is as it was.
     assert anchor.advance("ab", first, second)
+
+
+def test_a_mark_is_followed_once(tmp_path: Path) -> None:
+    anchor = Anchor(tmp_path / "a.db")
+    anchor.create()
+    follows_once(anchor)
     refuses("must be hexadecimal digits", anchor.last, "x'; DROP TABLE sklar_anchor --")
 
 
@@ -162,33 +156,22 @@ def test_a_copy_that_is_charged_beside_the_ledger_loses_the_race(
     assert not copy.account("t").charges
 
 
-def test_a_copy_that_comes_between_commit_and_anchor_is_noticed_before_anything_is_drawn(
+def test_what_comes_between_commit_and_anchor_is_noticed_before_anything_is_drawn(
     book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(book.path, tmp_path / "copy.db")
-    copy, settle = Ledger(tmp_path / "copy.db"), Ledger._settle
+    settle, copy, plain = Ledger._settle, Ledger(tmp_path / "copy.db"), opened(tmp_path / "plain.db")
+    shutil.copy(book.path, copy.path)
+    backup = plain.path.read_bytes()
 
-    def overtaken(self: Ledger) -> Any:
+    def between(self: Ledger) -> Any:
         monkeypatch.setattr(Ledger, "_settle", settle)
-        copy.adopt()
+        copy.adopt() if self is book else plain.path.write_bytes(backup)
         return settle(self)
 
-    monkeypatch.setattr(Ledger, "_settle", overtaken)
+    monkeypatch.setattr(Ledger, "_settle", between)
     refuses(r"A copy was charged, or entries were rewritten.* Nothing was measured", pay, book, 0.1)
-
-
-def test_a_file_that_is_replaced_while_it_is_charged(
-    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without an anchor too, a charge that is not in the file any more pays for nothing."""
-    plain = opened(tmp_path / "plain.db")
-    backup, settle = plain.path.read_bytes(), Ledger._settle
-
-    def replaced(self: Ledger) -> Any:
-        plain.path.write_bytes(backup)
-        return settle(self)
-
-    monkeypatch.setattr(Ledger, "_settle", replaced)
+    # Without an anchor too, a charge that is not in the file any more pays for nothing.
+    monkeypatch.setattr(Ledger, "_settle", between)
     refuses(r"was replaced by another file while it was charged\. Nothing was measured", pay, plain, 0.1)
 
 
@@ -237,39 +220,28 @@ def test_where_an_anchor_may_be(book: Ledger, tmp_path: Path) -> None:
     assert not (tmp_path / "n.db").exists()
 
 
-def test_an_anchor_on_postgresql_needs_its_extra(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_be_asked_is_told_without_details(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = r"cannot be used: PostgreSQL says \w+; check it with psql"
+    refuses(gone, book.move_anchor, "postgresql://nobody@/none?host=/nowhere")
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
-    refuses(
-        r"an anchor on PostgreSQL needs .*pip install 'sklar\[sql\]'",
-        book.move_anchor,
-        "postgresql://host/db",
-        error=MissingExtraError,
-    )
-
-
-def test_a_server_that_is_gone_is_told_without_details(book: Ledger) -> None:
-    refuses(
-        r"cannot be used: PostgreSQL says \w+; check it with psql",
-        book.move_anchor,
-        "postgresql://nobody@/none?host=/nowhere",
-    )
+    extra = r"an anchor on PostgreSQL needs .*pip install 'sklar\[sql\]'"
+    refuses(extra, book.move_anchor, "postgresql://host/db", error=MissingExtraError)
 
 
 def test_the_commands_warn_of_the_place(tmp_path: Path) -> None:
-    run = CliRunner().invoke
     path = str(tmp_path / "l.db")
-    made = run(cli, ["ledger", "init", path, "--dataset", "t", "--epsilon", "1"])
+    made = run("ledger", "init", path, "--dataset", "t", "--epsilon", "1")
     assert "Note: ledger" in made.stderr
     assert "has no anchor: a backup that is written over it would not be noticed" in made.stderr
-    moved = run(cli, ["ledger", "anchor", path, str(tmp_path / "a.db")])
+    moved = run("ledger", "anchor", path, tmp_path / "a.db")
     assert "is on the same file system as" in moved.stderr
     assert "is anchored at" in moved.stdout
-    made = run(cli, ["ledger", "init", path, "--dataset", "u", "--epsilon", "1"])
+    made = run("ledger", "init", path, "--dataset", "u", "--epsilon", "1")
     assert made.stderr == ""
-    shown = run(cli, ["ledger", "show", path])
+    shown = run("ledger", "show", path)
     assert shown.stderr == ""
     shutil.copy(path, tmp_path / "copy.db")
-    shown = run(cli, ["ledger", "show", str(tmp_path / "copy.db"), "--json"])
+    shown = run("ledger", "show", tmp_path / "copy.db", "--json")
     assert "WARNING: ledger" in shown.stderr
     assert "is a copy, or was restored from one" in shown.stderr
 
@@ -302,22 +274,14 @@ def test_a_postgresql_table_that_only_grows(socket: Path, tmp_path: Path) -> Non
     for statement in ("DELETE FROM sklar_anchor", "UPDATE sklar_anchor SET entries = 2", "TRUNCATE sklar_anchor"):
         with pytest.raises(dbapi.Error):
             run("custodian", statement)
-    anchor = Anchor(role)
-    first, second = Mark(entries=1, head="a" * 64), Mark(entries=2, head="b" * 64)
-    assert anchor.advance("ff", None, first)
-    assert anchor.advance("ff", first, second)
-    assert not anchor.advance("ff", first, Mark(entries=9, head="c" * 64))
-    assert anchor.last("ff") == second
+    follows_once(Anchor(role))
 
 
 def test_the_anchor_holds_marks_and_nothing_else(book: Ledger, tmp_path: Path) -> None:
     pay(book, 0.1)
-    with sqlite3.connect(tmp_path / "anchor.db") as connection:
-        rows = connection.execute("SELECT * FROM sklar_anchor").fetchall()
-    connection.close()
-    name = book.history()[0].body["ledger"]
-    heads = [entry.head for entry in book.history()]
-    assert rows == [(name, 0, 2, heads[1]), (name, 2, 3, heads[2])]
+    name, heads = book.history()[0].body["ledger"], [entry.head for entry in book.history()]
+    marks = changed(tmp_path / "anchor.db", "SELECT * FROM sklar_anchor")
+    assert marks == [[name, 0, 2, heads[1]], [name, 2, 3, heads[2]]]
 
 
 def test_an_anchor_that_alone_went_back_is_told_again(book: Ledger, tmp_path: Path) -> None:
@@ -336,7 +300,7 @@ def test_a_ledger_can_be_shown_where_its_anchor_cannot_be_asked(book: Ledger, mo
         raise MissingExtraError("an anchor on PostgreSQL needs a driver.")
 
     monkeypatch.setattr(module, "require_mark", missing)
-    shown = CliRunner().invoke(cli, ["ledger", "show", str(book.path)])
+    shown = run("ledger", "show", book.path)
     assert shown.exit_code == 0
     assert "WARNING: an anchor on PostgreSQL needs a driver." in shown.stderr
 
@@ -344,18 +308,20 @@ def test_a_ledger_can_be_shown_where_its_anchor_cannot_be_asked(book: Ledger, mo
 Row = list[Any]
 
 
-def forge(path: Path, change: Callable[[list[Row]], None]) -> None:
-    """Change entries, and compute all hashes anew, as whoever can read this test can."""
-    connection = sqlite3.connect(path)
-    rows = [list(row) for row in connection.execute("SELECT * FROM entries ORDER BY number")]
-    change(rows)
-    connection.execute("DELETE FROM entries")
+def hashed(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows with all hashes computed anew, as whoever can read this test can."""
     head = ""
     for row in rows:
         head = hashlib.sha256(json.dumps([head, *row[:6], *row[7:8]]).encode()).hexdigest()
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:6], head, *row[7:]))
-    connection.commit()
-    connection.close()
+        yield [*row[:6], head, *row[7:]]
+
+
+def forge(path: Path, change: Callable[[list[Row]], None]) -> None:
+    """Change entries, and all hashes with them."""
+    rows = changed(path, "SELECT * FROM entries ORDER BY number")
+    change(rows)
+    changed(path, "DELETE FROM entries")
+    changed(path, "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *hashed(rows))
 
 
 def raise_total(rows: list[Row]) -> None:
@@ -422,8 +388,7 @@ def test_a_key_file_is_for_its_owner_alone(keyed: Ledger, tmp_path: Path) -> Non
 def test_a_key_can_be_given_later(tmp_path: Path) -> None:
     path, key = tmp_path / "l.db", tmp_path / "key"
     pay(opened(path, anchor=tmp_path / "a.db"), 0.1)
-    run = CliRunner().invoke
-    done = run(cli, ["ledger", "upgrade", str(path), "--key", str(key)])
+    done = run("ledger", "upgrade", path, "--key", str(key))
     assert done.exit_code == 0, done.exception
     assert "Destroy copies from before" in done.stdout
     book = Ledger(path, key=key)
@@ -438,24 +403,17 @@ def test_a_key_can_be_given_later(tmp_path: Path) -> None:
 
 def make_version_1(path: Path) -> None:
     """As Sklar 0.2.0 wrote it: a data set of epsilon 1, charged once."""
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA application_id = {0x534B4C52}")
-    connection.execute("PRAGMA user_version = 1")
-    connection.execute(
-        "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, "
-        "dataset TEXT NOT NULL, body TEXT NOT NULL, file TEXT NOT NULL, hash TEXT NOT NULL) STRICT"
-    )
+    columns = " TEXT NOT NULL, ".join(("time", "kind", "dataset", "body", "file", "hash"))
+    changed(path, f"PRAGMA application_id = {0x534B4C52}")
+    changed(path, "PRAGMA user_version = 1")
+    changed(path, f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {columns} TEXT NOT NULL) STRICT")
     opened = {"epsilon": 1.0, "delta": DELTA, "neighbors": "replace-one"}
     charged = opened | {"epsilon": 0.5, "mechanism": "gaussian", "composition": "tight", "scales": [[50.0, 10]]}
     charged |= {"accountant": "curve", "schema_sha256": ""}
-    head = ""
-    for number, (kind, body) in enumerate((("open", opened), ("charge", charged)), start=1):
-        text, inode = json.dumps(body, sort_keys=True), str(path.stat().st_ino)
-        row = (number, "2026-01-01T00:00:00+00:00", kind, "t", text, inode)
-        head = hashlib.sha256(json.dumps([head, *row]).encode()).hexdigest()
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, head))
-    connection.commit()
-    connection.close()
+    time, inode = "2026-01-01T00:00:00+00:00", str(path.stat().st_ino)
+    entries = [(1, "open", opened), (2, "charge", charged)]
+    rows = ([number, time, kind, "t", json.dumps(body, sort_keys=True), inode, ""] for number, kind, body in entries)
+    changed(path, "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", *hashed(rows))
 
 
 def test_a_ledger_of_version_1_is_read_and_upgraded(tmp_path: Path) -> None:
@@ -464,7 +422,7 @@ def test_a_ledger_of_version_1_is_read_and_upgraded(tmp_path: Path) -> None:
     spent = Ledger(path).account("t").spent
     assert 0.1 < spent < 1
     refuses(r"is of version 1, .* present one: sklar ledger upgrade .* Nothing was measured", pay, Ledger(path), 0.1)
-    shown = CliRunner().invoke(cli, ["ledger", "show", str(path)])
+    shown = run("ledger", "show", path)
     assert "is of version 1" in shown.stderr
     book = Ledger(path, key=tmp_path / "key")
     book.upgrade()

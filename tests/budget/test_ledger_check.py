@@ -7,24 +7,25 @@ import gzip
 import json
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import sklar
 from sklar.budget.ledger import Ledger, chain, check_releases
+from sklar.budget.method import PAPER
 from sklar.budget.receipt import Receipt, charge_notes
-from sklar.cli import cli, main
+from sklar.cli import main
 from sklar.custodian.check import hash_files
 from sklar.errors import BudgetError, DataError, ModelError, OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.rows.engines import Measurer
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, opened, refuses
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, fails, opened, refuses, run
 from tests.trust.forge import forged
 
 TOML = (
@@ -125,58 +126,60 @@ def test_every_release_must_be_in_the_ledger(book: Ledger, tmp_path: Path) -> No
     assert "and the ledger has 2: the ledger is older than the release, or another" in str(problem(book, first))
 
 
-@pytest.mark.parametrize("method", ["auto", "binary"])
+@pytest.mark.parametrize("method", ["auto", "binary", PAPER])
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_every_kind_of_release_is_covered_by_its_charge(
-    tmp_path: Path, method: str, neighbors: Any, mechanism: Any
+def test_every_kind_of_release_is_charged_for_what_it_measures(
+    tmp_path: Path, method: Any, neighbors: Any, mechanism: Any
 ) -> None:
-    book = opened(tmp_path / "l.db", 5.0, delta=2 * DELTA, neighbors=neighbors)
+    book = opened(tmp_path / "l.db", 5.0, delta=4 * DELTA, neighbors=neighbors)
     budget = Budget(epsilon=1.0, neighbors=neighbors, mechanism=mechanism)
-    measured = sklar.measure(TABLE, SCHEMA, budget, method=method, ledger=book)
-    assert check_releases("l", book.history(), (), [("m", measured)]).passed
+    # The same again is charged again.
+    measured = [sklar.measure(TABLE, SCHEMA, budget, method=method, ledger=book.path) for _ in range(2)]
+    assert check_releases("l", book.history(), (), [("m", measured[0]), ("n", measured[1])]).passed
+    spend, account = measured[0].certificate.spend, book.account("t")
+    assert spend.moves.sum() == sum(block.spend(budget).moves.sum() for block in measured[0].blocks)
+    assert [entry.body["schema_sha256"] for entry in account.charges] == [SCHEMA.digest] * 2
+    assert all(entry.cost.covers(budget.cost(spend)) for entry in account.charges)
+    assert (account.accountant == "sum") == (mechanism == "laplace")
 
 
 def test_check_says_which_release_is_missing(folder: Path) -> None:
     fit = ["fit", "d.csv", "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model"]
-    run = CliRunner().invoke
-    assert run(cli, [*fit, "paid.sklar", "--ledger", "l.db"]).exit_code == 0
-    assert run(cli, [*fit, "unpaid.sklar"]).exit_code == 0
-    good = run(cli, ["ledger", "check", "l.db", "paid.sklar"])
+    assert run(*fit, "paid.sklar", "--ledger", "l.db").exit_code == 0
+    assert run(*fit, "unpaid.sklar").exit_code == 0
+    good = run("ledger", "check", "l.db", "paid.sklar")
     assert good.exit_code == 0
     assert "ok    paid.sklar is in the ledger and was charged in full" in good.stdout
     assert good.stdout.endswith("Passed.\n")
-    bad = run(cli, ["ledger", "check", "l.db", "paid.sklar", "unpaid.sklar"])
+    bad = run("ledger", "check", "l.db", "paid.sklar", "unpaid.sklar")
     assert bad.exit_code == 1
     assert "FAIL  unpaid.sklar has no receipt" in bad.stdout
-    found = json.loads(run(cli, ["ledger", "check", "l.db", "unpaid.sklar", "--json"]).stdout)
+    found = json.loads(run("ledger", "check", "l.db", "unpaid.sklar", "--json").stdout)
     assert (found["passed"], found["entries"]) == (False, 3)
 
 
 def test_a_second_name_for_the_same_rows_is_told(folder: Path) -> None:
-    run = CliRunner().invoke
-    bound = run(cli, ["ledger", "bind", "l.db", "d.csv", "--dataset", "t"])
+    bound = run("ledger", "bind", "l.db", "d.csv", "--dataset", "t")
     assert bound.exit_code == 0, bound.exception
     assert "WARNING" not in bound.stderr
-    made = run(cli, ["ledger", "init", "l.db", "--dataset", "twin", "--epsilon", "5", "--data", "d.csv"])
+    made = run("ledger", "init", "l.db", "--dataset", "twin", "--epsilon", "5", "--data", "d.csv")
     assert made.exit_code == 0
     assert "data set 'twin' has files in common with 't'" in made.stderr
     # Also as one of the files of a folder; not when the file changed.
     (folder / "parts").mkdir()
     (folder / "parts" / "1.csv").write_text(CSV)
     (folder / "parts" / "2.csv").write_text(CSV + "x,true\n")
-    made = run(cli, ["ledger", "init", "l.db", "--dataset", "three", "--epsilon", "5", "--data", "parts", "--json"])
+    made = run("ledger", "init", "l.db", "--dataset", "three", "--epsilon", "5", "--data", "parts", "--json")
     assert json.loads(made.stdout)["same_rows"] == ["t", "twin"]
     (folder / "parts" / "1.csv").write_text(CSV + "y,true\n")
-    made = run(
-        cli, ["ledger", "init", "l.db", "--dataset", "four", "--epsilon", "5", "--data", "parts/1.csv", "--json"]
-    )
+    made = run("ledger", "init", "l.db", "--dataset", "four", "--epsilon", "5", "--data", "parts/1.csv", "--json")
     assert json.loads(made.stdout)["same_rows"] == []
 
 
 def test_fingerprints_and_their_secret_stay_in_the_ledger(folder: Path) -> None:
-    book, run = Ledger("l.db"), CliRunner().invoke
-    printed = run(cli, ["ledger", "bind", "l.db", "d.csv", "--dataset", "t", "--json"]).output
+    book = Ledger("l.db")
+    printed = run("ledger", "bind", "l.db", "d.csv", "--dataset", "t", "--json").output
     bound = book.history()[-1].body["files"]
     (plain,) = hash_files("d.csv")
     # Keyed: the file's own hash is not in the ledger, and another ledger has another fingerprint.
@@ -185,8 +188,8 @@ def test_fingerprints_and_their_secret_stay_in_the_ledger(folder: Path) -> None:
     other.bind("t", [plain])
     assert other.history()[-1].body["files"] != bound
     out = ["--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--out", "o.csv", "--json"]
-    printed += run(cli, ["release", "d.csv", "--schema", "s.toml", *out]).output
-    printed += run(cli, ["ledger", "history", "l.db"]).output + run(cli, ["ledger", "history", "l.db", "--json"]).output
+    printed += run("release", "d.csv", "--schema", "s.toml", *out).output
+    printed += run("ledger", "history", "l.db").output + run("ledger", "history", "l.db", "--json").output
     assert "bound to the contents of 1 files" in printed
     with zipfile.ZipFile("o.sklar") as archive:
         written = b"".join(archive.read(name) for name in archive.namelist()) + Path("o.csv").read_bytes()
@@ -199,10 +202,6 @@ def test_what_cannot_be_bound(folder: Path) -> None:
     bound = "a data set is bound to files: give a file or a folder"
     refuses(bound, hash_files, "postgresql://me:hidden@host/db", error=DataError)
     refuses("does not exist", hash_files, folder / "none.csv", error=DataError)
-
-
-def fails(*_: Any, **_settings: Any) -> Any:
-    raise RuntimeError("planted")
 
 
 STEPS = (
@@ -241,6 +240,20 @@ def test_what_fails_before_the_charge_says_nothing_of_one(book: Ledger, monkeypa
     assert not book.account("t").charges
 
 
+@pytest.fixture
+def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command that is charged and fails prints."""
+
+    def stop(command: str, *words: str) -> str:
+        settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--quiet"]
+        monkeypatch.setattr(sys, "argv", ["sklar", command, "d.csv", *settings, *words])
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().err
+
+    return stop
+
+
 @pytest.mark.parametrize(("command", "fails", "error", "said"), [
     (["fit", "--model", "m.sklar"], "save", OutputError("disk full."), "disk full."),
     (["release", "--out", "o.csv"], "save", OutputError("disk full."), "disk full."),
@@ -249,13 +262,7 @@ def test_what_fails_before_the_charge_says_nothing_of_one(book: Ledger, monkeypa
     (["fit", "--model", "m.sklar"], "summary", RuntimeError("Jane Doe"), "unexpected RuntimeError."),
 ])  # fmt: skip
 def test_the_command_line_says_it_too(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
-    fails: str,
-    error: BaseException,
-    said: str,
+    stopped: Any, monkeypatch: pytest.MonkeyPatch, command: list[str], fails: str, error: BaseException, said: str
 ) -> None:
     def fail(*_: Any, **_settings: Any) -> Any:
         # What others note may quote a row: it is not shown.
@@ -263,18 +270,14 @@ def test_the_command_line_says_it_too(
         raise error
 
     monkeypatch.setattr(Model, fails, fail)
-    settings = ["d.csv", "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--quiet"]
-    monkeypatch.setattr(sys, "argv", ["sklar", command[0], *settings, *command[1:]])
-    with pytest.raises(SystemExit):
-        main()
-    printed = capsys.readouterr().err
+    printed = stopped(*command)
     assert f"sklar: {said}" in printed
     assert "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent." in printed
     assert "Jane Doe" not in printed
 
 
 def test_a_ledger_that_fails_after_a_release_does_not_say_that_nothing_was_measured(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = Model.save
 
@@ -283,11 +286,7 @@ def test_a_ledger_that_fails_after_a_release_does_not_say_that_nothing_was_measu
         Path("l.db").write_bytes(b"")
 
     monkeypatch.setattr(Model, "save", spoil)
-    settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--model", "m.sklar"]
-    monkeypatch.setattr(sys, "argv", ["sklar", "fit", "d.csv", *settings])
-    with pytest.raises(SystemExit):
-        main()
-    printed = capsys.readouterr().err
+    printed = stopped("fit", "--model", "m.sklar")
     assert "it is empty. Restore an intact copy." in printed
     assert "Nothing was measured" not in printed
     assert "(entry 3), and that stays spent" in printed
@@ -313,15 +312,14 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
 
 
 def test_a_release_with_a_key_on_the_command_line(folder: Path) -> None:
-    run = CliRunner().invoke
-    made = run(cli, ["ledger", "init", "k.db", "--dataset", "t", "--epsilon", "3", "--anchor", "a.db", "--key", "key"])
+    made = run("ledger", "init", "k.db", "--dataset", "t", "--epsilon", "3", "--anchor", "a.db", "--key", "key")
     assert "--ledger-key key" in made.stdout
     fit = ["fit", "d.csv", "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model", "m.sklar"]
-    alone = run(cli, [*fit, "--ledger-key", "key"]).exception
+    alone = run(*fit, "--ledger-key", "key").exception
     assert isinstance(alone, BudgetError)
     assert str(alone) == "a ledger's key was given, and no ledger. Give both."
-    assert "which was not given" in str(run(cli, [*fit, "--ledger", "k.db"]).exception)
-    done = run(cli, [*fit, "--ledger", "k.db", "--ledger-key", "key"])
+    assert "which was not given" in str(run(*fit, "--ledger", "k.db").exception)
+    done = run(*fit, "--ledger", "k.db", "--ledger-key", "key")
     assert done.exit_code == 0, done.exception
     assert "has spent epsilon = 1 of 3 in 1 releases" in done.stdout
-    assert run(cli, ["ledger", "check", "k.db", "m.sklar", "--key", "key"]).exit_code == 0
+    assert run("ledger", "check", "k.db", "m.sklar", "--key", "key").exit_code == 0

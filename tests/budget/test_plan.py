@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ from sklar.budget.plan import looks_for_triples, plan_release, plan_scores, plan
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
-from sklar.kernel.theorems import MAX_SCALE, Budget, Neighbors, Spend
+from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
+from tests.budget.test_ledger import refuses
 from tests.linked import small
+
+NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 
 
 def cells_of(m: int) -> Cells:
@@ -54,29 +58,6 @@ def test_a_plan_spends_the_whole_budget_and_no_more(settings: Any, neighbors: An
     for spend in (plan.spend(budget), release.spend):
         assert 0.7 * (1 - 1e-5) < budget.spent(spend) <= 0.7
     assert (plan.scales(0).size > 0) == (neighbors == "add-remove")
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.2])
-def test_a_share_must_leave_something_to_both(share: float) -> None:
-    with pytest.raises(BudgetError, match=r"^the one-way share must lie strictly between 0 and 1, got"):
-        plan_tables(cells_of(3), Budget(epsilon=1.0), one_way_share=share)
-
-
-def test_a_second_stage_never_overspends_whatever_the_first_one_showed() -> None:
-    generator = np.random.default_rng(0)
-    for epsilon in (0.01, 1.0, 30.0, 300.0):
-        cells = cells_of(7)
-        for neighbors in ("replace-one", "add-remove"):
-            budget = Budget(epsilon=epsilon, neighbors=neighbors)
-            stages = plan_stages(cells, budget, 1_000 if neighbors == "replace-one" else None)
-            assert (stages.first.scales(0).size > 0) == (neighbors == "add-remove")
-            for distances in (np.zeros(21), generator.exponential(1e4, 21), np.eye(21)[3] * 1e9):
-                second = plan_second(cells, stages, distances)
-                spent = budget.spent(stages.first.spend(budget) + second.spend(budget))
-                assert spent <= epsilon
-                if not distances.any():
-                    # And wastes next to nothing: the reserve was spread evenly.
-                    assert spent > epsilon * 0.97
 
 
 def test_dependent_pairs_get_less_noise_in_the_second_stage() -> None:
@@ -118,18 +99,12 @@ def test_margins_are_averaged_over_every_table_that_shows_them() -> None:
     assert sd == pytest.approx([(1 / 16 + 1 / 27) ** -0.5, (1 / 25 + 1 / 18) ** -0.5])
 
 
-def test_methods_are_checked() -> None:
-    with pytest.raises(
-        BudgetError, match=r"^the paper's preset and its dummies go with method 'binary', got method 'auto'"
-    ):
-        Method(dummies=True)
+def test_methods_have_budgets() -> None:
     assert Method.of(PAPER) is PAPER
     assert PAPER.budget_of(None, 2.0) == Budget(epsilon=2.0, mechanism="laplace", composition="advanced")
     assert Method().budget_of(None, 2.0) == Budget(epsilon=2.0)
     own = Budget(epsilon=3.0, delta=1e-6)
     assert PAPER.budget_of(own, None) is own
-    with pytest.raises(BudgetError, match=r"^give either a budget or an epsilon, for example epsilon=1\.0\.$"):
-        Method().budget_of(None, None)
 
 
 def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[np.float64]]:
@@ -137,82 +112,48 @@ def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[
     return Tables(cells=cells, order=3, sets=np.stack(cells.trios, axis=1)[: scales.size]), scales
 
 
-def staged(
-    seed: int, generator: np.random.Generator, levels: tuple[int, int], epsilons: list[float]
-) -> tuple[Cells, Budget, plans.Stages]:
-    """Random tables and a random budget, against every kind of neighbor, with their stages."""
-    cells = Cells(generator.integers(*levels, generator.integers(3, 9)))
-    neighbors: Any = ("replace-one", "add-remove")[seed % 2]
-    epsilon = float(generator.choice(epsilons))
-    budget = Budget(epsilon=epsilon, neighbors=neighbors, rows_per_person=(None, 8)[seed // 2 % 2])
-    return cells, budget, plan_stages(cells, budget, None)
-
-
+@pytest.mark.parametrize("scored", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int) -> None:
-    """Random tables, budgets, distances and scales: all stages together stay within the budget, in both currencies."""
-    generator = np.random.default_rng(seed)
-    cells, budget, stages = staged(seed, generator, (2, 20), [0.1, 1.0, 4.0, 10.0, 100.0])
-    reserve = float(np.sum(stages.reserve**-2.0))
+def test_later_stages_never_overspend_whatever_is_wanted(seed: int, scored: bool) -> None:
+    """Random tables, budgets, distances and scales: what follows the first stage stays within what was set aside."""
+    generator, neighbors = np.random.default_rng(seed), NEIGHBORS[seed % 2]
+    levels, epsilons = ((3, 12), [0.3, 1.0, 10.0]) if scored else ((2, 20), [0.01, 0.1, 1.0, 4.0, 10.0, 100.0, 300.0])
+    cells, epsilon = Cells(generator.integers(*levels, generator.integers(3, 9))), epsilons[seed % len(epsilons)]
+    budget = Budget(epsilon=epsilon, neighbors=neighbors, rows_per_person=(None, 8)[seed // 2 % 2])
+    stages = left = plan_stages(cells, budget, 1_000 if budget.rows_are_public else None)
+    assert (stages.first.scales(0).size > 0) == (not budget.rows_are_public)
+    scores = NOTHING
+    if scored:
+        planned = plan_scores(cells, 10**7, stages)
+        assert planned is not None
+        scale, left = planned
+        reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
+        scores, table = Spend.of([scale], cells.n_trios, reach), scale * math.sqrt(budget.shifts) * budget.rows / reach
+        assert cells.n_trios * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
+        assert left.first is stages.first
+        assert (left.reserve > stages.reserve).all()
     costs = generator.gamma(0.3, size=generator.integers(1, min(cells.n_trios, 120) + 1)) + 1e-6
     share = plans.TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
-    wanted = (costs / costs.sum() * share * reserve) ** -0.5
-    second = plan_second(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
-    spend, scales = stages.first.spend(budget) + second.spend(budget), second.scales(3)
-    assert budget.spent(spend) <= budget.epsilon
-    paid, used = budget.cost(stages.spend), budget.cost(spend)
-    assert used.rho <= paid.rho
-    assert used.mu_squared <= paid.mu_squared
-    assert paid.covers(used)
-    # Nearly all of it is used, and what the tables get is what they wanted, but for the grid of costs.
-    assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
-    assert np.abs(np.log(scales / wanted)).max() < 0.15
-    assert scales.shape == wanted.shape
-    assert second.scales(2).shape == (cells.n_pairs,)
-    assert second.scales(1).size == 0
-    # A planted overspend: the second look as if nothing had gone to the triples.
-    whole = plan_second(cells, stages, np.ones(cells.n_pairs))
-    assert not paid.covers(budget.cost(stages.first.spend(budget) + whole.spend(budget) + budget.tables(scales)))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
-    """Random tables and budgets: with scores, too, all stages together stay within what was set aside at first."""
-    generator = np.random.default_rng(seed)
-    cells, budget, stages = staged(seed, generator, (3, 12), [0.3, 1.0, 4.0, 10.0])
-    planned = plan_scores(cells, 10**7, stages)
-    assert planned is not None
-    scale, left = planned
-    reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
-    scores = Spend.of([scale], cells.n_trios, reach)
-    reserve = float(np.sum(stages.reserve**-2.0))
-    table = scale * math.sqrt(budget.shifts) * budget.rows / reach
-    assert cells.n_trios * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
-    assert left.first is stages.first
-    assert (left.reserve > stages.reserve).all()
+    wanted = (costs / costs.sum() * share * np.sum(left.reserve**-2.0)) ** -0.5
+    second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
+    chosen, even = second.spend(budget), plan_second(cells, left, np.ones(cells.n_pairs)).spend(budget)
+    one = plan_second(cells, left, np.eye(cells.n_pairs)[0] * 1e9).spend(budget)
     paid = budget.cost(budget.tables(stages.reserve))
-    for later in (budget.tables(left.reserve), plan_second(cells, left, np.ones(cells.n_pairs)).spend(budget)):
+    for later in (chosen, one, even, budget.tables(left.reserve)):
         used = budget.cost(scores + later)
         assert used.rho <= paid.rho
         assert used.mu_squared <= paid.mu_squared
-        assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
-    wanted = np.full(min(3, cells.n_trios), (0.1 * plans.TRIPLES_SHARE * reserve) ** -0.5)
-    second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
-    spend = scores + second.spend(budget)
-    assert paid.covers(budget.cost(spend))
-    assert budget.spent(stages.first.spend(budget) + spend) <= budget.epsilon
-    # A planted overspend: scores on top of what was set aside.
-    assert not paid.covers(budget.cost(scores + plan_second(cells, stages, np.ones(cells.n_pairs)).spend(budget)))
-
-
-def test_scores_that_would_take_most_of_the_reserve_are_refused() -> None:
-    cells = Cells([3, 4, 5])
-    stages = plan_stages(cells, Budget(epsilon=1.0), 10**6)
-    little = replace(stages, reserve=stages.reserve * 5)
-    with pytest.raises(
-        BudgetError, match=r"^scores may take half of what is set aside .*, got \d+%\. Set more aside\.$"
-    ):
-        plan_scores(cells, 10**6, little)
+        # Nearly all of it is used, but where both scores and triples weigh one currency more than the other.
+        share = max(used.rho / paid.rho, used.mu_squared / paid.mu_squared)
+        assert share > 0.999 or (scored and later in (chosen, one))
+        assert budget.spent(stages.first.spend(budget) + scores + later) <= budget.epsilon
+    # What the tables get is what they wanted, but for the grid of costs.
+    assert scored or np.abs(np.log(second.scales(3) / wanted)).max() < 0.15
+    assert [second.scales(order).size for order in (1, 2, 3)] == [0, cells.n_pairs, wanted.size]
+    # Planted overspends: the second look as if nothing had gone to the triples, or to the scores.
+    assert not paid.covers(budget.cost(scores + even + budget.tables(second.scales(3))))
+    whole = plan_second(cells, stages, np.ones(cells.n_pairs)).spend(budget)
+    assert paid.covers(budget.cost(scores + whole)) == (not scored)
 
 
 def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
@@ -238,53 +179,39 @@ def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
     assert plan_scores(cells, least - 1, stages) is None
 
 
-def test_triples_may_not_take_more_than_their_share() -> None:
-    cells, budget = Cells([3, 4, 5]), Budget(epsilon=1.0)
-    stages = plan_stages(cells, budget, 1_000)
-    reserve = float(np.sum(stages.reserve**-2.0))
-    with pytest.raises(
-        BudgetError, match=r"^three-way tables may take 40% of what is set aside .*, got 41%\. Want fewer"
-    ):
-        plan_second(cells, stages, np.ones(3), None, triples(cells, np.array([(0.41 * reserve) ** -0.5])))
-
-
 def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
-    def looks(sizes: list[int], *, rows: int = 10**6, epsilon: float = 1.0, method: Method | None = None) -> bool:
-        cells = Cells(sizes)
-        stages = plan_release(cells, Budget(epsilon=epsilon), method or Method(), n_rows=rows)
-        return looks_for_triples(cells, rows, stages)
+    def looks(sizes: list[int], *, rows: int = 10**6, method: str = "auto", **settings: Any) -> bool:
+        cells, budget = Cells(sizes), Budget(**{"epsilon": 1.0, **settings})
+        return looks_for_triples(cells, rows, plan_release(cells, budget, Method.of(method), n_rows=rows))
 
     assert looks([3, 4, 5])
-    assert not looks([3, 4, 5], method=Method(name="binary"))
+    assert not looks([3, 4, 5], method="binary")
     assert not looks([3, 4])
     assert not looks([2, 2, 2])
     assert looks([2, 2, 3])
     # Noise that drowns pairs, and noise that is none.
     assert not looks([30] * 10, rows=10_000)
     assert not looks([3, 4, 5], epsilon=1e9)
-    most = next(m for m in range(3, 100) if m * (m - 1) * (m - 2) // 6 > plans.MOST_LOOKED_AT)
+    most = next(m for m in range(3, 100) if math.comb(m, 3) > plans.MOST_LOOKED_AT)
     assert looks([3] * (most - 1), rows=10**9)
     assert not looks([3] * most, rows=10**9)
-    laplace = Budget(epsilon=1.0, mechanism="laplace")
-    assert not looks_for_triples(Cells([3] * 5), 10**9, plan_release(Cells([3] * 5), laplace, Method(), n_rows=10**9))
+    assert not looks([3] * 5, rows=10**9, mechanism="laplace")
     # The limit is on the expected error of pairs.
     cells, budget = Cells([8] * 6), Budget(epsilon=1.0)
     stages = plan_release(cells, budget, Method(), n_rows=10**6)
-    rows = next(
-        rows for rows in range(100, 10**6, 100) if plans.expected_pair_tv(cells, rows, stages) <= plans.TRIPLES_UP_TO
-    )
-    assert looks_for_triples(cells, rows, stages)
-    assert not looks_for_triples(cells, rows - 100, stages)
+    # Far from its cap, that error falls with the number of rows.
+    rows = math.ceil(plans.expected_pair_tv(cells, 10**6, stages) * 10**6 / plans.TRIPLES_UP_TO)
+    assert looks_for_triples(cells, rows + 1, stages)
+    assert not looks_for_triples(cells, rows - 1, stages)
 
 
 def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
-    cases: tuple[tuple[int, Neighbors, int | None], ...] = (
-        (2, "replace-one", None),
-        (5, "add-remove", None),
-        (16, "replace-one", 3),
+    cases = (
+        (2, Budget(epsilon=1.0)),
+        (5, Budget(epsilon=1.0, neighbors="add-remove")),
+        (16, Budget(epsilon=1.0, rows_per_person=3)),
     )
-    for m, neighbors, rows in cases:
-        budget = Budget(epsilon=1.0, neighbors=neighbors, rows_per_person=rows)
+    for m, budget in cases:
         stages = plan_release(cells_of(m), budget, Method(), n_rows=100_000 if budget.rows_are_public else None)
         assert stages.looks == 2
         assert stages.first.of_parities
@@ -299,11 +226,6 @@ def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
     assert not first(n_rows=300).scales(3).size
     assert not first(again=False).scales(3).size
     assert not first(n_rows=100, importance=(1.0,) * 5 + (2.0,) * 10).of_parities
-
-
-def test_parities_with_more_noise_than_can_be_drawn_are_refused() -> None:
-    with pytest.raises(BudgetError, match="above the largest that can be drawn exactly"):
-        plan_release(cells_of(20), Budget(epsilon=1e-6), Method(), n_rows=100)
 
 
 def by_person(rows: int | None) -> Budget:
@@ -340,11 +262,9 @@ def test_the_whole_budget_is_spent_by_the_shares() -> None:
         assert cost / sum(costs.values()) == pytest.approx(plans.KINDS[kind][0] / whole, rel=1e-5)
 
 
-def test_costs_do_not_grow_with_the_number_of_events() -> None:
+def test_tables_of_linked_people_and_events() -> None:
+    # Costs do not grow with the number of events.
     assert parts(at_most=4)["person"][1] == pytest.approx(parts(at_most=900)["person"][1])
-
-
-def test_tables_that_there_are() -> None:
     tables = plans.linked_tables(small())
     assert len(tables["person-event"]) == 4
     assert tables["two-events"][0].cells == 6
@@ -361,6 +281,22 @@ def test_little_budget_has_fewer_tokens() -> None:
     assert all(query.each == (tokens if kind in plans.WITH_EVENTS else 1) for kind, (query, _) in made.items())
 
 
-def test_laplace_noise_is_refused() -> None:
-    with pytest.raises(BudgetError, match="linked tables take gaussian noise, got mechanism 'laplace'"):
-        plans.plan_linked(small(), replace(PERSON, mechanism="laplace"))
+def test_refusals() -> None:
+    cells, budget, refused = Cells([3, 4, 5]), Budget(epsilon=1.0), partial(refuses, error=BudgetError)
+    stages = plan_stages(cells, budget, 10**6)
+    for share in (0.0, 1.0, -0.2):
+        strictly = r"^the one-way share must lie strictly between 0 and 1, got"
+        refused(strictly, plan_tables, cells_of(3), budget, one_way_share=share)
+    wanted = triples(cells, np.array([(0.41 * np.sum(stages.reserve**-2.0)) ** -0.5]))
+    dear = r"^three-way tables may take 40% of what is set aside .*, got 41%\. Want fewer"
+    refused(dear, plan_second, cells, stages, np.ones(3), None, wanted)
+    half = r"^scores may take half of what is set aside .*, got \d+%\. Set more aside\.$"
+    refused(half, plan_scores, cells, 10**6, replace(stages, reserve=stages.reserve * 5))
+    largest = "above the largest that can be drawn exactly"
+    refused(largest, plan_release, cells_of(20), Budget(epsilon=1e-6), Method(), n_rows=100)
+    gaussian = "linked tables take gaussian noise, got mechanism 'laplace'"
+    refused(gaussian, plans.plan_linked, small(), replace(PERSON, mechanism="laplace"))
+    binary = r"^the paper's preset and its dummies go with method 'binary', got method 'auto'"
+    refused(binary, Method, dummies=True)
+    either = r"^give either a budget or an epsilon, for example epsilon=1\.0\.$"
+    refused(either, Method().budget_of, None, None)

@@ -103,7 +103,7 @@ FLAWS = (
         "tests/kernel/test_people.py",
     ),
     _flaw(
-        "a threshold's chance off by one", _THEOREMS, "threshold - 1 -", "threshold -", "tests/budget/test_search.py"
+        "a threshold's chance off by one", _THEOREMS, "threshold - 1 -", "threshold -", "tests/kernel/test_people.py"
     ),
     _flaw(
         "a reserve that binds in the cheaper currency alone", _THEOREMS, "all(not math", "any(not math", _KERNEL_TESTS

@@ -23,6 +23,7 @@ from scipy import stats
 from sklar.errors import NoiseError
 from sklar.kernel import noise
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
+from sklar.kernel.theorems import round_up_scale
 
 Ints = NDArray[np.int64]
 Sampler = Callable[..., Ints]
@@ -34,8 +35,7 @@ each_kind = pytest.mark.parametrize("gaussian", [False, True], ids=["laplace", "
 
 def float32(value: float) -> float:
     """The next float32 number that is not smaller, as the budget rounds its scales."""
-    near = np.float32(value)
-    return float(near) if near >= value else float(np.nextafter(near, np.float32(np.inf)))
+    return float(round_up_scale(value))
 
 
 def draw(sampler: Sampler, scale: float, size: int) -> Ints:

@@ -10,29 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.kernel.people import choose_rows
+from sklar.kernel.queries import Common
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, chance_of_one, cost, least_threshold
+from tests.kernel.test_theorems import KINDS, true_delta
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
-
-
-def exact_loss(mechanism: Mechanism, scale: float, shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    reach = int(60 * scale) + abs(shift)
-    x = np.arange(-reach, reach + 1)
-
-    def logs(at: NDArray[np.int64]) -> NDArray[np.float64]:
-        return -(at**2) / (2 * scale**2) if mechanism == "gaussian" else -np.abs(at) / scale
-
-    mass = np.exp(logs(x))
-    return mass / mass.sum(), logs(x) - logs(x - shift)
-
-
-def true_delta(mechanism: Mechanism, scale: float, shifts: tuple[int, ...], epsilon: float) -> float:
-    """The delta of one table whose cells are shifted by these numbers, by enumeration of all outcomes."""
-    chances, losses = np.ones(1), np.zeros(1)
-    for shift in shifts:
-        mass, loss = exact_loss(mechanism, scale, shift)
-        chances, losses = np.outer(chances, mass).ravel(), np.add.outer(losses, loss).ravel()
-    return float(np.sum(chances * np.maximum(0.0, -np.expm1(epsilon - losses))))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -54,25 +36,12 @@ def test_every_person_of_l_rows_costs_at_most_what_is_claimed(
             shifts = (*out, *(-each for each in into))
             if len(shifts) > 2:
                 continue
-            worst = max(worst, true_delta(mechanism, scale, shifts, claimed))
+            worst = max(worst, true_delta(mechanism, [(scale, shift) for shift in shifts], claimed))
             if shifts[0] == most:
                 # The claim of one row would be false, and the claim of L rows is not far from the truth.
-                assert true_delta(mechanism, scale, shifts, one_row) > delta
+                assert true_delta(mechanism, [(scale, shift) for shift in shifts], one_row) > delta
     assert 0 < worst <= delta
     assert claimed < most * one_row * 1.5
-
-
-def test_gaussian_noise_for_l_rows_is_what_the_accountants_say() -> None:
-    accounting = pytest.importorskip("dp_accounting")
-    for most, scale, n in ((4, 300.0, 105), (8, 640.0, 21)):
-        budget = Budget(epsilon=1.0, neighbors="add-remove", rows_per_person=most)
-        ours = budget.spent(budget.tables([scale], [n]))
-        accountant = accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
-        accountant.compose(accounting.GaussianDpEvent(scale / most), n)
-        theirs = accountant.get_epsilon(budget.delta)
-        # Ours has the discrete noise's slack, theirs that of a grid.
-        assert ours == pytest.approx(theirs, rel=0.01)
-        assert Budget(epsilon=1.0, neighbors="add-remove").spent(Spend.of([scale], [n])) < theirs / 2
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -86,23 +55,12 @@ def test_costs_of_l_rows_are_those_of_l_times_less_noise(mechanism: Mechanism) -
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize(
-    ("mechanism", "composition"),
-    [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "basic"), ("laplace", "advanced")],
-)
-def test_scales_grow_with_l_and_spend_the_budget(
-    neighbors: Neighbors, mechanism: Mechanism, composition: Composition
-) -> None:
-    def scale(rows: int | None) -> float:
-        budget = Budget(
-            epsilon=1.0, neighbors=neighbors, mechanism=mechanism, composition=composition, rows_per_person=rows
-        )
-        scales = budget.scales(np.ones(28))
-        assert 0.999 < budget.spent(budget.tables(scales)) <= 1.0
-        return float(scales[0])
-
-    assert scale(1) == scale(None)
-    assert scale(8) == pytest.approx(8 * scale(1), rel=5e-3)
+@pytest.mark.parametrize(("mechanism", "composition"), KINDS)
+def test_scales_grow_with_l(neighbors: Neighbors, mechanism: Mechanism, composition: Composition) -> None:
+    budget = Budget(epsilon=1.0, neighbors=neighbors, mechanism=mechanism, composition=composition)
+    alone, one, eight = (replace(budget, rows_per_person=rows).scales(np.ones(28))[0] for rows in (None, 1, 8))
+    assert alone == one
+    assert eight == pytest.approx(8 * one, rel=5e-3)
 
 
 def test_rows_are_public_where_every_person_has_one() -> None:
@@ -119,25 +77,38 @@ def partitions(total: int, largest: int | None = None) -> list[tuple[int, ...]]:
     return [(part, *rest) for part in range(min(total, largest), 0, -1) for rest in partitions(total - part, part)]
 
 
-@pytest.mark.parametrize("scale", [1.0, 20.0, 300.0])
+@pytest.mark.parametrize("scale", [0.7, 2.05, 20.0, 300.0])
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 def test_thresholds_hold_however_a_person_spreads_rows_over_new_values(scale: float, most: int) -> None:
-    threshold = least_threshold(scale, 1e-7, most)
-    assert chance_of_one(scale, threshold, most) <= 1e-7 < chance_of_one(scale, threshold - 1, most)
-    reach = np.arange(1, int(threshold + 60 * scale))
+    least = least_threshold(scale, 1e-7, most)
+    reach = np.arange(1, int(least + 60 * scale))
     half = np.exp(-(reach**2) / (2 * scale**2))
+    # The chance that noise is at least so much, from 1 on.
     tail = np.append(np.cumsum(half[::-1])[::-1], 0.0) / (1 + 2 * half.sum())
+    budget = Budget(epsilon=1.0, rows_per_person=most)
+    for threshold in (most + 1, most + round(3 * scale) + 1, least):
 
-    def shown(spread: tuple[int, ...]) -> float:
-        return 1 - math.prod(1 - float(tail[threshold - count - 1]) for count in spread)
+        def shown(spread: tuple[int, ...], threshold: int = threshold) -> float:
+            return 1 - math.prod(1 - float(tail[threshold - count - 1]) for count in spread)
 
-    worst = max(shown(spread) for total in range(1, most + 1) for spread in partitions(total))
-    assert worst <= chance_of_one(scale, threshold, most)
+        worst = max(shown(spread) for total in range(1, most + 1) for spread in partitions(total))
+        lost = Common(about="town", threshold=threshold).bound(np.array([scale]), budget).lost_delta
+        assert worst <= lost == chance_of_one(scale, threshold, most)
+        # One step of the threshold covers the difference.
+        assert most > 1 or chance_of_one(scale, threshold + 1) <= worst * (1 + 1e-6)
     if most > 1 and scale > 1:
         # The threshold for one row fails a person of L rows more often than it says.
         single = least_threshold(scale, 1e-7)
         assert max(1 - (1 - float(tail[single - 2])) ** most, float(tail[max(single - most - 1, 0)])) > 1e-7
         assert chance_of_one(scale, most, most) == 1.0
+
+
+@pytest.mark.parametrize("most", [1, 8])
+@pytest.mark.parametrize("chance", [1e-3, 9e-11, 1e-20])
+def test_the_threshold_is_the_smallest_that_keeps_its_chance(chance: float, most: int) -> None:
+    for scale in (1.0, 8.0, 92.45, 3.7e5):
+        threshold = least_threshold(scale, chance, most)
+        assert chance_of_one(scale, threshold, most) <= chance < chance_of_one(scale, threshold - 1, most)
 
 
 def test_the_smallest_keys_of_each_person_are_chosen() -> None:

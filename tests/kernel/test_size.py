@@ -6,11 +6,13 @@ import ast
 import io
 import sys
 import tokenize
+from collections.abc import Iterable
 from pathlib import Path
 
 import sklar.kernel
 
 FOLDER = Path(sklar.kernel.__file__).parent
+ROWS = FOLDER.parent / "rows"
 FILES = ("__init__", "cells", "noise", "people", "queries", "seal", "theorems", "vault")
 # Lines of code, docstrings and comments not counted.
 MOST_LINES = 1_000
@@ -63,9 +65,14 @@ def test_code_lines_are_counted_as_a_person_would() -> None:
     assert code_lines(source) == 5
 
 
+def lines_of(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """Lines of code by file."""
+    return {name: code_lines((folder / f"{name}.py").read_text()) for name in names}
+
+
 def test_the_kernel_is_small() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(FILES)
-    assert sum(code_lines((FOLDER / f"{name}.py").read_text()) for name in FILES) <= MOST_LINES
+    assert sum(lines_of(FOLDER, FILES).values()) <= MOST_LINES
 
 
 def test_the_kernel_imports_nothing_else_of_ours() -> None:
@@ -77,31 +84,24 @@ def test_the_kernel_imports_nothing_else_of_ours() -> None:
             assert allowed, f"kernel/{name}.py imports {module}"
 
 
-def ring_lines() -> dict[str, int]:
-    """Lines of code of every file of the second ring."""
-    return {name: code_lines((FOLDER.parent / "rows" / f"{name}.py").read_text()) for name in RING}
-
-
 def test_the_second_ring_is_small_and_held_by_tests() -> None:
-    assert sum(ring_lines().values()) <= MOST_RING
+    assert sum(lines_of(ROWS, RING).values()) <= MOST_RING
     assert all((Path(__file__).parents[1] / test).is_file() for _, test in RING.values())
 
 
 def report() -> str:
     """The kernel's files, their lines of code and what they import, and the second ring: `make kernel`."""
-    rows = []
+    lines, ring, rows = lines_of(FOLDER, FILES), lines_of(ROWS, RING), []
     for name in FILES:
-        source = (FOLDER / f"{name}.py").read_text()
-        outside = sorted(module for module in imported(source) if module.split(".")[0] not in sys.stdlib_module_names)
-        rows.append(f"{name + '.py':<14}{code_lines(source):>6}  {', '.join(outside)}")
-    total = sum(code_lines((FOLDER / f"{name}.py").read_text()) for name in FILES)
-    ring = ring_lines()
+        modules = imported((FOLDER / f"{name}.py").read_text())
+        outside = sorted(module for module in modules if module.split(".")[0] not in sys.stdlib_module_names)
+        rows.append(f"{name + '.py':<14}{lines[name]:>6}  {', '.join(outside)}")
     held = [f"rows/{name + '.py':<14}{ring[name]:>6}  {what} (tests/{test})" for name, (what, test) in RING.items()]
     return "\n".join(
         [
             f"{'kernel':<14}{'lines':>6}  imports",
             *rows,
-            f"{'in all':<14}{total:>6}  of at most {MOST_LINES:,}",
+            f"{'in all':<14}{sum(lines.values()):>6}  of at most {MOST_LINES:,}",
             "",
             f"{'second ring':<19}{'lines':>6}  what it must do, and the test that holds it",
             *held,

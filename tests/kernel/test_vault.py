@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-import sklar
-from sklar.errors import BudgetError, DataError, SchemaError
+from sklar.errors import BudgetError, DataError
 from sklar.kernel import noise
 from sklar.kernel import vault as door
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one
 from sklar.kernel.vault import Vault
-from sklar.public.schema import Attribute, Schema
 
 CELLS = Cells([4, 5, 2])
 ONE_WAY, PAIRS, TOTAL = (Tables(cells=CELLS, order=order) for order in (1, 2, 0))
@@ -84,21 +79,15 @@ def test_exact_answers_go_through_with_noise_of_these_scales(budget: Budget, no_
     assert block.query is PAIRS
 
 
-def test_every_cell_of_the_public_domain_is_noised() -> None:
+def test_every_cell_of_the_public_domain_has_noise_of_the_scale_of_its_table() -> None:
     """No rows at all: zeros must be noised as well."""
-    scales = np.full(3, 100.0)
-    drawn = [opened(Budget(epsilon=1.0), scales).measure(PAIRS, np.zeros(38, dtype=np.int64), scales) for _ in range(4)]
-    values = np.stack([block.values for block in drawn])
-    # Noise of scale 100 repeats in a cell four times with chance below 1e-6 each, over 38 cells.
-    assert not np.all(values == values[0], axis=0).any()
-
-
-def test_noise_has_the_scale_of_its_table() -> None:
     scales, budget = np.array([64.0, 128.0, 256.0]), Budget(epsilon=3.0)
     held = opened(budget, scales, times=200)
-    drawn = [held.measure(PAIRS, np.zeros(38, dtype=np.int64), scales).by_scale() for _ in range(200)]
-    for table, scale in enumerate(scales.tolist()):
-        own = np.concatenate([parts[table] for parts in drawn])
+    drawn = [held.measure(PAIRS, np.zeros(38, dtype=np.int64), scales) for _ in range(200)]
+    values = np.stack([block.values for block in drawn])
+    # Noise of scale 64 repeats in a cell 200 times with a chance below 1e-400.
+    assert not np.all(values == values[0], axis=0).any()
+    for scale, own in zip(scales, np.split(values, PAIRS.offsets[1:-1], axis=1), strict=True):
         # The relative error of the sd over 1,600 draws or more is at most 1.8%; six of them fail once in 10^8.
         assert np.std(own) == pytest.approx(scale, rel=0.11)
 
@@ -248,31 +237,6 @@ def test_threads_that_measure_at_once_do_not_overspend() -> None:
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(held.measure, PAIRS, np.zeros(38, dtype=np.int64), scales) for _ in range(8)]
     assert sum(isinstance(each.exception(), BudgetError) for each in asked) == 7
-
-
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
-def test_progress_tells_the_number_of_rows_only_where_it_is_public(tmp_path: Path, neighbors: Neighbors) -> None:
-    told: list[object] = []
-
-    class Watch:
-        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-            told.append((name, total, unit))
-
-        def advance(self, steps: int) -> None:
-            told.append(steps)
-
-    attributes = tuple(Attribute(name=name, kind="categorical", values=("0", "1", "2")) for name in "ab")
-    pq.write_table(pa.table({name: ["0", "1", "x"] for name in "ab"}), tmp_path / "t.parquet")
-    budget = Budget(epsilon=1.0, neighbors=neighbors)
-    sklar.measure(tmp_path / "t.parquet", Schema(name="t", attributes=attributes), budget, progress=Watch())
-    counted = [("count", 3, "rows"), 3] if neighbors == "replace-one" else [("count", None, "")]
-    assert told == [*counted, ("measure", None, "")]
-
-
-def test_an_unreviewed_schema_never_meets_the_rows() -> None:
-    waiting = Schema(name="t", attributes=(Attribute(name="a", kind="boolean", reviewed=False),))
-    with pytest.raises(SchemaError, match="not reviewed: a"):
-        sklar.measure("no-such-file.csv", waiting, Budget(epsilon=1.0))
 
 
 @pytest.mark.parametrize("module", [door, noise])

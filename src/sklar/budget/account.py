@@ -191,14 +191,12 @@ class Account:
 
 def accounts_of(entries: Sequence[Entry]) -> tuple[Account, ...]:
     """The data sets that a journal opened, each with its charges."""
-    charges: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.kind == "charge":
-            charges.setdefault(entry.dataset, []).append(entry)
-    opened = [entry for entry in entries if entry.kind == "open"]
-    return tuple(
-        Account(dataset=each.dataset, charges=tuple(charges.get(each.dataset, ())), **each.body) for each in opened
-    )
+
+    def charges(dataset: str) -> tuple[Entry, ...]:
+        return tuple(entry for entry in entries if entry.kind == "charge" and entry.dataset == dataset)
+
+    opened = (entry for entry in entries if entry.kind == "open")
+    return tuple(Account(dataset=each.dataset, charges=charges(each.dataset), **each.body) for each in opened)
 
 
 def own_cost(budget: Budget, spend: Spend) -> tuple[float, float]:

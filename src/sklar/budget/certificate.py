@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.budget.plan import KINDS, LinkedTable, linked_tables
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Doubles
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend
 from sklar.machine.notebook import Tabular, html_card
@@ -30,14 +29,8 @@ from sklar.public.settings import Count, Person
 OLD_DISTANCE = 16
 # In place of an order: scores, one number for every three-way table.
 SCORES = 4
-_ORDERS = {
-    0: "number of rows",
-    1: "one-way tables",
-    2: "two-way tables",
-    3: "three-way tables over coarse levels",
-    SCORES: "scores of three-way tables",
-}
-_PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
+_TABLES = ("one-way tables", "two-way tables", "three-way tables over coarse levels", "scores of three-way tables")
+_PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +59,9 @@ class Measurement:
     @property
     def what(self) -> str:
         """In words."""
-        return KINDS[self.kind][1] if self.kind else (_PARITIES if self.parity else _ORDERS)[self.order]
+        if self.kind or not self.order:
+            return KINDS[self.kind][1] if self.kind else "number of rows"
+        return (_PARITIES if self.parity else _TABLES)[self.order - 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -149,24 +144,17 @@ class Certificate(Tabular):
         """What counts are of, in words."""
         if self.count == "people":
             return "people, one row of each"
-        return "rows" if self.count is None else f"rows, at most {self.rows:,} of each person"
+        return "rows" if self.count is None else f"rows, at most {self.rows_per_person:,} of each person"
 
     @property
     def rows(self) -> int:
         """The most rows of one person that were counted."""
-        return 1 if self.rows_per_person is None else self.rows_per_person
+        return self.budget.rows
 
     @property
     def budget(self) -> Budget:
         """The budget that was fixed before anything was measured."""
-        return Budget(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighbors=self.neighbors,
-            mechanism=self.mechanism,
-            composition=self.composition,
-            rows_per_person=self.rows_per_person,
-        )
+        return Budget(**{each.name: getattr(self, each.name) for each in fields(Budget)})
 
     @property
     def search_spend(self) -> Spend:
@@ -227,17 +215,12 @@ def certify(
         earlier = tuple(each.name for each in of.attributes if each.domain == "found" and each.name not in own)
         of_unit = {"earlier": earlier, "read_from_rows": (of.whole or of).read_from_rows, **unit_of(of.person)}
     return Certificate(
-        neighbors=budget.neighbors,
-        mechanism=budget.mechanism,
-        composition=budget.composition,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
         public_rows=public_rows,
         schema_sha256=of.digest,
         measurements=measurements(blocks, budget),
         domains=tuple(findings),
         versions=installed_versions(),
-        **of_unit,
+        **(asdict(budget) | of_unit),
     )
 
 
@@ -379,7 +362,7 @@ class LinkedMeasured:
     certificate: Certificate
 
     @property
-    def tables(self) -> list[tuple[LinkedTable, NDArray[np.float64], float]]:
+    def tables(self) -> list[tuple[LinkedTable, Doubles, float]]:
         """Every table with its noisy cells, flat, and the scale of their noise: both in people."""
         known = linked_tables(self.linked)
         return [

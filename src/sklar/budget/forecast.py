@@ -20,6 +20,7 @@ from sklar.budget import plan
 from sklar.budget.method import Method
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
+from sklar.kernel.cells import Doubles
 from sklar.kernel.queries import moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
@@ -60,8 +61,8 @@ class Forecast(Tabular):
     n_rows: int
     budget: Budget
     method: Method
-    one_way_sd: NDArray[np.float64]
-    pair_sd: NDArray[np.float64]
+    one_way_sd: Doubles
+    pair_sd: Doubles
     complete: bool
     spend: Spend
     split: tuple[tuple[str, float], ...]
@@ -277,7 +278,7 @@ def _parity_costs(stages: plan.Stages) -> dict[str, float]:
     return dict(zip(names, worst.tolist(), strict=False))
 
 
-def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
+def _rms(sd: Doubles, weights: NDArray[Any]) -> float:
     return math.sqrt(float(weights @ sd**2) / float(weights.sum())) if sd.size else 0.0
 
 
@@ -334,35 +335,34 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
-    for share, text in (
-        (
-            "triples_share",
-            f"up to {plan.TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, where models of "
-            "stage 1 disagree. Pairs then have a little more noise than is said here.",
-        ),
-        (
-            "scores_share",
-            f"{plan.SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each three-way table "
-            "lies from the models of stage 1.",
-        ),
-    ):
+    shares = {
+        "triples_share": f"up to {plan.TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, "
+        "where models of stage 1 disagree. Pairs then have a little more noise than is said here.",
+        "scores_share": f"{plan.SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each "
+        "three-way table lies from the models of stage 1.",
+    }
+    for share, text in shares.items():
         if where := [f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, share)]:
             lines.append(f"At epsilon {', '.join(where)}, {text}")
-    lines += [line for each in forecasts for line in _threshold_lines(each)]
+    for each in forecasts:
+        if least := ", ".join(
+            f"{one.attribute} {one.threshold:,}" for one in each.findings if one.threshold is not None
+        ):
+            lines.append(f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {least}.")
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append(
             "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
             "on how many it finds, too."
         )
-    least = min(forecasts, key=lambda each: each.budget.epsilon)
-    if noisiest := least.mostly_noise:
+    smallest = min(forecasts, key=lambda each: each.budget.epsilon)
+    if noisiest := smallest.mostly_noise:
         pairs = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
         left = len(noisiest) - _SHOWN_PAIRS
         more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
         lines += [
             "",
-            f"Mostly noise at epsilon {least.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
+            f"Mostly noise at epsilon {smallest.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
             f"{pairs}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
@@ -370,11 +370,6 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
     time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"
     return [*lines, "", f"Rough run time {time} and memory {memory} on two cores; within a factor of three."]
-
-
-def _threshold_lines(each: Forecast) -> list[str]:
-    least = ", ".join(f"{one.attribute} {one.threshold:,}" for one in each.findings if one.threshold is not None)
-    return [f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {least}."] if least else []
 
 
 def _search_lines(each: Forecast) -> list[str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Doubles
 from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Shares, Tables, moved_sets
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
 from sklar.public.events import Linked
@@ -28,7 +28,7 @@ from sklar.public.events import Linked
 class Plan:
     """Queries with the scales of their noise, in the order in which they are measured."""
 
-    parts: tuple[tuple[Query, NDArray[np.float64]], ...]
+    parts: tuple[tuple[Query, Doubles], ...]
 
     def __post_init__(self) -> None:
         for _, scales in self.parts:
@@ -38,7 +38,7 @@ class Plan:
         """What the measurement costs."""
         return sum((query.bound(scales, budget) for query, scales in self.parts), NOTHING)
 
-    def scales(self, order: int) -> NDArray[np.float64]:
+    def scales(self, order: int) -> Doubles:
         """The scales of tables of all sets of this order, or of their parities; shape (0,) where there are none."""
         for query, scales in self.parts:
             if isinstance(query, Parities) and 1 <= order <= query.orders:
@@ -65,7 +65,7 @@ class Stages:
 
     budget: Budget
     first: Plan
-    reserve: NDArray[np.float64]
+    reserve: Doubles
 
     def __post_init__(self) -> None:
         self.reserve.setflags(write=False)
@@ -81,7 +81,7 @@ class Stages:
         return float(sum(np.sum(scales**-2.0) for scales in (*(own for _, own in self.first.parts), self.reserve)))
 
     @property
-    def pair_precision(self) -> NDArray[np.float64]:
+    def pair_precision(self) -> Doubles:
         """The sum of 1 / scale^2 of each two-way table over both stages, shape (n_pairs,)."""
         second = self.reserve**-2.0 if self.reserve.size else 0.0
         return np.asarray(self.first.scales(2) ** -2.0 + second)
@@ -200,7 +200,7 @@ def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> 
 
 
 @lru_cache(maxsize=64)
-def best_parities(m: int, orders: int) -> NDArray[np.float64]:
+def best_parities(m: int, orders: int) -> Doubles:
     """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost."""
     moved, weights = moved_sets(m)[:, :orders], np.array(_PARITY_WEIGHTS[:orders])
     # Costs of orders 2 and 3 beside that of ones, from coarse to fine.
@@ -217,7 +217,7 @@ def best_parities(m: int, orders: int) -> NDArray[np.float64]:
     return scales
 
 
-def _weights(cells: Cells, importance: Importance) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _weights(cells: Cells, importance: Importance) -> tuple[Doubles, Doubles]:
     """How much one-way tables and two-way tables matter, shapes (m,) and (n_pairs,)."""
     weights = np.ones(cells.n_attributes + cells.n_pairs) if importance is None else np.array(importance)
     return weights[: cells.n_attributes], weights[cells.n_attributes :]
@@ -248,13 +248,13 @@ def plan_stages(
     return stages
 
 
-def _scales(budget: Budget, weights: NDArray[np.float64], rest: Spend | None) -> NDArray[np.float64]:
+def _scales(budget: Budget, weights: Doubles, rest: Spend | None) -> Doubles:
     if rest is None:
         return budget.scales(weights)
     return drawable(weights * matched_factor(budget.tables(weights), rest))
 
 
-def _of_scales(cells: Cells, scales: NDArray[np.float64], total: int) -> Plan:
+def _of_scales(cells: Cells, scales: Doubles, total: int) -> Plan:
     """The plan of the number of rows, where it is measured, of all one-way and then of all two-way tables."""
     orders = np.split(scales[: total + cells.n_attributes + cells.n_pairs], [total, total + cells.n_attributes])
     own = ((order, part.copy()) for order, part in enumerate(orders) if part.size)
@@ -262,11 +262,8 @@ def _of_scales(cells: Cells, scales: NDArray[np.float64], total: int) -> Plan:
 
 
 def margin_sd(
-    cells: Cells,
-    one_way: NDArray[np.float64],
-    pair_precision: NDArray[np.float64],
-    summed: NDArray[np.bool_] | None = None,
-) -> NDArray[np.float64]:
+    cells: Cells, one_way: Doubles, pair_precision: Doubles, summed: NDArray[np.bool_] | None = None
+) -> Doubles:
     """The sd of a level's count averaged over its one-way table and the sums of its two-way tables, shape (m,).
 
     `one_way` holds noise sds, shape (m,), and `pair_precision` inverse variances of two-way cells, shape (n_pairs,). A
@@ -344,9 +341,9 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
 def plan_second(
     cells: Cells,
     stages: Stages,
-    distances: NDArray[np.float64],
+    distances: Doubles,
     importance: Importance = None,
-    wanted: tuple[Tables, NDArray[np.float64]] | None = None,
+    wanted: tuple[Tables, Doubles] | None = None,
 ) -> Plan:
     """Measure all pairs again, those further from independence more precisely, at the cost that was set aside.
 
@@ -376,12 +373,12 @@ def plan_second(
     return Plan(parts=((two_way, pairs.copy()), (triples, scales.copy())))
 
 
-def _on_grid(cost: NDArray[np.float64]) -> NDArray[np.float64]:
+def _on_grid(cost: Doubles) -> Doubles:
     """Costs rounded to powers of `_COST_GRID`."""
     return np.asarray(_COST_GRID ** np.round(np.log(cost) / math.log(_COST_GRID)))
 
 
-def _matched(scales: NDArray[np.float64], stages: Stages) -> NDArray[np.float64]:
+def _matched(scales: Doubles, stages: Stages) -> Doubles:
     """These scales of tables, times one factor, so that they cost no more than what was set aside."""
     return drawable(scales * matched_factor(stages.budget.tables(scales), stages.budget.tables(stages.reserve)))
 

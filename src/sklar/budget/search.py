@@ -21,7 +21,6 @@ cost: the two-way tables over the levels that are found get the rest, and would 
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,15 +29,15 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.errors import BudgetError
+from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.axis import AXES
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
 
-Units = NDArray[np.int64]
+Units = Ints
 
 # Up to this many grains every value may be a level of its own, and there is nothing to search; up to this many the
 # second table reaches the grain everywhere. So many parts a cell is divided into, and by the last table.
@@ -57,7 +56,7 @@ _SOLID_FIRST, _SOLID = 4.0, 3.0
 _SECOND = 1_000_000
 _CLOCK = {"hour": 3600 * _SECOND, "minute": 60 * _SECOND, "second": _SECOND}
 _SPANS = ("decade", "year", "month", "day", "hour", "minute", "second")
-_FIRST_DAY = dt.date(1970, 1, 1).toordinal()
+_MONTHS = {"decade": 120, "year": 12, "month": 1}
 
 # The standard error of a number's counts that a search wants, as a part of the rows.
 WANTED = 0.0034
@@ -118,7 +117,7 @@ class Ladder:
             return _multiples(low, high, _round_up(size / _EVEN))
         return _within(low, high, np.concatenate([-_decades(max(-low, 0))[::-1], _decades(max(high, 0))]))
 
-    def divided(self, edges: Units, counts: NDArray[np.float64], sd: NDArray[np.float64], table: int) -> Units:
+    def divided(self, edges: Units, counts: Doubles, sd: Doubles, table: int) -> Units:
         """The edges of table number `table`: cells with a solid count, by noisy counts and their errors, divided."""
         last, chosen = table == self.tables - 1, np.diff(edges) > 1
         if self.high - self.low > _SMALL:
@@ -132,7 +131,7 @@ class Ladder:
                 parts.append(_multiples(low, high, _round_up((high - low) / (_GRAINS if last else _DIVIDE))))
         return np.unique(np.concatenate(parts))
 
-    def units(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Units:
+    def units(self, numbers: Ints | Doubles) -> Units:
         """Numbers on the attribute's axis in grains, those beyond the bounds in the outermost."""
         if numbers.dtype.kind == "f":
             # A number that is too large is beyond the bounds, and no warning may say so.
@@ -143,7 +142,7 @@ class Ladder:
             return np.clip(whole, self.low, self.high - 1).astype(np.int64)
         return np.clip(np.floor_divide(numbers, self.grain.numerator), self.low, self.high - 1)
 
-    def axis(self, units: Units) -> NDArray[np.int64] | NDArray[np.float64]:
+    def axis(self, units: Units) -> Ints | Doubles:
         """The numbers on the axis that grains begin."""
         if self.grain.denominator == 1:
             return units * self.grain.numerator
@@ -151,8 +150,11 @@ class Ladder:
 
     def _by_calendar(self, low: int, high: int, span: str) -> Units:
         """Edges between two numbers of grains where this span of the calendar begins."""
-        if span in ("decade", "year", "month"):
-            return _within(low, high, np.array(_month_starts(span), dtype=np.int64) * self.day)
+        if span in _MONTHS:
+            # Of all years that a date can have, from 10 on for decades, as days since 1970.
+            first = "0010-01" if span == "decade" else "0001-01"
+            months = np.arange(first, "10000-01", _MONTHS[span], dtype="datetime64[M]")
+            return _within(low, high, months.astype("datetime64[D]").astype(np.int64) * self.day)
         return _multiples(low, high, max(self.day if span == "day" else _CLOCK[span] // self.grain.numerator, 1))
 
     def rounding_cells(self, units: Units) -> Units:
@@ -192,7 +194,7 @@ class Ladder:
             power //= 10
 
 
-def next_cells(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale: float) -> list[Units]:
+def next_cells(ladder: Ladder, tables: Sequence[Ints], scale: float) -> list[Units]:
     """The edges of the cells of every table so far and of the next one, by the noisy tables so far."""
     cells = [ladder.first()]
     for number in range(1, min(len(tables), ladder.tables - 1) + 1):
@@ -279,14 +281,6 @@ def _multiples(low: int, high: int, width: int) -> Units:
 
 def _within(low: int, high: int, edges: Units) -> Units:
     return np.unique(np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])).astype(np.int64)
-
-
-@lru_cache(maxsize=3)
-def _month_starts(span: str) -> Sequence[int]:
-    """The days since 1970 on which months, years or decades begin, of all years that a date can have."""
-    years = range(1, 10_000) if span != "decade" else range(10, 10_000, 10)
-    months = range(1, 13) if span == "month" else (1,)
-    return tuple(dt.date(year, month, 1).toordinal() - _FIRST_DAY for year in years for month in months)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,7 +464,7 @@ def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
     return replace(attribute, edges=finding.bounds, domain="private", at_most=finding.at_most)
 
 
-def fits(finding: Finding, schema: Schema, tables: Sequence[NDArray[np.int64]]) -> bool:
+def fits(finding: Finding, schema: Schema, tables: Sequence[Ints]) -> bool:
     """Whether the tables of a number's answer have the cells that its bounds and the tables before them imply."""
     if finding.attribute not in schema.names or finding.bounds is None or len(tables) != finding.tables:
         return False

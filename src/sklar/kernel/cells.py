@@ -38,7 +38,7 @@ class Cells:
     (7, 1, [[6, 7], [8, 9]])
     """
 
-    def __init__(self, sizes: Sequence[int] | NDArray[np.int64]) -> None:
+    def __init__(self, sizes: Sequence[int] | Ints) -> None:
         self.sizes = _fixed(np.array(sizes, dtype=np.int64))
         self.offsets = _fixed(np.concatenate([[0], np.cumsum(self.sizes)]))
         self.n_attributes, self.n_levels = self.sizes.size, int(self.offsets[-1])
@@ -53,35 +53,35 @@ class Cells:
         return hash(self.sizes.tobytes())
 
     @cached_property
-    def attribute_of_level(self) -> NDArray[np.int64]:
+    def attribute_of_level(self) -> Ints:
         """The attribute that each of the d levels belongs to, shape (d,)."""
         return _fixed(np.repeat(np.arange(self.n_attributes), self.sizes))
 
     @cached_property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pairs(self) -> tuple[Ints, Ints]:
         """The first and the second attribute of every two-way table, shape (n_pairs,) each."""
         first, second = np.triu_indices(self.n_attributes, 1)
         return _fixed(first), _fixed(second)
 
     @cached_property
-    def trios(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def trios(self) -> tuple[Ints, Ints, Ints]:
         """The first, second and third attribute of every set of three, in lexical order, shape (n_trios,) each."""
         found = np.array(list(combinations(range(self.n_attributes), 3)), dtype=np.int64).reshape(-1, 3)
         return _fixed(found[:, 0].copy()), _fixed(found[:, 1].copy()), _fixed(found[:, 2].copy())
 
     @cached_property
-    def pair_sizes(self) -> NDArray[np.int64]:
+    def pair_sizes(self) -> Ints:
         """The number of cells of every two-way table, shape (n_pairs,)."""
         first, second = self.pairs
         return _fixed(self.sizes[first] * self.sizes[second])
 
     @cached_property
-    def pair_offsets(self) -> NDArray[np.int64]:
+    def pair_offsets(self) -> Ints:
         """Where every two-way table begins in the flat vector, and where the last one ends, shape (n_pairs + 1,)."""
         return _fixed(np.concatenate([[0], np.cumsum(self.pair_sizes)]))
 
     @cached_property
-    def strips(self) -> NDArray[np.int64]:
+    def strips(self) -> Ints:
         """Where the tables of each attribute with later ones begin in the flat vector, and their end, shape (m + 1,).
 
         Such a strip has a cell for each of the attribute's levels with each level of a later attribute.
@@ -98,8 +98,8 @@ class Cells:
         """The levels of an attribute among all d."""
         return slice(int(self.offsets[attribute]), int(self.offsets[attribute + 1]))
 
-    def pair(self, first: int, second: int) -> int:
-        """The number of the two-way table of attributes first < second."""
+    def pair(self, first: Any, second: Any) -> Any:
+        """The number of the two-way table of attributes first < second, or the numbers of many, as arrays."""
         return first * (2 * self.n_attributes - first - 1) // 2 + second - first - 1
 
     def table(self, flat: NDArray[Number], first: int, second: int) -> NDArray[Number]:
@@ -108,13 +108,13 @@ class Cells:
         height, width = int(self.sizes[first]), int(self.sizes[second])
         return flat[start : start + height * width].reshape(height, width)
 
-    def places_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places_of(self, first: Ints, second: Ints) -> Ints:
         """Where the cells of these levels stand in the flat vector of two-way tables.
 
         Levels are numbers among all d; those of the earlier attribute come first.
         """
         i, j = self.attribute_of_level[first], self.attribute_of_level[second]
-        table = self.pair_offsets[i * (2 * self.n_attributes - i - 1) // 2 + j - i - 1]
+        table = self.pair_offsets[self.pair(i, j)]
         return np.asarray(table + (first - self.offsets[i]) * self.sizes[j] + second - self.offsets[j])
 
     def square(self, flat: NDArray[Number]) -> NDArray[Number]:
@@ -135,7 +135,7 @@ class Cells:
             flat[run][order] = square[rows, columns]
         return flat
 
-    def _strips(self) -> Iterator[tuple[slice, slice, slice, NDArray[np.int64]]]:
+    def _strips(self) -> Iterator[tuple[slice, slice, slice, Ints]]:
         """Attribute by attribute: its rows and columns in the square, its run of the flat vector, its cells' places."""
         width = self.sizes[self.attribute_of_level]
         table = self.offsets[self.attribute_of_level]
@@ -150,13 +150,13 @@ class Cells:
             yield rows, columns, slice(start, start + order.size), order
             start += order.size
 
-    def symmetric(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
+    def symmetric(self, each: Doubles) -> Doubles:
         """One number per two-way table as a symmetric (m, m) matrix with a diagonal of zeros."""
         square = np.zeros((self.n_attributes, self.n_attributes))
         square[self.pairs] = each
         return square + square.T
 
-    def alike(self) -> Iterator[NDArray[np.int64]]:
+    def alike(self) -> Iterator[Ints]:
         """The numbers of tables of one shape, in groups that are small enough to be worked on together."""
         first, second = self.pairs
         if not first.size:
@@ -168,7 +168,7 @@ class Cells:
             parts = 1 + members.size * int(self.pair_sizes[members[0]]) // _TOGETHER
             yield from np.array_split(members, min(members.size, parts))
 
-    def places(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, members: Ints) -> Ints:
         """Where the cells of tables of one shape stand in the flat vector, shape (tables, rows, columns)."""
         first, second = self.pairs
         height, width = int(self.sizes[first[members[0]]]), int(self.sizes[second[members[0]]])

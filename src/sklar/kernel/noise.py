@@ -35,14 +35,13 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from sklar.errors import NoiseError
-from sklar.kernel.cells import Whole
+from sklar.kernel.cells import Doubles, Ints, Whole
 from sklar.kernel.seal import seal
 
 __all__ = ["discrete_gaussian", "discrete_laplace"]
 
 # A random word is one byte: nearly every coin is decided by its first byte, so longer words would be thrown away.
 _Words = NDArray[np.uint8]
-_Ints = NDArray[np.int64]
 _Source = Callable[[int], _Words]
 
 _PART_CELLS = 1 << 16
@@ -60,9 +59,7 @@ _OUTSIDE = (
 )
 
 
-def discrete_laplace(
-    scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
-) -> Whole:
+def discrete_laplace(scales: Doubles, sizes: Ints, *, threads: int = 1, narrow: bool = False) -> Whole:
     """Independent noise with P(x) proportional to exp(-|x| / scale), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
@@ -71,9 +68,7 @@ def discrete_laplace(
     return _draw_parts(scales, sizes, threads, gaussian=False, narrow=narrow)
 
 
-def discrete_gaussian(
-    scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
-) -> Whole:
+def discrete_gaussian(scales: Doubles, sizes: Ints, *, threads: int = 1, narrow: bool = False) -> Whole:
     """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)); otherwise as `discrete_laplace`."""
     return _draw_parts(scales, sizes, threads, gaussian=True, narrow=narrow)
 
@@ -87,11 +82,17 @@ def _keystream() -> _Source:
     return lambda count: np.frombuffer(encryptor.update(bytes(count)), dtype=np.uint8)
 
 
-def _draw_parts(
-    scales: NDArray[np.float64], sizes: NDArray[np.int64], threads: int, *, gaussian: bool, narrow: bool
-) -> Whole:
+def _draw_parts(scales: Doubles, sizes: Ints, threads: int, *, gaussian: bool, narrow: bool) -> Whole:
     """Every cell once, in parts that threads draw side by side, each part from a stream of its own."""
-    scales, sizes = _checked(scales, sizes)
+    scales = np.asarray(scales).astype(np.float64, casting="safe")
+    sizes = np.asarray(sizes).astype(np.int64, casting="safe")
+    if scales.ndim != 1 or scales.shape != sizes.shape:
+        raise NoiseError(
+            "scales and sizes must be two flat arrays of the same length, "
+            f"got shapes {scales.shape} and {sizes.shape}. Give one scale and one size per table."
+        )
+    if (sizes < 0).any():
+        raise NoiseError(f"sizes must not be negative, got size={sizes[sizes < 0][0]}. Give the cells of each table.")
     numerators, shifts = _fractions(scales)
     # Summed as Python integers, which do not wrap.
     noise: Whole = np.empty(sum(sizes.tolist()), dtype=np.int32 if narrow else np.int64)
@@ -115,20 +116,7 @@ def _draw_parts(
     return noise
 
 
-def _checked(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    scales = np.asarray(scales).astype(np.float64, casting="safe")
-    sizes = np.asarray(sizes).astype(np.int64, casting="safe")
-    if scales.ndim != 1 or scales.shape != sizes.shape:
-        raise NoiseError(
-            "scales and sizes must be two flat arrays of the same length, "
-            f"got shapes {scales.shape} and {sizes.shape}. Give one scale and one size per table."
-        )
-    if (sizes < 0).any():
-        raise NoiseError(f"sizes must not be negative, got size={sizes[sizes < 0][0]}. Give the cells of each table.")
-    return scales, sizes
-
-
-def _fractions(scales: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _fractions(scales: Doubles) -> tuple[Ints, Ints]:
     """Each scale as p and log2 q with scale = p/q exactly, in lowest terms; p <= 2**24 and log2 q <= 61."""
     outside = ~((scales >= _SMALLEST_SCALE) & (scales <= _LARGEST_SCALE))
     if outside.any():
@@ -150,7 +138,7 @@ def _fractions(scales: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     return (numerators >> zeros) << np.maximum(powers, 0), np.maximum(-powers, 0).astype(np.int64)
 
 
-def _draw(p: _Ints, shift: _Ints, source: _Source, *, gaussian: bool) -> _Ints:
+def _draw(p: Ints, shift: Ints, source: _Source, *, gaussian: bool) -> Ints:
     """A value for each scale p / 2**shift."""
     noise, left = np.empty(p.size, dtype=np.int64), np.arange(p.size)
     while left.size:
@@ -160,7 +148,7 @@ def _draw(p: _Ints, shift: _Ints, source: _Source, *, gaussian: bool) -> _Ints:
     return noise
 
 
-def _attempt(p: _Ints, shift: _Ints, source: _Source, *, gaussian: bool) -> tuple[_Ints, _Ints]:
+def _attempt(p: Ints, shift: Ints, source: _Source, *, gaussian: bool) -> tuple[Ints, Ints]:
     """One attempt for each scale p/q with q = 2**shift: the values that are kept, and whose they are.
 
     Precondition: 1 <= p <= 2**24, 0 <= shift <= 61. Postcondition: given that it is kept, P(y) is proportional to
@@ -205,7 +193,7 @@ def _attempt(p: _Ints, shift: _Ints, source: _Source, *, gaussian: bool) -> tupl
     return y[good], kept[good]
 
 
-def _tosses(n: _Ints, d: _Ints, source: _Source) -> NDArray[np.bool_]:
+def _tosses(n: Ints, d: Ints, source: _Source) -> NDArray[np.bool_]:
     """For each n/d, heads with probability n/d.
 
     Precondition: 0 <= n <= d and 256 d < 2**63. Postcondition: heads with probability exactly n/d.
@@ -221,7 +209,7 @@ def _tosses(n: _Ints, d: _Ints, source: _Source) -> NDArray[np.bool_]:
     return heads
 
 
-def _tosses_exp(n: _Ints, d: _Ints, source: _Source) -> NDArray[np.bool_]:
+def _tosses_exp(n: Ints, d: Ints, source: _Source) -> NDArray[np.bool_]:
     """For each n/d, heads with probability exp(-n/d): Algorithm 1, the case of at most 1.
 
     Precondition: 0 <= n <= d <= 2**49. Postcondition: heads with probability exactly exp(-n/d).

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.errors import BudgetError
-from sklar.kernel.cells import Cells, Whole
+from sklar.kernel.cells import Cells, Doubles, Ints, Whole
 from sklar.kernel.theorems import BLUR, Budget, Spend, chance_of_one
 
 # The code of a value that stands in no cell.
@@ -36,7 +36,7 @@ MOST_TOKENS = 1 << 16
 
 Codes: TypeAlias = Sequence[NDArray[np.integer[Any]]] | NDArray[np.integer[Any]]
 # Whose share, in which cell, so many parts, of how many: arrays of one length.
-Entries: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Entries: TypeAlias = tuple[Ints, Ints, Ints, Ints]
 
 
 def one_or_none(codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
@@ -56,7 +56,7 @@ class _Query:
     gaussian_only: ClassVar[bool] = False
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """The number of cells at each scale."""
         raise AssertionError("every query states its sizes")
 
@@ -76,7 +76,7 @@ class _Query:
         """What is let out of noisy cells: all of them."""
         return keys, noisy
 
-    def _refuse(self, scales: NDArray[np.float64], budget: Budget) -> None:
+    def _refuse(self, scales: Doubles, budget: Budget) -> None:
         if scales.shape != np.shape(self.sizes):
             raise BudgetError("a query needs one noise scale for each of its groups of cells. Make a new plan.")
         if self.gaussian_only and budget.mechanism != "gaussian":
@@ -106,8 +106,8 @@ class Tables(_Query):
 
     cells: Cells
     order: int
-    sets: NDArray[np.int64] | None = None
-    coarse: NDArray[np.int64] | None = None
+    sets: Ints | None = None
+    coarse: Ints | None = None
     about: str = ""
 
     def __post_init__(self) -> None:
@@ -130,14 +130,14 @@ class Tables(_Query):
             object.__setattr__(self, "coarse", coarse)
 
     @property
-    def levels(self) -> NDArray[np.int64]:
+    def levels(self) -> Ints:
         """The number of levels of every attribute in these tables, shape (m,)."""
         if self.coarse is None:
             return self.cells.sizes
         return np.maximum.reduceat(self.coarse, self.cells.offsets[:-1]) + 1
 
     @property
-    def members(self) -> NDArray[np.int64]:
+    def members(self) -> Ints:
         """The attributes of every table, shape (t, order)."""
         if self.sets is not None:
             return self.sets
@@ -147,12 +147,12 @@ class Tables(_Query):
         return np.array(chosen, dtype=np.int64).reshape(len(chosen), self.order)
 
     @property
-    def shapes(self) -> NDArray[np.int64]:
+    def shapes(self) -> Ints:
         """The numbers of levels of each table's attributes, shape (t, order)."""
         return self.levels[self.members]
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """The number of cells of every table, shape (t,)."""
         if self.sets is None and self.coarse is None and self.order in (1, 2):
             # Of millions of pairs these are known: products along an axis take seconds.
@@ -160,11 +160,11 @@ class Tables(_Query):
         return np.asarray(np.prod(self.shapes, axis=1, dtype=np.int64))
 
     @property
-    def offsets(self) -> NDArray[np.int64]:
+    def offsets(self) -> Ints:
         """Where every table begins in the flat vector, and where the last one ends, shape (t + 1,)."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
-    def count(self, codes: Codes) -> NDArray[np.int64]:
+    def count(self, codes: Codes) -> Ints:
         """Exact counts of rows. A row without a level of one of a table's attributes stands in none of its cells.
 
         >>> Tables(cells=Cells([2, 3]), order=2).count(np.array([[0, 1, 1], [0, 2, -1]])).tolist()
@@ -186,7 +186,7 @@ class Tables(_Query):
             counts.append(np.bincount(place[inside], minlength=math.prod(shape)))
         return np.concatenate([np.empty(0, dtype=np.int64), *counts])
 
-    def bound(self, scales: NDArray[np.float64], budget: Budget) -> Spend:
+    def bound(self, scales: Doubles, budget: Budget) -> Spend:
         """A row has at most one code per attribute, so one coarse code, and stands in at most one cell of each table.
 
         At most L rows of a person are counted: `shifts` moves of reach L a table (`theorems`, top).
@@ -195,7 +195,7 @@ class Tables(_Query):
         return budget.tables(scales)
 
 
-def moved_sets(m: int) -> NDArray[np.float64]:
+def moved_sets(m: int) -> Doubles:
     """How many sets of one, two and three of m bits change parity when s bits change, shape (m + 1, 3)."""
     orders = ((s, s * (m - s), s * math.comb(m - s, 2) + math.comb(s, 3)) for s in range(m + 1))
     return np.array(list(orders), dtype=np.float64)
@@ -218,7 +218,7 @@ class Parities(_Query):
             raise BudgetError("parities are of sets of one to three bits. Measure tables of other attributes.")
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """The number of sets of each order, shape (orders,)."""
         return np.array([math.comb(self.cells.n_attributes, order) for order in range(1, self.orders + 1)])
 
@@ -227,7 +227,7 @@ class Parities(_Query):
         """The tables that the answer is a function of, one query per order."""
         return tuple(Tables(cells=self.cells, order=order) for order in range(1, self.orders + 1))
 
-    def answer(self, *counts: Whole) -> NDArray[np.int64]:
+    def answer(self, *counts: Whole) -> Ints:
         """The same from exact `tables`: of bits a, b, c the odd sum is a + b + c - 2 (ab + ac + bc) + 4 abc."""
         ones = [np.asarray(flat[2**order - 1 :: 2**order], dtype=np.int64) for order, flat in enumerate(counts, 1)]
         parts = [ones[0]]
@@ -235,23 +235,18 @@ class Parities(_Query):
             i, j = self.cells.pairs
             parts.append(ones[0][i] + ones[0][j] - 2 * ones[1])
         if self.orders > 2:
-            i, j, k = self.tables[2].members.T
-            pair, m = ones[1], self.cells.n_attributes
-
-            def both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-                return np.asarray(pair[a * (2 * m - a - 1) // 2 + b - a - 1])
-
-            single = ones[0][i] + ones[0][j] + ones[0][k]
-            parts.append(single - 2 * (both(i, j) + both(i, k) + both(j, k)) + 4 * ones[2])
+            i, j, k = self.cells.trios
+            both = sum(ones[1][self.cells.pair(*two)] for two in ((i, j), (i, k), (j, k)))
+            parts.append(ones[0][i] + ones[0][j] + ones[0][k] - 2 * both + 4 * ones[2])
         return np.concatenate(parts)
 
-    def count(self, codes: Codes) -> NDArray[np.int64]:
+    def count(self, codes: Codes) -> Ints:
         """Exact numbers of rows with an odd sum, sets in the order of `Tables.members`, order after order."""
         bits = np.array([np.asarray(each) == 1 for each in codes])
         sets = [chosen for table in self.tables for chosen in table.members.tolist()]
         return np.array([int(np.logical_xor.reduce(bits[chosen], axis=0).sum()) for chosen in sets], dtype=np.int64)
 
-    def bound(self, scales: NDArray[np.float64], budget: Budget) -> Spend:
+    def bound(self, scales: Doubles, budget: Budget) -> Spend:
         """Replacing a row changes s of its m bits, and the parity of sets with an odd number of these: n_k(s) of order
         k.
 
@@ -266,7 +261,7 @@ class Parities(_Query):
         self._refuse(scales, budget)
         return Spend.of(scales, self.moves(scales), budget.rows)
 
-    def moves(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    def moves(self, scales: Doubles) -> Doubles:
         """The moves of each order that `bound` pays for, shape (orders,)."""
         moved = moved_sets(self.cells.n_attributes)[:, : self.orders]
         worst = moved[int(np.argmax(moved @ scales**-2.0))]
@@ -286,7 +281,7 @@ class Distances(_Query):
     """
 
     of: Tables
-    reference: NDArray[np.int64] | None
+    reference: Ints | None
     gaussian_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -298,7 +293,7 @@ class Distances(_Query):
                 raise BudgetError("distances need a reference for every cell.")
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """The number of tables, shape (1,)."""
         return np.array([self.of.sizes.size])
 
@@ -307,7 +302,7 @@ class Distances(_Query):
         """The tables that the answer is a function of."""
         return (self.of,)
 
-    def answer(self, *counts: Whole) -> NDArray[np.int64]:
+    def answer(self, *counts: Whole) -> Ints:
         """The same from exact `tables`."""
         if self.reference is None:
             raise BudgetError("distances need the reference that they were measured from. Make a new plan.")
@@ -321,11 +316,11 @@ class Distances(_Query):
             found.append(np.floor(PARTS * norm + 0.5))
         return np.array(found, dtype=np.int64)
 
-    def count(self, codes: Codes) -> NDArray[np.int64]:
+    def count(self, codes: Codes) -> Ints:
         """Exact distances, shape (t,)."""
         return self.answer(self.of.count(codes))
 
-    def bound(self, scales: NDArray[np.float64], budget: Budget) -> Spend:
+    def bound(self, scales: Doubles, budget: Budget) -> Spend:
         """One move a table, of reach floor(15 d + 1.3) with d = sqrt(shifts) L, the L2 sensitivity of a table.
 
         1. Counts are cut at 2^31, cell by cell, which brings no two tables further apart.
@@ -348,7 +343,7 @@ class Shares(_Query):
     """
 
     what: str
-    lengths: NDArray[np.int64]
+    lengths: Ints
     each: int
     per: Literal["person", "row"] = "person"
     gaussian_only: ClassVar[bool] = True
@@ -359,16 +354,16 @@ class Shares(_Query):
             raise BudgetError(f"a person or row deals 1 to {MOST_TOKENS:,} tokens to tables of cells.")
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """The number of cells of every table, shape (t,)."""
         return self.lengths
 
-    def count(self, entries: Sequence[Entries]) -> NDArray[np.int64]:
+    def count(self, entries: Sequence[Entries]) -> Ints:
         """Tokens by entries, those of one table after the other: `deal`."""
         dealt = [deal(*of, cells=int(n), each=self.each) for of, n in zip(entries, self.lengths, strict=True)]
         return np.concatenate([np.empty(0, dtype=np.int64), *dealt])
 
-    def bound(self, scales: NDArray[np.float64], budget: Budget) -> Spend:
+    def bound(self, scales: Doubles, budget: Budget) -> Spend:
         """One dealer's tokens in a table are whole numbers, none negative, of sum at most G, whatever its entries are.
 
         So a person's are a vector v as that of a table of counts, with G for L, or G L where rows deal and L of them
@@ -382,15 +377,7 @@ class Shares(_Query):
         return Spend.of(scales, budget.shifts, self.each * (budget.rows if self.per == "row" else 1))
 
 
-def deal(
-    person: NDArray[np.int64],
-    cell: NDArray[np.int64],
-    weight: NDArray[np.int64],
-    whole: NDArray[np.int64],
-    *,
-    cells: int,
-    each: int,
-) -> NDArray[np.int64]:
+def deal(person: Ints, cell: Ints, weight: Ints, whole: Ints, *, cells: int, each: int) -> Ints:
     """Deal `each` tokens of every person to cells in proportion to weights, by largest remainder: shape (cells,).
 
     Entry e says that `person[e]` has `weight[e]` parts of `whole[e]` in `cell[e]`; entries of one cell add up. Entries
@@ -442,7 +429,7 @@ class Common(_Query):
     gaussian_only: ClassVar[bool] = True
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Not public: a placeholder for the values that occur, shape (1,)."""
         return np.array([0])
 
@@ -463,7 +450,7 @@ class Common(_Query):
         names, times = np.unique([value for value in values if value is not None], return_counts=True)
         return dict(zip(map(str, names), times.tolist(), strict=True))
 
-    def bound(self, scales: NDArray[np.float64], budget: Budget) -> Spend:
+    def bound(self, scales: Doubles, budget: Budget) -> Spend:
         """One table's moves, and `chance_of_one` of delta, as `Budget.less` proves; how many values occur stays inside.
 
         The chance is proven for Gaussian noise alone. How long the draw takes tells how many values occur.
@@ -484,7 +471,7 @@ class Block:
     """
 
     query: Query
-    scales: NDArray[np.float64]
+    scales: Doubles
     values: Whole
     keys: tuple[str, ...] | None = None
 

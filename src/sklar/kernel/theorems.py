@@ -34,9 +34,10 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sklar.errors import BudgetError
+from sklar.kernel.cells import Doubles, Ints
 
 Neighbors = Literal["replace-one", "add-remove"]
 Mechanism = Literal["gaussian", "laplace"]
@@ -72,9 +73,9 @@ class Spend:
     `lost_delta` is the chance that a threshold fails (`Budget.less`).
     """
 
-    scales: NDArray[np.float64]
-    moves: NDArray[np.float64]
-    reach: NDArray[np.float64]
+    scales: Doubles
+    moves: Doubles
+    reach: Doubles
     lost_delta: float = 0.0
 
     @classmethod
@@ -256,7 +257,7 @@ class Budget:
         left = -up(-(self.epsilon + math.log1p(-lost_delta))), -up(-(self.delta - lost_delta))
         return replace(self, epsilon=left[0], delta=left[1])
 
-    def scales(self, weights: ArrayLike) -> NDArray[np.float64]:
+    def scales(self, weights: ArrayLike) -> Doubles:
         """The smallest scales proportional to these weights (one per table) that stay within the budget.
 
         The inverse of `spent`; each scale is rounded up to a number that the exact sampler can draw.
@@ -307,7 +308,7 @@ def _compose(
     return _sum_up(tables * each) if composition == "basic" else advanced_epsilon(each, tables, delta)
 
 
-def _unit_moves(spend: Spend) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _unit_moves(spend: Spend) -> tuple[Doubles, Ints]:
     """Scales and numbers of unit moves that cost what a spend of Laplace noise does; scales rounded down."""
     scales = np.where(spend.reach == 1, spend.scales, np.nextafter(spend.scales / spend.reach, 0.0))
     return scales, spend.moves.astype(np.int64)
@@ -329,19 +330,19 @@ def matched_factor(shape: Spend, reference: Spend) -> float:
     return factor * (1 + 1e-9)
 
 
-def drawable(scales: ArrayLike) -> NDArray[np.float64]:
+def drawable(scales: ArrayLike) -> Doubles:
     """The next scales that the exact sampler draws, none below `MIN_SCALE`."""
     return np.maximum(round_up_scale(scales), MIN_SCALE)
 
 
-def round_up_scale(scales: ArrayLike) -> NDArray[np.float64]:
+def round_up_scale(scales: ArrayLike) -> Doubles:
     """The next scales with a 24-bit numerator over a power of two, which single precision holds exactly."""
     exact = np.asarray(scales, dtype=np.float64)
     single = exact.astype(np.float32)
     return np.where(single < exact, np.nextafter(single, np.float32(np.inf)), single).astype(np.float64)
 
 
-def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.float64], delta: float) -> float:
+def gaussian_epsilon(scales: Doubles, shifts: Doubles, delta: float) -> float:
     """Epsilon of discrete Gaussian noise: `shifts[g]` unit shifts in all at scale sigma = `scales[g]`.
 
     A shift of whole numbers of squared length D^2 (L2 sensitivity D, over any cells) counts as D^2 unit shifts. The
@@ -418,7 +419,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return max(float(np.min(terms.sum(axis=0) + ROUNDING * np.abs(terms).sum(axis=0))), 0.0)
 
 
-def laplace_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delta: float) -> float:
+def laplace_epsilon(scales: Doubles, shifts: Ints, delta: float) -> float:
     """Epsilon of discrete Laplace noise: `shifts[g]` unit shifts in all at scale b = `scales[g]`, exactly.
 
     P(x) is proportional to exp(-|x|/b), so the ratio of P(x) to P(x - 1) is exp(1/b) for x <= 0 and exp(-1/b) for
@@ -431,7 +432,7 @@ def laplace_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delt
     return min(largest, search)
 
 
-def laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.int64]) -> float:
+def laplace_delta(epsilon: float, scales: Doubles, shifts: Ints) -> float:
     """The delta at this epsilon of the loss in `laplace_epsilon`, rounded up.
 
     Two groups at most: the outcomes of the one with fewer shifts are enumerated, the other's tails are looked up.
@@ -460,7 +461,7 @@ def laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[n
 
 
 @lru_cache(maxsize=8)
-def _binomial(count: int, log_odds: float) -> tuple[int, NDArray[np.float64]]:
+def _binomial(count: int, log_odds: float) -> tuple[int, Doubles]:
     """The first value and the chances of a binomial of `count` coins, but for values whose chance is below 1e-300.
 
     By the ratios of neighboring chances, from the mode outward: sums of small logarithms, which keep their digits.
@@ -520,7 +521,7 @@ def least_threshold(scale: float, chance: float, rows: int = 1) -> int:
     return max(enough, 2)
 
 
-def noise_variance(mechanism: Mechanism, scales: NDArray[np.float64]) -> NDArray[np.float64]:
+def noise_variance(mechanism: Mechanism, scales: Doubles) -> Doubles:
     """Variance of discrete noise: sigma^2 (an upper bound, reached but for 1e-6 above sigma = 1), or Laplace's exactly.
 
     >>> noise_variance("laplace", np.array([10.0])).round(2).tolist()
@@ -537,7 +538,7 @@ def up(value: float) -> float:
     return math.nextafter(value, math.inf)
 
 
-def _sum_up(terms: NDArray[np.float64]) -> float:
+def _sum_up(terms: Doubles) -> float:
     """The sum of numbers of one sign, none negative, rounded up by more than its terms and itself can have lost."""
     return float(np.sum(terms)) * (1 + ROUNDING)
 

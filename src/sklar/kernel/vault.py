@@ -21,25 +21,22 @@ replaces it, and this module, `noise` and the class refuse assignments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sklar.errors import BudgetError, DataError
-from sklar.kernel.cells import MANY_CELLS
+from sklar.kernel.cells import MANY_CELLS, Doubles
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.queries import QUERIES, Block, Query, Tables
 from sklar.kernel.seal import Sealed, seal
 from sklar.kernel.theorems import NOTHING, ROUNDING, Budget, Spend
 
-
-class Charge(Protocol):
-    """Pays for a spend before any of it is measured: on the disk when it returns; raises when it does not fit."""
-
-    def __call__(self, spend: Spend, /) -> object:
-        """Charge the ledger."""
+# Pays for a spend before any of it is measured: on the disk when it returns; raises when it does not fit.
+Charge: TypeAlias = Callable[[Spend], object]
 
 
 class Vault(metaclass=Sealed):
@@ -123,7 +120,7 @@ class Vault(metaclass=Sealed):
         if not within:
             raise BudgetError("this measurement costs more than was reserved. Reserve all stages at first.")
 
-    def _fits_32_bits(self, query: Query, scales: NDArray[np.float64]) -> bool:
+    def _fits_32_bits(self, query: Query, scales: Doubles) -> bool:
         """Whether very many cells are drawn, and 32 bits hold every count with its noise: by public facts alone."""
         # A cell of a table holds at most all rows, and a draw is below 128 times its scale (`noise`).
         rows = self.n_rows

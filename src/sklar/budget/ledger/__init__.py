@@ -79,7 +79,7 @@ class Ledger:
         with self._writing(create=True) as pages:
             if not pages.entries:
                 pages.set_up(anchor=place)
-            elif place is not None and (pages.setup is None or place != pages.setup.anchor):
+            elif place not in (None, pages.setup.anchor):
                 raise LedgerError(
                     f"ledger '{self.path}' is there already, with another anchor or none. Leave --anchor out, or name "
                     f"another: sklar ledger anchor {self.path} PLACE"
@@ -107,19 +107,19 @@ class Ledger:
             make_key(self._key_file)
         with self._writing(old=True, keying=True) as pages:
             setup = pages.setup
-            if setup is not None and (setup.key is not None or find_key(self._key_file) is None):
+            if pages.version > 1 and (setup.key is not None or find_key(self._key_file) is None):
                 raise LedgerError(
                     f"ledger '{self.path}' is of the present version{' and has its key' if setup.key else ''}: there "
                     "is nothing to upgrade. Give a key to one that has none: --key KEYFILE"
                 )
-            pages.set_up(anchor=None if setup is None else setup.anchor)
+            pages.set_up(anchor=setup.anchor)
         self._settle()
 
     def move_anchor(self, place: str | Path, *, lost: bool = False) -> None:
         """Name another anchor. `lost` says that the present one cannot be asked any more."""
         with self._writing(lost=lost) as pages:
             name = self._place(place)
-            if pages.setup is not None and name == pages.setup.anchor and not lost:
+            if name == pages.setup.anchor and not lost:
                 raise LedgerError(f"ledger '{self.path}' has the anchor {name} already. Name another place.")
             Anchor(name).create()
             pages.set_up(anchor=name, lost=lost)
@@ -132,7 +132,7 @@ class Ledger:
         """
         with self._writing() as pages:
             self._find(pages.entries, dataset)
-            secret = bytes.fromhex(pages.setups[-1][1].secret)
+            secret = bytes.fromhex(pages.setup.secret)
             files = sorted({hmac.new(secret, digest, hashlib.sha256).hexdigest() for digest in digests})
             bound = [entry for entry in pages.entries if entry.kind == "bind"]
             pages.append("bind", dataset, {"files": files})
@@ -156,21 +156,21 @@ class Ledger:
     def standing(self) -> Standing:
         """Whether the ledger is complete and in force, and what could not be checked."""
         with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
-            problems, remarks, setup = [], [], pages.setup
+            problems, remarks = [], []
             try:
                 require_mark(pages)
             except (LedgerError, MissingExtraError) as error:
                 problems.append(str(error))
             if pages.is_copy:
                 problems.append(self._copied())
-            if setup is None:
+            if pages.version == 1:
                 remarks.append(self._old())
-            elif setup.anchor is None:
+            elif pages.setup.anchor is None:
                 remarks.append(
                     f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
                     f"a second place: sklar ledger anchor {self.path} PLACE"
                 )
-            if setup is not None and setup.key is not None and not pages.is_signed:
+            if pages.lacks_key:
                 remarks.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
             return Standing(tuple(problems), tuple(remarks))
 
@@ -199,18 +199,15 @@ class Ledger:
                     f"release of epsilon={own:.4g} at delta={budget.delta:.3g} would overspend it. Nothing was "
                     f"measured. {remedy}"
                 )
-            body = {
+            body = asdict(budget) | {
                 "epsilon": own,
                 "delta": delta,
-                "neighbors": budget.neighbors,
-                "mechanism": budget.mechanism,
-                "composition": budget.composition,
                 "scales": np.stack([spend.scales, spend.moves, spend.reach], axis=1).tolist(),
                 "accountant": accountant,
                 "schema_sha256": schema_sha256,
+                "lost_delta": spend.lost_delta or None,
             }
-            optional = {"rows_per_person": budget.rows_per_person, "lost_delta": spend.lost_delta or None}
-            body |= {name: value for name, value in optional.items() if value is not None}
+            body = {name: value for name, value in body.items() if value is not None}
             receipt = pages.append("charge", dataset, body)
         with telling([receipt], own), _nothing_measured():
             entries = self._settle()
@@ -258,7 +255,7 @@ class Ledger:
         with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
             if pages.version == 1 and not old:
                 raise LedgerError(self._old())
-            if pages.setup is not None and pages.setup.key is not None and not pages.is_signed:
+            if pages.lacks_key:
                 raise LedgerError(
                     f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
                     "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."

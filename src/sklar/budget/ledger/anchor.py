@@ -41,12 +41,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from sklar.budget.ledger.chain import WAIT_SECONDS, Pages
+from sklar.budget.ledger.chain import Pages, connected
 from sklar.errors import LedgerError
 from sklar.machine.extras import require
 
@@ -123,12 +123,8 @@ class Anchor:
         """Run one statement, on the disk when it returns."""
         if self._file is None:
             return self._run_on_server(statement)
-        address = f"{self._file.as_uri()}?mode=rw"
         try:
-            with closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)) as connection:
-                connection.execute("PRAGMA trusted_schema = OFF")
-                # As for the ledger: what was written survives a loss of power.
-                connection.execute("PRAGMA synchronous = EXTRA")
+            with connected(self._file) as connection:
                 return connection.execute(statement).fetchall()
         except sqlite3.Error as error:
             raise self._unreachable(str(error)) from None
@@ -166,7 +162,7 @@ def _literal(text: str) -> str:
 def require_mark(pages: Pages) -> tuple[Anchor | None, Mark | None]:
     """The ledger's anchor and its last mark, which the ledger is required to contain."""
     setup = pages.setup
-    if setup is None or setup.anchor is None:
+    if setup.anchor is None:
         return None, None
     anchor = Anchor(setup.anchor)
     mark = anchor.last(setup.ledger)
@@ -184,7 +180,7 @@ def tell_anchor(pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
     end = Mark(entries=len(pages.entries), head=pages.entries[-1].head)
     if mark is None:
         _retire(pages)
-    while mark != end and not anchor.advance(pages.setups[-1][1].ledger, mark, end):
+    while mark != end and not anchor.advance(pages.setup.ledger, mark, end):
         # Another writer came between, with a copy of this ledger: the check says so, or the copy is the same.
         _, mark = require_mark(pages)
 

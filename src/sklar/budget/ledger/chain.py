@@ -26,7 +26,7 @@ import secrets
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,15 @@ from sklar.errors import LedgerError
 
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
+_COLUMNS = ("time", "kind", "dataset", "body", "file", "hash", "salt", "signature")
+# What brings an empty file, and one of version 1, to the present version.
+_LAYOUT = {
+    0: [
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {' TEXT NOT NULL, '.join(_COLUMNS)} TEXT NOT NULL) STRICT",
+    ],
+    1: [f"ALTER TABLE entries ADD COLUMN {name} TEXT NOT NULL DEFAULT ''" for name in ("salt", "signature")],
+}
 
 WAIT_SECONDS = 60.0
 VARIABLE = "SKLAR_LEDGER_KEY"
@@ -78,10 +87,10 @@ class Pages:
         return [(entry.number, Setup(**entry.body)) for entry in self.entries if entry.kind == "setup"]
 
     @property
-    def setup(self) -> Setup | None:
-        """What the ledger is; None before its first setup."""
+    def setup(self) -> Setup:
+        """What the ledger is; before its first setup a new one, without anchor and key."""
         setups = self.setups
-        return setups[-1][1] if setups else None
+        return setups[-1][1] if setups else Setup(secrets.token_hex(16), secrets.token_hex(32), None, None)
 
     @property
     def is_copy(self) -> bool:
@@ -89,10 +98,9 @@ class Pages:
         return bool(self.entries) and self._identity() != self._file
 
     @property
-    def is_signed(self) -> bool:
-        """Whether the ledger has a key, and it was given: all entries were checked with it."""
-        setup = self.setup
-        return self._key is not None and setup is not None and setup.key is not None
+    def lacks_key(self) -> bool:
+        """Whether the ledger has a key that was not given: its signatures were not checked."""
+        return self._key is None and self.setup.key is not None
 
     def append(self, kind: str, dataset: str, body: dict[str, Any]) -> Receipt:
         """Write one entry more."""
@@ -107,15 +115,13 @@ class Pages:
         return Receipt(entry=fields[0], head=head)
 
     def set_up(self, *, anchor: str | None, lost: bool = False) -> None:
-        """Say what the ledger is from now on; the key is the one that was given. Brings version 1 to the present."""
-        if self.version == 1:
-            for column in ("salt", "signature"):
-                self._connection.execute(f"ALTER TABLE entries ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
-            self._connection.execute(f"PRAGMA user_version = {VERSION}")
+        """Say what the ledger is from now on, in the present version; the key is the one that was given."""
+        if self.version != VERSION:
+            for statement in (*_LAYOUT[self.version], f"PRAGMA user_version = {VERSION}"):
+                self._connection.execute(statement)
             self.version = VERSION
-        before = self.setup or Setup(secrets.token_hex(16), secrets.token_hex(32), None, None)
         key = None if self._key is None else key_name(self._key)
-        self.append("setup", "", before._replace(anchor=anchor, key=key, lost=lost)._asdict())
+        self.append("setup", "", self.setup._replace(anchor=anchor, key=key, lost=lost)._asdict())
         if self._key is not None:
             # Vouches for what was there before: it was checked as far as it could be.
             signed = [(sign(self._key, entry.head), entry.number) for entry in self.entries]
@@ -140,15 +146,6 @@ class Pages:
         if self._connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
             raise self._damaged("SQLite's integrity check fails")
         return int(version)
-
-    def begin(self) -> None:
-        """Lay out an empty file."""
-        texts = ("time", "kind", "dataset", "body", "file", "hash", "salt", "signature")
-        columns = ", ".join(f"{name} TEXT NOT NULL" for name in texts)
-        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {VERSION}")
-        self._connection.execute(f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {columns}) STRICT")
-        self.version = VERSION
 
     def _read(self) -> list[str]:
         """Read all entries, each of which must follow from those before it; their signatures."""
@@ -179,7 +176,7 @@ class Pages:
         if self._key is None or not self.entries or self.version == 1:
             return
         setup, given = self.setup, key_name(self._key)
-        if setup is None or setup.key is None:
+        if setup.key is None:
             if keying:
                 return
             raise LedgerError(
@@ -212,27 +209,26 @@ def open_pages(
             raise LedgerError(
                 f"ledger '{path}' does not exist. Make it: sklar ledger init {path} --dataset NAME --epsilon E"
             )
-        address = f"{path.resolve().as_uri()}?mode=rw"
-        connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
+        with connected(path) as connection:
+            connection.execute(begin)
+            pages = Pages(path, connection, key, keying=keying)
+            if not pages.version and not create:
+                raise LedgerError(f"ledger '{path}' is not a Sklar ledger: it is empty. Restore an intact copy.")
+            yield pages
+            connection.execute("COMMIT")
     except (OSError, sqlite3.Error) as error:
         raise _trouble(path, error) from None
-    try:
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database file that is there. What is not committed when the block ends is rolled back."""
+    address = f"{path.resolve().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
-        # EXTRA also makes the removal of the rollback journal durable: a charge survives a loss of power.
+        # EXTRA also makes the removal of the rollback journal durable: what is committed survives a loss of power.
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute(begin)
-        pages = Pages(path, connection, key, keying=keying)
-        if not pages.version:
-            if not create:
-                raise LedgerError(f"ledger '{path}' is not a Sklar ledger: it is empty. Restore an intact copy.")
-            pages.begin()
-        yield pages
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise _trouble(path, error) from None
-    finally:
-        # Rolls back whatever was not committed.
-        connection.close()
+        yield connection
 
 
 def _trouble(path: Path, error: OSError | sqlite3.Error) -> LedgerError:
