@@ -42,7 +42,6 @@ _LEVEL = 1
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 _MAX_COUNT = 2**53
 _AT_ONCE = 1 << 20
-_STREAMED = 1 << 26
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
@@ -53,19 +52,13 @@ def save(model: Model | LinkedModel, path: str | Path) -> None:
     with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member("model.json"), written(describe(model)), compresslevel=_LEVEL)
         for name, array in arrays_of(model).items():
-            _write_array(archive, name, array)
-
-
-def _write_array(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
-    """Write a flat array as one member, a large one piece by piece: as one text it would be in memory twice."""
-    info, header, content = member(f"{name}.npy"), _header(array.dtype, array.size), np.ascontiguousarray(array)
-    info.file_size = len(header) + array.nbytes
-    # What `writestr` sets; `open` takes no level.
-    info._compresslevel = _LEVEL  # type: ignore[attr-defined]
-    with archive.open(info, "w") as file:
-        file.write(header)
-        for start in range(0, array.nbytes, _STREAMED):
-            file.write(content.view(np.uint8)[start : start + _STREAMED].data)
+            info = member(f"{name}.npy")
+            # What `writestr` sets; `open` takes no level, and asks how long the member will be.
+            info._compresslevel = _LEVEL  # type: ignore[attr-defined]
+            info.file_size = len(_header(array.dtype, array.size)) + array.nbytes
+            with archive.open(info, "w") as file:
+                # Piece by piece: as one text a large array would be in memory twice.
+                np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
 
 
 def describe(model: Model | LinkedModel) -> dict[str, Any]:
@@ -135,25 +128,26 @@ def is_linked(path: str | Path) -> bool:
 
 def load(path: str | Path) -> Model:
     """Read a model from a `.sklar` file."""
-    with _opened(path, "model", FORMAT, "its description is not a Sklar model's.") as (array, document):
+    with _opened(path, FORMAT) as (array, document):
         return _read(array, document)
 
 
 def load_linked(path: str | Path) -> LinkedModel:
     """Read a model of linked tables from a `.sklar` file."""
-    other = "its description is not that of linked tables."
-    with _opened(path, "model of linked tables", LINKED_FORMAT, other) as (array, document):
+    with _opened(path, LINKED_FORMAT) as (array, document):
         return _read_linked(array, document)
 
 
 @contextmanager
-def _opened(path: str | Path, what: str, kind: str, other: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
+def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
     """Reads arrays by their name, type and size, and the description; in the end all members must have been read."""
-    with open_model(path, what) as (archive, document):
-        if document.get("format") != kind:
-            if document.get("format") == LINKED_FORMAT:
-                other = "it is a model of linked tables: sample and verify read it, and sklar.load_linked does."
-            raise ModelError(other)
+    linked = wanted == LINKED_FORMAT
+    with open_model(path, "model of linked tables" if linked else "model") as (archive, document):
+        if document.get("format") == LINKED_FORMAT != wanted:
+            raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
+        if document.get("format") != wanted:
+            own = "that of linked tables" if linked else "a Sklar model's"
+            raise ModelError(f"its description is not {own}.")
         require_known(document)
         read = {"model.json"}
 
@@ -211,7 +205,11 @@ def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedModel:
         raise ModelError("the number of people is public where neighbors share it, and only there.")
     queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
     if older:
-        blocks = _read_counts(array, [*queries.values()])
+        # All counts in one array, and scales in people.
+        counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
+        people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
+        each = zip(queries.values(), people, counts, strict=True)
+        blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
     elif [entry["what"] for entry in document["blocks"]] != [*queries]:
         raise ModelError("it must hold all kinds of tables that its schema has, each once.")
     else:
@@ -312,14 +310,6 @@ def _read_parts(array: ReadArray, name: str, kind: type[np.generic], sizes: Sequ
     return np.split(whole, np.cumsum(sizes)[:-1])
 
 
-def _read_counts(array: ReadArray, queries: Sequence[Shares]) -> list[Block]:
-    """Blocks of linked tables from a file of version 1: all counts in one array, and scales in people."""
-    counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries])
-    people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries])
-    each = zip(queries, people, counts, strict=True)
-    return [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
-
-
 def _read_answers(array: ReadArray, document: Mapping[str, Any]) -> Iterator[Block]:
     """The noisy answers of the searches of version 3."""
     described, findings = document.get("answers", []), document["certificate"]["domains"]
@@ -401,13 +391,12 @@ def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: 
         # The header byte by byte, so that none can say anything else, and no code path that could ever unpickle.
         if file.read(len(header)) != header:
             raise wrong
-        array = room_for(size, kind)
+        array: NDArray[Any] = room_for(size, kind)
         view = array.view(np.uint8)
         for start in range(0, view.size, _AT_ONCE):
-            part = np.frombuffer(file.read(_AT_ONCE), dtype=np.uint8)
-            if part.size != min(_AT_ONCE, view.size - start):
+            part = view[start : start + _AT_ONCE]
+            if file.readinto(part) != part.size:
                 raise wrong
-            view[start : start + part.size] = part
         # The end is where the zip's checksum is compared.
         file.read(1)
     return array

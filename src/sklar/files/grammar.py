@@ -122,16 +122,15 @@ def table(keys: Keys) -> Shape:
 
     def check(value: Any, where: str, version: int) -> None:
         given = value.keys() if isinstance(value, dict) else set()
-        each = ((key, shape if isinstance(shape, Since) else Since(1, shape)) for key, shape in keys.items())
-        known = {
-            key: since.shape
-            for key, since in each
-            if since.first <= version <= since.last and not (since.optional and key not in given)
-        }
-        if not isinstance(value, dict) or given != known.keys():
-            odd = sorted(given ^ known.keys())[:1] if isinstance(value, dict) else []
+        known = {}
+        for key, entry in keys.items():
+            since = entry if isinstance(entry, Since) else Since(1, entry)
+            if since.first <= version <= since.last and (key in given or not since.optional):
+                known[key] = since.shape
+        odd = sorted(given ^ known.keys())
+        if odd or not isinstance(value, dict):
             words = f" ({', '.join(known)})"
-            if odd:
+            if isinstance(value, dict):
                 words = f"; '{odd[0]:.60}' is {'missing' if odd[0] in known else 'not one of them'}"
             raise ModelError(f"its {where} must have exactly the keys that are known{words}.")
         for key, shape in known.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -228,7 +228,7 @@ def to_library(frame: pl.DataFrame, to: str, schema: Schema | None) -> pl.DataFr
     table = to_arrow(frame, schema)
     if to == "arrow":
         return table
-    may_miss = set() if schema is None else {entry.name for entry in schema.attributes if entry.missing is not None}
+    may_miss = () if schema is None else [entry.name for entry in schema.attributes if entry.missing is not None]
     return _to_pandas(table, may_miss)
 
 
@@ -276,7 +276,7 @@ def _exported(column: pl.Series) -> pa.ChunkedArray:
     return column.alias("").to_frame().to_arrow().column(0)
 
 
-def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
+def _to_pandas(table: pa.Table, may_miss: Sequence[str]) -> pd.DataFrame:
     """Whole numbers and booleans that may be missing come as nullable types (`Int64`, `boolean`), others as NumPy's."""
     import pandas as pd
     import pyarrow as pa
@@ -285,11 +285,8 @@ def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
         if pa.types.is_boolean(kind):
             return pd.BooleanDtype()
         # Int8 for int8, UInt8 for uint8, and so on.
-        return (
-            pd.api.types.pandas_dtype(str(kind).replace("i", "I").replace("u", "U"))
-            if pa.types.is_integer(kind)
-            else None
-        )
+        name = str(kind).replace("i", "I").replace("u", "U")
+        return pd.api.types.pandas_dtype(name) if pa.types.is_integer(kind) else None
 
     frame = table.to_pandas(types_mapper=nullable)
     always = [field for field in table.schema if field.name not in may_miss and nullable(field.type) is not None]
