@@ -27,6 +27,7 @@ from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
 from sklar.files.model import LinkedModel, Model
 from sklar.files.write import check_target, replacing
+from sklar.fitting.density import searched
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.kernel.queries import MOST_COARSE, Block, Common, Distances, Parities, Query, Shares, Tables
@@ -63,15 +64,15 @@ def save(model: Model | LinkedModel, path: str | Path) -> None:
 
 def describe(model: Model | LinkedModel) -> dict[str, Any]:
     """What the file says of a model in JSON."""
-    blocks = [_describe(block) for block in model.measured.blocks]
-    settings, certificate = dict(model.settings), model.certificate.to_dict()
-    shared = {"blocks": blocks, "settings": settings, "certificate": certificate}
     if isinstance(model, LinkedModel):
-        head = {"format": LINKED_FORMAT, "version": VERSIONS[LINKED_FORMAT], "schema": model.linked.to_dict()}
-        return head | {"n_people": model.n_people} | shared
-    head = {"format": FORMAT, "version": VERSIONS[FORMAT], "schema": model.schema.to_dict()}
-    sizes = {"n_rows": model.n_rows, "public_rows": model.measured.n_rows}
-    return head | sizes | shared | {"copula": model.copula.describe()}
+        kind, said = LINKED_FORMAT, {"schema": model.linked.to_dict(), "n_people": model.n_people}
+    else:
+        sizes = {"n_rows": model.n_rows, "public_rows": model.measured.n_rows}
+        kind, said = FORMAT, {"schema": model.schema.to_dict(), **sizes}
+    said["blocks"] = [_describe(block) for block in model.measured.blocks]
+    said |= {"settings": dict(model.settings), "certificate": model.certificate.to_dict()}
+    said |= {"copula": model.copula.describe()} if isinstance(model, Model) else {}
+    return {"format": kind, "version": VERSIONS[kind], **said}
 
 
 def _describe(block: Block) -> dict[str, Any]:
@@ -126,18 +127,6 @@ def is_linked(path: str | Path) -> bool:
     return False
 
 
-def load(path: str | Path) -> Model:
-    """Read a model from a `.sklar` file."""
-    with _opened(path, FORMAT) as (array, document):
-        return _read(array, document)
-
-
-def load_linked(path: str | Path) -> LinkedModel:
-    """Read a model of linked tables from a `.sklar` file."""
-    with _opened(path, LINKED_FORMAT) as (array, document):
-        return _read_linked(array, document)
-
-
 @contextmanager
 def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
     """Reads arrays by their name, type and size, and the description; in the end all members must have been read."""
@@ -156,76 +145,78 @@ def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str
             return _read_array(archive, name, np.dtype(kind), size)
 
         yield array, document
-        unread = sorted(set(archive.namelist()) - read)
-        if unread:
+        if unread := sorted(set(archive.namelist()) - read):
             raise ModelError(f"unexpected member '{unread[0]!s:.60}'.")
 
 
-def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:
-    whole = Schema.from_dict(document["schema"])
-    whole.require_found()
-    schema, version = whole.measured, document["version"]
-    stated = {"earlier": [], **document["certificate"]}
-    stated.pop("spent_epsilon", None)
-    certificate = _certified(stated, schema.digest, whole.read_from_rows, old=version <= 3)
-    if version > 3:
-        blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
-    else:
-        stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
-        blocks = [*_read_answers(array, document), *stages, *third]
-    _check(blocks)
-    _check_searches(blocks, certificate, schema)
-    described = document["copula"]
-    model = Model(
-        measured=Measured(schema=schema, blocks=tuple(blocks), certificate=certificate),
-        copula=_COPULAS[described["kind"]].read(schema, described, array),
-        n_rows=document["n_rows"],
-        settings=document["settings"],
-    )
-    odd = [name for name in document["settings"].get("priors", {}) if name not in schema.names]
-    if odd:
-        raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
-    # Uses every setting once, so that a bad file fails at load.
-    model.summary()
-    return model
+def load(path: str | Path) -> Model:
+    """Read a model from a `.sklar` file."""
+    with _opened(path, FORMAT) as (array, document):
+        whole = Schema.from_dict(document["schema"])
+        whole.require_found()
+        schema, version = whole.measured, document["version"]
+        stated = {"earlier": [], **document["certificate"]}
+        stated.pop("spent_epsilon", None)
+        certificate = _certified(stated, schema.digest, whole.read_from_rows, old=version <= 3)
+        if version > 3:
+            blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
+        else:
+            stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
+            blocks = [*_read_answers(array, document), *stages, *third]
+        _check(blocks)
+        _check_searches(blocks, certificate, schema)
+        described = document["copula"]
+        model = Model(
+            measured=Measured(schema=schema, blocks=tuple(blocks), certificate=certificate),
+            copula=_COPULAS[described["kind"]].read(schema, described, array),
+            n_rows=document["n_rows"],
+            settings=document["settings"],
+        )
+        if odd := [name for name in document["settings"].get("priors", {}) if name not in schema.names]:
+            raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
+        # Uses every setting once, so that a bad file fails at load.
+        model.summary()
+        return model
 
 
-def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedModel:
+def load_linked(path: str | Path) -> LinkedModel:
+    """Read a model of linked tables from a `.sklar` file."""
     from sklar.fitting.classes import LinkedClasses
 
-    linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
-    stated = dict(document["certificate"])
-    if older:
-        stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
-        stated |= {"count": "people", "rows_per_person": 1}
-        stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
-    certificate = _certified(stated, linked.digest, linked.read_from_rows)
-    public = certificate.public_rows is not None
-    if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
-        raise ModelError("the number of people is public where neighbors share it, and only there.")
-    queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
-    if older:
-        # All counts in one array, and scales in people.
-        counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
-        people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
-        each = zip(queries.values(), people, counts, strict=True)
-        blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
-    elif [entry["what"] for entry in document["blocks"]] != [*queries]:
-        raise ModelError("it must hold all kinds of tables that its schema has, each once.")
-    else:
-        blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
-    _check(blocks)
-    measured = measurements(blocks, certificate.budget)
-    compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
-    if compared != certificate.measurements:
-        raise ModelError("its certificate states other measurements than its arrays hold.")
-    certificate = replace(certificate, measurements=measured)
-    tables = LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
-    if tables.n_people != document["n_people"]:
-        raise ModelError("its number of people is not the one that its tables say.")
-    settings = document["settings"]
-    classes = LinkedClasses.read(linked, settings, array)
-    return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
+    with _opened(path, LINKED_FORMAT) as (array, document):
+        linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
+        stated = dict(document["certificate"])
+        if older:
+            stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
+            stated |= {"count": "people", "rows_per_person": 1}
+            stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
+        certificate = _certified(stated, linked.digest, linked.read_from_rows)
+        public = certificate.public_rows is not None
+        if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
+            raise ModelError("the number of people is public where neighbors share it, and only there.")
+        queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
+        if older:
+            # All counts in one array, and scales in people.
+            counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
+            people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
+            each = zip(queries.values(), people, counts, strict=True)
+            blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
+        elif [entry["what"] for entry in document["blocks"]] != [*queries]:
+            raise ModelError("it must hold all kinds of tables that its schema has, each once.")
+        else:
+            blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
+        _check(blocks)
+        measured = measurements(blocks, certificate.budget)
+        compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
+        if compared != certificate.measurements:
+            raise ModelError("its certificate states other measurements than its arrays hold.")
+        certificate = replace(certificate, measurements=measured)
+        tables = LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
+        if tables.n_people != document["n_people"]:
+            raise ModelError("its number of people is not the one that its tables say.")
+        settings = document["settings"]
+        classes = LinkedClasses.read(linked, settings, array)
+        return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
 
 
 def _certified(
@@ -251,13 +242,12 @@ def _check(blocks: Sequence[Block]) -> None:
 
 def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: Schema) -> None:
     """Refuse searches that are not the certificate's, or that have other cells than their bounds imply."""
-    searched = [block for block in blocks if not is_of_schema(block)]
-    if list(blocks[: len(searched)]) != searched:
+    answers = [block for block in blocks if not is_of_schema(block)]
+    if list(blocks[: len(answers)]) != answers:
         raise ModelError("its searches must come before its tables.")
-    if searched and len(searched) != sum(finding.tables for finding in certificate.domains):
+    if answers and len(answers) != sum(finding.tables for finding in certificate.domains):
         raise ModelError("it must hold an answer for each search of its certificate, or none.")
-    for finding in certificate.domains if searched else ():
-        own, searched = searched[: finding.tables], searched[finding.tables :]
+    for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         for block in own:
             if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
@@ -394,9 +384,10 @@ def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: 
         array: NDArray[Any] = room_for(size, kind)
         view = array.view(np.uint8)
         for start in range(0, view.size, _AT_ONCE):
-            part = view[start : start + _AT_ONCE]
-            if file.readinto(part) != part.size:
+            part = np.frombuffer(file.read(_AT_ONCE), dtype=np.uint8)
+            if part.size != min(_AT_ONCE, view.size - start):
                 raise wrong
+            view[start : start + part.size] = part
         # The end is where the zip's checksum is compared.
         file.read(1)
     return array

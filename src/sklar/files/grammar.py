@@ -343,7 +343,12 @@ def require_known(document: Mapping[str, Any]) -> None:
         table({**_MODEL, "settings": _SETTINGS.get(kind, _ANYTHING)})(document, "description", version)
         schemas = [document["schema"]]
     for schema in schemas:
-        _require_edges(schema)
+        # It may be larger in memory than in the file.
+        attributes = schema.get("attributes")
+        if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
+            raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
+        if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
+            raise ModelError("its schema must list the edges of every bin.")
     stated, blocks = document["certificate"], document.get("blocks", ())
     claimed = stated.get("claimed_by")
     if not stated["epsilon"] > 0 or not 0 <= stated["delta"] < 1 or (not stated["delta"] and not claimed):
@@ -358,12 +363,3 @@ def require_known(document: Mapping[str, Any]) -> None:
     cells += [size for entry in document.get("answers", ()) for size in entry["cells"]]
     if sum(cells) > MAX_SEARCH_CELLS:
         raise ModelError("its searches have more cells than any do.")
-
-
-def _require_edges(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that is larger in memory than in the file, before it is built."""
-    attributes = schema.get("attributes")
-    if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
-        raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
-    if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
-        raise ModelError("its schema must list the edges of every bin.")

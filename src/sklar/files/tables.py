@@ -99,10 +99,11 @@ def _frames(stage: int, block: Block, names: pl.Series, levels: pl.Series) -> It
         parts += [(query, block.values, block.scales)]
     for tables, values, scales in parts:
         # A parity is one cell of a table: the second level, or the rows that have one of two.
-        cells, members, sizes = query.cells, tables.members, tables.sizes**0 if parities else tables.sizes
+        cells, members, sizes = tables.cells, tables.members, tables.sizes**0 if parities else tables.sizes
         offsets, scales = np.concatenate([[0], np.cumsum(sizes)]), np.broadcast_to(scales, sizes.shape)
         for begin, end in table_runs(offsets):
-            own, run, texts = sizes[begin:end], slice(offsets[begin], offsets[end]), []
+            own, run = sizes[begin:end], slice(offsets[begin], offsets[end])
+            texts: list[pl.Series | str] = []
             within = np.arange(run.start, run.stop) - np.repeat(offsets[begin:end], own)
             for attribute in (np.repeat(side, own) for side in members[begin:end].T[::-1]):
                 within, level = np.divmod(within, cells.sizes[attribute])
