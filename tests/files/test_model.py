@@ -51,7 +51,12 @@ OLDER = Path(__file__).parent / "models"
 FACTOR = Path(__file__).parent / "factor.sklar"
 
 
-def assert_same_blocks(model: Model, again: Model) -> None:
+def assert_same(model: Model, again: Model, rows: int = 100) -> None:
+    """In all that a file holds, and so in the rows that are drawn."""
+    for name in ("certificate", "schema", "settings", "n_rows"):
+        assert getattr(again, name) == getattr(model, name)
+    assert again.summary() == model.summary()
+    assert again.sample(rows, seed=3).equals(model.sample(rows, seed=3))
     for one, other in zip(model.measured.blocks, again.measured.blocks, strict=True):
         assert type(one.query) is type(other.query)
         assert one.query.sizes.tolist() == other.query.sizes.tolist()
@@ -61,13 +66,7 @@ def assert_same_blocks(model: Model, again: Model) -> None:
 
 
 def test_a_reloaded_model_draws_the_same_rows(model: Model, saved: Path) -> None:
-    again = load(saved)
-    assert again.sample(20_000, seed=3).equals(model.sample(20_000, seed=3))
-    assert again.certificate == model.certificate
-    assert again.schema == model.schema
-    assert again.settings == model.settings
-    assert again.summary() == model.summary()
-    assert_same_blocks(model, again)
+    assert_same(model, load(saved), 20_000)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +82,7 @@ def test_every_kind_of_model_survives_the_round_trip(settings: Any, tmp_path: Pa
     small = sklar.Schema(name="census", attributes=SCHEMA.attributes[:6])
     model = sklar.fit(census(2_000), small, **settings)
     model.save(tmp_path / "m.sklar")
-    again = load(tmp_path / "m.sklar")
-    assert again.sample(100, seed=1).equals(model.sample(100, seed=1))
-    assert again.summary() == model.summary()
-    assert again.certificate == model.certificate
-    assert_same_blocks(model, again)
+    assert_same(model, load(tmp_path / "m.sklar"))
 
 
 def test_seeds_and_types(model: Model) -> None:
@@ -205,9 +200,7 @@ def test_models_of_earlier_versions_are_read_sampled_and_verified(name: str, tmp
         return
     # Saved again they are of this version, with the same blocks.
     model.save(tmp_path / "m.sklar")
-    again = load(tmp_path / "m.sklar")
-    assert_same_blocks(model, again)
-    assert again.certificate == model.certificate
+    assert_same(model, load(tmp_path / "m.sklar"))
     assert verify(tmp_path / "m.sklar").passed
 
 
@@ -220,7 +213,7 @@ def test_a_model_that_method_factor_made_is_read_sampled_and_verified(tmp_path: 
     assert np.abs(counts - 3_000 * model.copula.margins()[[2, 1, 0]]).max() < 3
     assert verify(FACTOR).passed
     model.save(tmp_path / "again.sklar")
-    assert load(tmp_path / "again.sklar").sample(50, seed=2).equals(model.sample(50, seed=2))
+    assert_same(model, load(tmp_path / "again.sklar"))
     # That it cannot be fitted again contradicts nothing.
     verified = verify(FACTOR, refit=True)
     assert verified.passed
