@@ -29,7 +29,7 @@ def test_tiles_hold_factor_times_normals(n: int, rows: int) -> None:
 
 
 def test_differences_have_their_covariance() -> None:
-    factor = np.tril(np.random.default_rng(1).standard_normal((6, 6))).astype(np.float32)
+    factor = lower(6, 1)
     first, second, alone = np.array([0, 2, 3]), np.array([4, 5]), np.array([1])
     reduced = differences(factor, [first, alone, second])
     contrast = np.zeros((3, 6))
@@ -187,14 +187,19 @@ def test_a_value_depends_on_its_place_block_and_seed_alone() -> None:
     assert np.unique(whole).size == whole.size
 
 
-def check(draws: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("draws", "seed"),
+    [(4_200_000, 1), pytest.param(1_000_000_000, 2, marks=pytest.mark.slow)],
+    ids=["million", "billion"],
+)
+def test_draws_are_normal(draws: int, seed: int) -> None:
     """Moments, Kolmogorov's distance and tails of so many normals, each within bounds of 1e-7 or less."""
     chunk = 1 << 20
     edges = np.linspace(-5, 5, 2001)
     below = np.zeros(edges.size)
     powers = np.zeros(4)
     tails = {t: np.zeros(2) for t in (3.0, 4.0, 4.5, 5.0, 5.5, 6.0)}
-    previous, lagged = 0.0, 0.0
+    lagged = 0.0
     for block in range(draws // chunk):
         drawn = np.empty((1, chunk), dtype=np.float32)
         fill_normals(drawn, 0, block, seed)
@@ -203,26 +208,16 @@ def check(draws: int, seed: int) -> None:
         square = values * values
         powers += [values.sum(), square.sum(), (square * values).sum(), (square * square).sum()]
         lagged += float(values[:-1] @ values[1:])
-        previous += chunk - 1
         for t, counts in tails.items():
             counts += [np.count_nonzero(values > t), np.count_nonzero(values < -t)]
     n = draws // chunk * chunk
     # 5.5 standard errors, 4e-8: x has variance 1, x^2 2, x^3 15, x^4 96.
     errors: NDArray[np.float64] = (powers / n - [0, 1, 0, 3]) / np.sqrt(np.array([1, 2, 15, 96]) / n)
     assert np.abs(errors).max() < 5.5
-    assert abs(lagged) < 5.5 * math.sqrt(previous)
+    assert abs(lagged) < 5.5 * math.sqrt(n - draws // chunk)
     # Kolmogorov: P(sqrt(n) D > 3) = 2 exp(-18) = 3e-8. Edges as they are in single precision.
     assert np.abs(below / n - ndtr(edges.astype(np.float32).astype(np.float64))).max() < 3 / math.sqrt(n)
     for t, counts in tails.items():
         expected = n * float(ndtr(-t))
         # Bernstein: beyond sqrt(2 v L) + 2 L / 3 with chance 2 exp(-L) = 4e-8.
         assert np.abs(counts - expected).max() < math.sqrt(2 * expected * 17.7) + 2 * 17.7 / 3
-
-
-def test_millions_are_normal() -> None:
-    check(4_200_000, 1)
-
-
-@pytest.mark.slow
-def test_a_billion_are_normal() -> None:
-    check(1_000_000_000, 2)
