@@ -15,10 +15,6 @@ from sklar.paper.gaussian import BinaryCopula, Repairs
 from tests.fitting.test_descent import random_model
 from tests.paper.test_estimate import SCHEMA, probabilities
 
-SETTINGS: dict[str, Any] = {
-    "kind": "mixture", "fits": 2, "steps": 30, "gain_over_independence": 0.25, "priors": {"a": "own"}
-}  # fmt: skip
-
 
 def copulas() -> list[Copula]:
     fitted = (fit_binary(probabilities(), SCHEMA, dummies=dummies, weighted=True) for dummies in (False, True))
@@ -76,14 +72,14 @@ def test_scaling_moves_levels_that_a_repair_may_move() -> None:
 
 
 def test_models_sum_up_how_they_were_fitted() -> None:
-    latent = random_model(SCHEMA, 3)
-    assert latent.summary(SETTINGS) == [
+    latent, fitted = random_model(SCHEMA, 3), {"kind": "mixture", "fits": 2, "steps": 30, "priors": {"a": "own"}}
+    assert latent.summary(fitted | {"gain_over_independence": 0.25}) == [
         "Model: mixture, 3 components from 2 fits of 30 steps.",
         "  Chosen on noisy tables alone: held-out error 25% below independence.",
         "  Margins shrunk by a fitted prior: a.",
     ]
-    assert len(latent.summary({**SETTINGS, "priors": {}})) == 2
-    assert latent.summary({**SETTINGS, "kind": "independence"}) == [
+    assert len(latent.summary(fitted | {"gain_over_independence": 0.25, "priors": {}})) == 2
+    assert latent.summary({"kind": "independence"}) == [
         "Model: independence; the noisy tables support no dependence between attributes."
     ]
     repairs = Repairs(clipped_pairs=1_200, empty_attributes=2, negative_eigenvalues=5, moved=0.1, max_moved=0.1)

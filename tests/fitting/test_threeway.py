@@ -13,7 +13,7 @@ import sklar
 from sklar.fitting import descent
 from sklar.fitting.choose import thin
 from sklar.fitting.denoise import denoise_margins, denoise_tables
-from sklar.fitting.descent import PARTS, REST, WEIGHT, CellWeights, Fit, Loss, Start, step_operations
+from sklar.fitting.descent import PARTS, REST, WEIGHT, CellWeights, Fit, Loss, Start
 from sklar.fitting.margins import Estimates, crossed_tables, pool
 from sklar.fitting.steps import contrasts
 from sklar.kernel.cells import Cells
@@ -118,11 +118,6 @@ def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     # Noise alone adds as much to every table: its cells times the weight of a pair's noise.
     expected = float(weights @ (predicted(even, TRIPLES) - flat) ** 2) - WEIGHT * (20 / 100) ** 2 * TRIPLES.n_cells
     assert loss.score(contrasts(even, CELLS), NONE)[0] == pytest.approx(expected, rel=1e-3, abs=1e-7)
-
-
-def test_a_step_with_triples_costs_what_they_take() -> None:
-    plain = step_operations(CELLS, Start(components=10))
-    assert step_operations(CELLS, Start(components=10), TRIPLES) == plain + 10 * 6 / (PARTS * REST) * TRIPLES.n_cells
 
 
 def bits(m: int) -> Schema:

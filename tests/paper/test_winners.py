@@ -187,11 +187,7 @@ def test_a_value_depends_on_its_place_block_and_seed_alone() -> None:
     assert np.unique(whole).size == whole.size
 
 
-@pytest.mark.parametrize(
-    ("draws", "seed"),
-    [(4_200_000, 1), pytest.param(1_000_000_000, 2, marks=pytest.mark.slow)],
-    ids=["million", "billion"],
-)
+@pytest.mark.parametrize(("draws", "seed"), [(4_200_000, 1), pytest.param(10**9, 2, marks=pytest.mark.slow)])
 def test_draws_are_normal(draws: int, seed: int) -> None:
     """Moments, Kolmogorov's distance and tails of so many normals, each within bounds of 1e-7 or less."""
     chunk = 1 << 20
