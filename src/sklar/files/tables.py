@@ -124,8 +124,7 @@ def read_tables(path: str | Path, schema: Schema) -> Measured:
     if not path.is_file():
         raise ModelError(f"tables file '{path}' does not exist. Check the path.")
     try:
-        claim = _claim(pl.read_parquet_metadata(path), measured)
-        return _read(path, measured, claim)
+        return _read(path, measured, _claim(pl.read_parquet_metadata(path), measured))
     except ModelError as error:
         raise ModelError(f"'{path}' is not a usable file of noisy tables: {error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
@@ -136,7 +135,15 @@ def read_tables(path: str | Path, schema: Schema) -> Measured:
 
 
 def _read(path: Path, schema: Schema, claim: Mapping[str, Any]) -> Measured:
-    _check_types(pl.read_parquet_schema(path))
+    columns = pl.read_parquet_schema(path)
+    if sorted(columns) != sorted(_COLUMNS):
+        raise ModelError(f"its columns must be {', '.join(_COLUMNS)}, got {', '.join(columns)!s:.200}.")
+    for name, kind in columns.items():
+        what, fits = "numbers", kind.is_integer() or (name != "stage" and kind.is_float())
+        if name in _TEXTS:
+            what, fits = "texts", isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Null)
+        if not fits:
+            raise ModelError(f"its column '{name}' must hold {what}, got {kind!s:.60}.")
     # The path of one file, whatever stands in it, and not a pattern. Texts may be held as categories.
     cells = pl.scan_parquet(path, glob=False, hive_partitioning=False).with_columns(pl.col(_TEXTS).cast(pl.String))
     longest = max(len(text.encode()) for text in (*schema.names, *(level for _, level in _named(schema))))
@@ -199,19 +206,6 @@ def _claim(metadata: Mapping[str, str], schema: Schema) -> dict[str, Any]:
         raise ModelError(f"{what} the number of rows is not public. State rows as null, and measure it.")
     stated |= {"public_rows": rows, "claimed_by": stated.pop("by")}
     return stated | {key: float(stated[key]) for key in ("epsilon", "delta")}
-
-
-def _check_types(columns: Mapping[str, pl.DataType]) -> None:
-    if sorted(columns) != sorted(_COLUMNS):
-        raise ModelError(f"its columns must be {', '.join(_COLUMNS)}, got {', '.join(columns)!s:.200}.")
-    for name, kind in columns.items():
-        if name in _TEXTS:
-            fits = isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Null)
-        else:
-            fits = kind.is_integer() or (name != "stage" and kind.is_float())
-        if not fits:
-            what = "texts" if name in _TEXTS else "numbers"
-            raise ModelError(f"its column '{name}' must hold {what}, got {kind!s:.60}.")
 
 
 def _check_size(path: Path, cells: pl.LazyFrame, schema: Schema, longest: int) -> None:
@@ -291,12 +285,10 @@ def _scatter(frame: pl.DataFrame, schema: Schema, tables: dict[tuple[int, int], 
         raise ModelError("scales must be positive numbers. State the noise of every cell.")
     if (frame["level_2"] == ODD).any():
         raise ModelError("it holds parities of bits, which are read from a model file alone. Give the model file.")
-    first = _levels(frame, "attribute", "level", schema)
-    second = _levels(frame, "attribute_2", "level_2", schema)
+    first, second = (_levels(frame, *side, schema) for side in (_TEXTS[:2], _TEXTS[2:]))
     if ((first < 0) & (second >= 0)).any():
         raise ModelError("a cell has a second attribute and no first.")
-    cells = schema.cells
-    block = cells.attribute_of_level
+    cells, block = schema.cells, schema.cells.attribute_of_level
     if (block[first] == block[second])[second >= 0].any():
         raise ModelError("a two-way table must be about two different attributes.")
     orders = (first >= 0).astype(np.int64) + (second >= 0)

@@ -149,20 +149,16 @@ class Loss:
         residual *= np.float32(1 / own.shape[2])
         residual *= self._weights.rows(0, len(found))
         residual -= self._weighted
-        if residual.size:
-            self._press(residual, room.pressed.reshape(shape))
-        np.matmul(residual, own, out=out)
-
-    def _press(self, residual: Floats, factor: Floats) -> None:
-        """Multiply weighted residuals by how far they stand out of their noise: z = w r / sqrt(w v) for a weight w."""
-        np.multiply(residual, self._unit, out=factor)
+        # How far residuals stand out of their noise: z = w r / sqrt(w v) for a weight w.
+        factor = np.multiply(residual, self._unit, out=room.pressed.reshape(shape))
         np.square(factor, out=factor)
         np.minimum(factor, np.float32(MOST_PULL), out=factor)
         factor += 1
-        for each, own in zip(residual, factor, strict=True):
-            each *= own
+        for each, pressed in zip(residual, factor, strict=True):
+            each *= pressed
             # A product with ones is the fastest sum.
-            each *= np.float32(own.size / np.dot(own.ravel(), self._ones))
+            each *= np.float32(pressed.size / max(np.dot(pressed.ravel(), self._ones), 1))
+        np.matmul(residual, own, out=out)
 
     def gradient(self, found: Floats, pull: Floats, room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.
