@@ -284,16 +284,26 @@ _MODEL: Keys = {
     "triples": Since(3, table({"tables": whole(1, _MAX_TRIPLES)}), last=3, optional=True),
     "scores": Since(3, table(_SCORED), last=3, optional=True),
 }
+# Linked tables: their versions 1 and 2 are as old as versions 3 and 4 of one table, and are checked as these.
+_BEHIND = VERSIONS[FORMAT] - VERSIONS[LINKED_FORMAT]
+_LINKED_MEASUREMENT: Keys = {
+    **_MEASUREMENT,
+    "stage": Since(4, whole(1, MAX_STAGES)),
+    "order": Since(4, whole(0, SCORES)),
+    "parity": Since(4, _BOOLEAN),
+    "kind": one_of("", *KINDS),
+}
 _LINKED_CERTIFICATE: Keys = {
     **_CERTIFICATE,
     "mechanism": one_of("gaussian"),
     "composition": one_of("tight"),
-    "domains": each(_NOTHING, 0),
-    "earlier": each(_NOTHING, 0),
-    "claimed_by": _NOTHING,
-    "rounded": single("false", lambda value: value is False),
-    "count": one_of("people"),
-    "rows_per_person": whole(1, 1),
+    "public_rows": Since(4, maybe(_ROWS)),
+    "measurements": each(table(_LINKED_MEASUREMENT), _MAX_MEASUREMENTS),
+    **dict.fromkeys(("domains", "earlier"), Since(4, each(_NOTHING, 0))),
+    "claimed_by": Since(4, _NOTHING),
+    "rounded": Since(4, single("false", lambda value: value is False)),
+    "count": Since(4, one_of("people")),
+    "rows_per_person": Since(4, whole(1, 1)),
     "tokens": whole(1, MOST_TOKENS),
     "public_people": maybe(_ROWS),
     "unit": one_of("person"),
@@ -313,18 +323,8 @@ _LINKED: Keys = {
             "gain_over_independence": _GAIN,
         }
     ),
-}
-# What version 1 of linked tables says of a measurement, and does not say in a certificate.
-_FIRST = {key: _MEASUREMENT[key] for key in ("kind", "tables", "scale", "sensitivity_l1", "sensitivity_l2")}
-_LATER = ("public_rows", "domains", "earlier", "claimed_by", "rounded", "count", "rows_per_person")
-_FIRST_CERTIFICATE: Keys = {
-    **{key: shape for key, shape in _LINKED_CERTIFICATE.items() if key not in _LATER},
-    "measurements": each(table(_FIRST), _MAX_MEASUREMENTS),
-}
-_SHARES: Keys = {"query": one_of("shares"), "what": one_of(*KINDS)}
-_LINKED_MODELS = {
-    1: table({**_LINKED, "certificate": table(_FIRST_CERTIFICATE)}),
-    2: table({**_LINKED, "certificate": table(_LINKED_CERTIFICATE), "blocks": each(table(_SHARES), len(KINDS))}),
+    "certificate": table(_LINKED_CERTIFICATE),
+    "blocks": Since(4, each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS))),
 }
 
 
@@ -335,7 +335,7 @@ def require_known(document: Mapping[str, Any]) -> None:
     if version not in range(1, newest + 1):
         raise ModelError(f"it has format version {version!r:.40}, not {newest}. Use the Sklar that wrote it.")
     if linked:
-        _LINKED_MODELS[version](document, "description", VERSIONS[FORMAT])
+        table(_LINKED)(document, "description", version + _BEHIND)
         schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")

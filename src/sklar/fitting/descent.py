@@ -15,7 +15,7 @@ f_i f_j = (1 - 2 X / n) / 2. The noise of X has sqrt(2) times the weight in n f_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -213,15 +213,6 @@ class Room:
         self.strip = np.empty(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
         self.pressed = np.empty(fits * contrasts**2 if contrasts <= SMALL else 0, dtype=np.float32)
-
-
-def predicted_strips(found: Floats, room: Room, firsts: Iterable[int]) -> Iterator[tuple[int, int, Floats]]:
-    """The product of an array with its transpose in strips, in the room: (first, last row, columns from `first` on)."""
-    for first in firsts:
-        last = min(first + SMALL, len(found))
-        shape = (last - first, len(found) - first)
-        strip = room.strip[: shape[0] * shape[1]].reshape(shape)
-        yield first, last, np.matmul(found[first:last], found[first:].T, out=strip)
 
 
 class _Group(NamedTuple):
