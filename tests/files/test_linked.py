@@ -16,7 +16,6 @@ from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.trust.verify import verify
-from tests.files.test_archive import put
 from tests.linked import small, tables
 from tests.trust.forge import forged
 
@@ -152,11 +151,6 @@ def test_what_a_file_may_not_say(
 ) -> None:
     with pytest.raises(ModelError, match=words):
         load_linked(forged(saved, lambda document, _: change(document), tmp_path / "m.sklar"))
-
-
-def test_no_other_member_is_read(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"unexpected member 'more\.npy'"):
-        load_linked(put(saved, tmp_path / "m.sklar", more__npy=b"1"))
 
 
 def test_classes_must_be_probabilities(model: LinkedModel, tmp_path: Path) -> None:

@@ -114,9 +114,7 @@ def test_parquet_keeps_types_nulls_and_all_batches(tmp_path: Path) -> None:
     write_frames(path, frame.schema, [frame] * 5_000, PLAIN)
     table = pl.read_parquet(path)
     assert table.schema == record_schema(PLAIN)
-    assert table[149_970:].equals(frame)
-    assert table.height == 150_000
-    assert table["city"].null_count() == 50_000
+    assert table.equals(pl.concat([frame] * 5_000))
     # Row groups are gathered from small frames, and tell nothing of the rows but the rows.
     file = pq.read_metadata(path)
     assert file.num_row_groups == 2

@@ -8,10 +8,16 @@ import pytest
 from sklar.fitting import choose
 from sklar.fitting.denoise import relative_precision
 from sklar.fitting.descent import CellWeights, Room, Start
+from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import using
 from tests.fitting.test_denoise import independent_joint, mixture_joint, noisy_estimates, schema_of
 from tests.fitting.test_descent import softmaxed
+
+
+def split_of(estimates: Estimates, seed: int = 3) -> choose.Split:
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    return choose.Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights)
 
 
 def test_halves_are_unbiased_independent_and_wider() -> None:
@@ -43,8 +49,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell(
     estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
     cells = schema.cells
     estimates = replace(estimates, pair_sd=np.random.default_rng(2).uniform(40, 120, cells.n_pairs))
-    precision = relative_precision(cells, estimates.pair_sd)
-    split = choose.Split(estimates, np.random.Generator(np.random.SFC64(3)), CellWeights(cells, precision))
+    split, precision = split_of(estimates), relative_precision(cells, estimates.pair_sd)
     _, held = choose.thin(estimates, np.random.Generator(np.random.SFC64(3)))
     logits = np.random.default_rng(1).standard_normal((10, 6)).astype(np.float32)
     probabilities, found = softmaxed(logits, schema)
@@ -61,13 +66,12 @@ def test_of_very_many_tables_some_judge_as_all_would(monkeypatch: pytest.MonkeyP
     schema = schema_of(*[2] * 40)
     cells = schema.cells
     estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
-    weights = CellWeights(cells, relative_precision(cells, estimates.pair_sd))
     _, found = softmaxed(np.random.default_rng(1).standard_normal((80, 6)).astype(np.float32), schema)
     monkeypatch.setattr("sklar.fitting.descent.SMALL", 4)
 
     def score(operations: float, seed: int) -> tuple[float, float]:
         monkeypatch.setattr("sklar.fitting.choose.step_operations", lambda *_: operations / choose.EVERY)
-        split = choose.Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights)
+        split = split_of(estimates, seed)
         split._scale = 1.0
         return split.score(found, Room(cells, 6))
 
@@ -83,9 +87,7 @@ def test_of_very_many_tables_some_judge_as_all_would(monkeypatch: pytest.MonkeyP
 
 def test_a_model_that_overfits_is_stopped() -> None:
     schema = schema_of(*[15] * 4)
-    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)
-    weights = CellWeights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
-    split = choose.Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)
+    split = split_of(noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0))
     with using(1):
         alone = choose.follow(split, Start(), max_steps=400)
     with using(choose.SPLITS + 1):

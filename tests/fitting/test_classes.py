@@ -35,8 +35,9 @@ def test_the_gradient_is_that_of_the_error() -> None:
     tables_of = measured(noise=0.2)
     layout = fitting._Layout(tables_of)
     shares = [cells / layout.n_people for _, cells, _ in tables_of.tables]
+    targets = layout.arrange(shares)
     weights = layout.arrange([np.array([float(k + 1)]) for k in range(len(shares))], precisions=True)
-    fit = fitting._Fit(fitting._Goal(layout=layout, targets=layout.arrange(shares), weights=weights), 1, 5, 3)
+    fit = fitting._Fit((layout, targets, weights), 1, 5, 3)
     rng = np.random.default_rng(0)
     for logits, cells, gradient in zip(fit._logits, fit._cells, fit._gradients(), strict=True):
         chances = logits.probabilities
@@ -50,7 +51,7 @@ def test_the_gradient_is_that_of_the_error() -> None:
                 logits._logits[place] += np.float32(step)
                 logits._predict()
                 fit._predict()
-                errors.append(fit.error(fit._goal.targets))
+                errors.append(fit.error(targets))
             assert (errors[0] - errors[1]) / 0.1 == pytest.approx(slopes[place], rel=0.02, abs=1e-4)
 
 

@@ -37,6 +37,14 @@ def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) ->
     return float(weighted.sum()) + descent.MARGIN_WEIGHT * float(margin @ margin)
 
 
+def uneven_targets(schema: Schema, low: float, high: float) -> tuple[Targets, np.ndarray]:
+    """Targets of tables whose noise differs, and the sds of that noise."""
+    joint = mixture_joint(schema, 3, 0)
+    sd = np.random.default_rng(2).uniform(low, high, schema.cells.n_pairs)
+    noisy = replace(noisy_estimates(schema, joint, 1_000, 20.0), pair_sd=sd)
+    return denoise_tables(noisy, np.diag(joint).copy()), sd
+
+
 def exact_targets(schema: Schema, joint: np.ndarray) -> Targets:
     return denoise_tables(noisy_estimates(schema, joint, 1_000_000, 1e-6), np.diag(joint).copy())
 
@@ -74,17 +82,13 @@ def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> N
 def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descent, "_BLOCK", block)
     schema = schema_of(2, 3, 1, 4, 2)
-    joint = mixture_joint(schema, 3, 0)
-    estimates = noisy_estimates(schema, joint, 1_000, 20.0)
-    spread = np.random.default_rng(2).uniform(40, 120, 10)
-    targets = denoise_tables(replace(estimates, pair_sd=spread), np.diag(joint).copy())
+    targets, _ = uneven_targets(schema, 40, 120)
     logits = np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32)
     made, loss = CompiledLogits(schema.cells, logits, damping=0.0), loss_of(targets, shrinkage)
     found, pull = made.contrasts, np.empty_like(made.contrasts)
     # The mean over all blocks: each is drawn as often as every other.
-    blocks = range(-(-len(found) // block))
     parts = []
-    for number in blocks:
+    for number in range(-(-len(found) // block)):
         loss.gradient(found, pull, Room(schema.cells, 3), number)
         parts.append(pull.copy())
     pull = np.mean(parts, axis=0)
@@ -100,11 +104,7 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
 
 def test_residuals_that_stand_out_of_their_noise_pull_harder() -> None:
     schema = schema_of(2, 3, 1, 4, 2)
-    cells, joint = schema.cells, mixture_joint(schema, 3, 0)
-    spread = np.random.default_rng(2).uniform(4, 60, cells.n_pairs)
-    targets = denoise_tables(
-        replace(noisy_estimates(schema, joint, 1_000, 20.0), pair_sd=spread), np.diag(joint).copy()
-    )
+    cells, (targets, spread) = schema.cells, uneven_targets(schema, 4, 60)
     _, found = softmaxed(np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32), schema)
     pull, loss = np.empty_like(found), loss_of(targets, 0.4)
     loss.whole_gradient(found, pull, Room(cells, 3))

@@ -17,8 +17,6 @@ from sklar.paper.estimate import read_tables
 
 CELLS = Cells([4, 6, 2])
 ROWS = 5_000
-
-
 GENERATOR = np.random.default_rng(3)
 A = GENERATOR.integers(0, 4, ROWS)
 CODES = np.stack(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from sklar.kernel.cells import Cells
 from sklar.paper.estimate import _ACCURACY, Probabilities, fit_binary, orthant, tetrachoric_matrix, thresholds
 from sklar.paper.gaussian import BinaryCopula
 from sklar.paper.nearest import nearest
-from sklar.public.schema import Schema
 from tests.draw.test_blocks import drawn as draw
 from tests.draw.test_blocks import pair_frequencies
 from tests.fitting.test_denoise import schema_of
@@ -44,14 +44,6 @@ def by_conditioning(h: float, k: float, r: float) -> float:
         # mpmath stops at an absolute error: scale the integrand to keep the digits of a tiny integral.
         scale = max(density(y) for y in points)
         return float(mp.quad(lambda y: density(y) / scale, points) * scale)
-
-
-def on_the_paper_grid(t_i: float, t_j: float, r: float) -> float:
-    """The paper's double integral: the bivariate density summed over cells of side 0.01 in [-10, 10]^2."""
-    centers = np.arange(-10.0, 10.0, 0.01) + 0.005
-    y_i, y_j = centers[centers > t_i, None], centers[centers > t_j]
-    exponent = (y_i * y_i - 2.0 * r * y_i * y_j + y_j * y_j) / (-2.0 * (1.0 - r * r))
-    return float(np.exp(exponent).sum() * 1e-4 / (2.0 * math.pi * math.sqrt(1.0 - r * r)))
 
 
 def tolerance(h: float, k: float, r: float, *, scale: float) -> float:
@@ -122,17 +114,6 @@ def test_orthant_at_the_edges() -> None:
     assert (orthant(1e200, [-1e200, 1e200], 0.5) == 0.0).all()
     assert np.isnan(orthant(0.0, 0.0, [1.0000001, -2.0, math.nan])).all()
     assert np.isnan(orthant(math.nan, 0.0, 0.5))
-
-
-def test_agrees_with_the_papers_bisection_on_its_grid() -> None:
-    # Cut points on cell borders leave the grid only the error of the midpoint rule, and it resolves four digits of r.
-    t_i, t_j, p_ij = 0.5, 1.2, 0.08
-    low, high = -0.999, 0.999
-    while high - low > 1e-5:
-        middle = 0.5 * (low + high)
-        enough = on_the_paper_grid(t_i - 1e-9, t_j - 1e-9, middle) >= p_ij
-        low, high = (low, middle) if enough else (middle, high)
-    assert low == pytest.approx(solve(float(ndtr(-t_i)), float(ndtr(-t_j)), p_ij), abs=1e-4)
 
 
 @given(p_i=PROBABILITIES, p_j=PROBABILITIES, share=st.floats(0.0, 1.0))
@@ -218,21 +199,6 @@ def dummy_coded(d: int, *, levels: int, noise: float, seed: int = 0) -> Array:
     return matrix
 
 
-def by_alternating_projections(matrix: Array, *, floor: float, steps: int = 20000) -> Array:
-    """Higham (2002): project on eigenvalues >= floor, with Dykstra's correction, and on a unit diagonal, in turn."""
-    x, correction = matrix.copy(), np.zeros_like(matrix)
-    for _ in range(steps):
-        shifted = x - correction
-        values, vectors = np.linalg.eigh(shifted)
-        projected = (vectors * np.maximum(values, floor)) @ vectors.T
-        correction = projected - shifted
-        previous, x = x, projected
-        np.fill_diagonal(x, 1.0)
-        if np.abs(x - previous).max() < 1e-10:
-            break
-    return x
-
-
 def assert_optimal(matrix: Array, x: Array, *, floor: float, weights: Array, tolerance: float = 1e-6) -> None:
     """The Karush-Kuhn-Tucker conditions, which in a convex problem are necessary and sufficient.
 
@@ -253,15 +219,6 @@ def assert_correlation(x: Array, *, floor: float) -> None:
     assert (np.diagonal(x) == 1.0).all()
     assert (x == x.T).all()
     assert np.linalg.eigvalsh(x)[0] >= floor - 1e-13 * len(x)
-
-
-@pytest.mark.parametrize(("d", "floor"), [(5, 0.0), (12, 0.05), (25, 1e-8)])
-def test_agrees_with_alternating_projections(d: int, floor: float) -> None:
-    matrix = indefinite(d, seed=d)
-    repair = nearest(matrix, floor=floor)
-    np.testing.assert_allclose(repair.correlation, by_alternating_projections(matrix, floor=floor), atol=1e-6)
-    assert_correlation(repair.correlation, floor=floor)
-    assert_optimal(matrix, repair.correlation, floor=floor, weights=np.ones(d))
 
 
 def test_highams_example() -> None:
@@ -332,8 +289,8 @@ def test_the_input_is_left_alone_and_its_diagonal_does_not_matter() -> None:
     assert nearest(2.0 * np.eye(3)).max_moved == 1.0
 
 
-@pytest.mark.parametrize(("d", "floor", "spread"), [(4, 0.0, 1.0), (15, 1e-8, 2.0), (30, 0.01, 1.0)])
-def test_weighted_optimum(d: int, floor: float, spread: float) -> None:
+@pytest.mark.parametrize(("d", "floor", "spread"), [(4, 0.0, 1.0), (12, 0.05, 1.0), (15, 1e-8, 2.0), (30, 0.01, 1.0)])
+def test_a_repair_is_optimal_with_weights_and_without(d: int, floor: float, spread: float) -> None:
     matrix = indefinite(d, seed=d + 1)
     weights = 10.0 ** np.random.default_rng(d).uniform(-spread, 0.0, d)
     repair = nearest(matrix, floor=floor, weights=weights)
@@ -341,6 +298,8 @@ def test_weighted_optimum(d: int, floor: float, spread: float) -> None:
     assert_optimal(matrix, repair.correlation, floor=floor, weights=weights, tolerance=1e-5)
     # Where weight is, less moves than without weights; and only ratios of weights matter.
     plain = nearest(matrix, floor=floor)
+    assert_correlation(plain.correlation, floor=floor)
+    assert_optimal(matrix, plain.correlation, floor=floor, weights=np.ones(d))
     size = np.sqrt(np.outer(weights, weights))
     assert np.linalg.norm(size * (repair.correlation - matrix)) < np.linalg.norm(size * (plain.correlation - matrix))
     np.testing.assert_allclose(
@@ -371,17 +330,13 @@ def probabilities(*, rare: bool = False) -> Probabilities:
     given_b = np.array([0.2, 0.5, 0.7])
     joint = a[:, None] * given_a
     full = joint[:, :, None] * np.stack([1 - given_b, given_b], axis=1)[None]
-    d = SCHEMA.n_levels
-    pairs = np.zeros((d, d))
-    pairs[0:4, 4:7] = joint
-    pairs[0:4, 7:9] = full.sum(axis=1)
-    pairs[4:7, 7:9] = full.sum(axis=0)
     levels = np.concatenate([a, joint.sum(axis=0), full.sum(axis=(0, 1))])
-    return Probabilities(cells=CELLS, levels=levels, pairs=CELLS.flat(pairs))
+    pairs = np.concatenate([joint.ravel(), full.sum(axis=1).ravel(), full.sum(axis=0).ravel()])
+    return Probabilities(cells=CELLS, levels=levels, pairs=pairs)
 
 
-def fitted(wanted: Probabilities, *, schema: Schema = SCHEMA, dummies: bool = False) -> BinaryCopula:
-    return fit_binary(wanted, schema, dummies=dummies, weighted=not dummies)
+def fitted(wanted: Probabilities, *, dummies: bool = False) -> BinaryCopula:
+    return fit_binary(wanted, schema_of(*wanted.cells.sizes), dummies=dummies, weighted=not dummies)
 
 
 def test_records_are_valid_and_hold_the_margins() -> None:
@@ -411,9 +366,8 @@ def test_dummies_follow_the_paper() -> None:
 
 def test_dummies_have_the_right_pairs_when_nothing_needs_repair() -> None:
     """Two booleans given as one level each would be a plain bivariate normal: the copula is exact there."""
-    schema = schema_of(1, 1)
-    wanted = Probabilities(cells=schema.cells, levels=np.array([0.3, 0.6]), pairs=np.array([0.25]))
-    copula = fitted(wanted, schema=schema, dummies=True)
+    wanted = Probabilities(cells=Cells([1, 1]), levels=np.array([0.3, 0.6]), pairs=np.array([0.25]))
+    copula = fitted(wanted, dummies=True)
     assert copula.repairs.negative_eigenvalues == 0
     dummies = draw(copula, 400_000, 3)
     # Five sampling errors.
@@ -422,13 +376,12 @@ def test_dummies_have_the_right_pairs_when_nothing_needs_repair() -> None:
 
 def booleans(share: Array, both: Array) -> BinaryCopula:
     """Records of booleans with P(first level) = share, shape (m,), and P(first levels of both), shape (m, m)."""
-    schema = schema_of(*[2] * share.size)
-    i, j = schema.cells.pairs
+    cells = Cells([2] * share.size)
+    i, j = cells.pairs
     p = both[i, j]
     pairs = np.stack([p, share[i] - p, share[j] - p, 1 - share[i] - share[j] + p], axis=1).ravel()
     levels = np.stack([share, 1 - share], axis=1).ravel()
-    wanted = Probabilities(cells=schema.cells, levels=levels, pairs=pairs)
-    return fitted(wanted, schema=schema)
+    return fitted(Probabilities(cells=cells, levels=levels, pairs=pairs))
 
 
 def test_records_of_booleans_have_exactly_the_wanted_pairs() -> None:
@@ -474,9 +427,8 @@ def test_rare_levels_keep_their_expected_count() -> None:
 
 
 def test_one_attribute_with_one_level() -> None:
-    schema = schema_of(1)
-    wanted = Probabilities(cells=schema.cells, levels=np.ones(1), pairs=np.empty(0))
-    assert (draw(fitted(wanted, schema=schema), 10, 6) == 0).all()
+    wanted = Probabilities(cells=Cells([1]), levels=np.ones(1), pairs=np.empty(0))
+    assert (draw(fitted(wanted), 10, 6) == 0).all()
 
 
 def test_repairs_are_recorded() -> None:
@@ -512,11 +464,9 @@ def test_records_are_distributed_as_the_largest_exceedance() -> None:
 
 
 def test_attributes_with_more_levels_than_a_byte_holds() -> None:
-    schema = schema_of(300, 2)
     levels = np.concatenate([np.full(300, 1 / 300), [0.25, 0.75]])
     pairs = np.outer(levels[:300], levels[300:]).ravel()
-    wanted = Probabilities(cells=schema.cells, levels=levels, pairs=pairs)
-    codes = draw(fitted(wanted, schema=schema), 60_000, 1)
+    codes = draw(fitted(Probabilities(cells=Cells([300, 2]), levels=levels, pairs=pairs)), 60_000, 1)
     # 200 expected of each: seven standard deviations, 1e-12 for each of 300 levels.
     assert np.abs(np.bincount(codes[0], minlength=300) - 200).max() < 7 * np.sqrt(200)
     assert codes[1].mean() == pytest.approx(0.75, abs=0.002)

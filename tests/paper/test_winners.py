@@ -28,7 +28,7 @@ def test_tiles_hold_factor_times_normals(n: int, rows: int) -> None:
 
 
 def test_differences_have_their_covariance() -> None:
-    factor = np.tril(np.random.default_rng(1).standard_normal((6, 6))).astype(np.float32)
+    factor = lower(6, 1)
     first, second, alone = np.array([0, 2, 3]), np.array([4, 5]), np.array([1])
     reduced = differences(factor, [first, alone, second])
     contrast = np.zeros((3, 6))

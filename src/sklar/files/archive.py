@@ -27,6 +27,7 @@ from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
 from sklar.files.model import LinkedModel, Model
 from sklar.files.write import check_target, replacing
+from sklar.fitting.density import searched
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.kernel.queries import MOST_COARSE, Block, Common, Distances, Parities, Query, Shares, Tables
@@ -42,7 +43,6 @@ _LEVEL = 1
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 _MAX_COUNT = 2**53
 _AT_ONCE = 1 << 20
-_STREAMED = 1 << 26
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
@@ -53,32 +53,26 @@ def save(model: Model | LinkedModel, path: str | Path) -> None:
     with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member("model.json"), written(describe(model)), compresslevel=_LEVEL)
         for name, array in arrays_of(model).items():
-            _write_array(archive, name, array)
-
-
-def _write_array(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
-    """Write a flat array as one member, a large one piece by piece: as one text it would be in memory twice."""
-    info, header, content = member(f"{name}.npy"), _header(array.dtype, array.size), np.ascontiguousarray(array)
-    info.file_size = len(header) + array.nbytes
-    # What `writestr` sets; `open` takes no level.
-    info._compresslevel = _LEVEL  # type: ignore[attr-defined]
-    with archive.open(info, "w") as file:
-        file.write(header)
-        for start in range(0, array.nbytes, _STREAMED):
-            file.write(content.view(np.uint8)[start : start + _STREAMED].data)
+            info = member(f"{name}.npy")
+            # What `writestr` sets; `open` takes no level, and asks how long the member will be.
+            info._compresslevel = _LEVEL  # type: ignore[attr-defined]
+            info.file_size = len(_header(array.dtype, array.size)) + array.nbytes
+            with archive.open(info, "w") as file:
+                # Piece by piece: as one text a large array would be in memory twice.
+                np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
 
 
 def describe(model: Model | LinkedModel) -> dict[str, Any]:
     """What the file says of a model in JSON."""
-    blocks = [_describe(block) for block in model.measured.blocks]
-    settings, certificate = dict(model.settings), model.certificate.to_dict()
-    shared = {"blocks": blocks, "settings": settings, "certificate": certificate}
     if isinstance(model, LinkedModel):
-        head = {"format": LINKED_FORMAT, "version": VERSIONS[LINKED_FORMAT], "schema": model.linked.to_dict()}
-        return head | {"n_people": model.n_people} | shared
-    head = {"format": FORMAT, "version": VERSIONS[FORMAT], "schema": model.schema.to_dict()}
-    sizes = {"n_rows": model.n_rows, "public_rows": model.measured.n_rows}
-    return head | sizes | shared | {"copula": model.copula.describe()}
+        kind, said = LINKED_FORMAT, {"schema": model.linked.to_dict(), "n_people": model.n_people}
+    else:
+        sizes = {"n_rows": model.n_rows, "public_rows": model.measured.n_rows}
+        kind, said = FORMAT, {"schema": model.schema.to_dict(), **sizes}
+    said["blocks"] = [_describe(block) for block in model.measured.blocks]
+    said |= {"settings": dict(model.settings), "certificate": model.certificate.to_dict()}
+    said |= {"copula": model.copula.describe()} if isinstance(model, Model) else {}
+    return {"format": kind, "version": VERSIONS[kind], **said}
 
 
 def _describe(block: Block) -> dict[str, Any]:
@@ -133,27 +127,16 @@ def is_linked(path: str | Path) -> bool:
     return False
 
 
-def load(path: str | Path) -> Model:
-    """Read a model from a `.sklar` file."""
-    with _opened(path, "model", FORMAT, "its description is not a Sklar model's.") as (array, document):
-        return _read(array, document)
-
-
-def load_linked(path: str | Path) -> LinkedModel:
-    """Read a model of linked tables from a `.sklar` file."""
-    other = "its description is not that of linked tables."
-    with _opened(path, "model of linked tables", LINKED_FORMAT, other) as (array, document):
-        return _read_linked(array, document)
-
-
 @contextmanager
-def _opened(path: str | Path, what: str, kind: str, other: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
+def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
     """Reads arrays by their name, type and size, and the description; in the end all members must have been read."""
-    with open_model(path, what) as (archive, document):
-        if document.get("format") != kind:
-            if document.get("format") == LINKED_FORMAT:
-                other = "it is a model of linked tables: sample and verify read it, and sklar.load_linked does."
-            raise ModelError(other)
+    linked = wanted == LINKED_FORMAT
+    with open_model(path, "model of linked tables" if linked else "model") as (archive, document):
+        if document.get("format") == LINKED_FORMAT != wanted:
+            raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
+        if document.get("format") != wanted:
+            own = "that of linked tables" if linked else "a Sklar model's"
+            raise ModelError(f"its description is not {own}.")
         require_known(document)
         read = {"model.json"}
 
@@ -162,72 +145,78 @@ def _opened(path: str | Path, what: str, kind: str, other: str) -> Iterator[tupl
             return _read_array(archive, name, np.dtype(kind), size)
 
         yield array, document
-        unread = sorted(set(archive.namelist()) - read)
-        if unread:
+        if unread := sorted(set(archive.namelist()) - read):
             raise ModelError(f"unexpected member '{unread[0]!s:.60}'.")
 
 
-def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:
-    whole = Schema.from_dict(document["schema"])
-    whole.require_found()
-    schema, version = whole.measured, document["version"]
-    stated = {"earlier": [], **document["certificate"]}
-    stated.pop("spent_epsilon", None)
-    certificate = _certified(stated, schema.digest, whole.read_from_rows, old=version <= 3)
-    if version > 3:
-        blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
-    else:
-        stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
-        blocks = [*_read_answers(array, document), *stages, *third]
-    _check(blocks)
-    _check_searches(blocks, certificate, schema)
-    described = document["copula"]
-    model = Model(
-        measured=Measured(schema=schema, blocks=tuple(blocks), certificate=certificate),
-        copula=_COPULAS[described["kind"]].read(schema, described, array),
-        n_rows=document["n_rows"],
-        settings=document["settings"],
-    )
-    odd = [name for name in document["settings"].get("priors", {}) if name not in schema.names]
-    if odd:
-        raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
-    # Uses every setting once, so that a bad file fails at load.
-    model.summary()
-    return model
+def load(path: str | Path) -> Model:
+    """Read a model from a `.sklar` file."""
+    with _opened(path, FORMAT) as (array, document):
+        whole = Schema.from_dict(document["schema"])
+        whole.require_found()
+        schema, version = whole.measured, document["version"]
+        stated = {"earlier": [], **document["certificate"]}
+        stated.pop("spent_epsilon", None)
+        certificate = _certified(stated, schema.digest, whole.read_from_rows, old=version <= 3)
+        if version > 3:
+            blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
+        else:
+            stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
+            blocks = [*_read_answers(array, document), *stages, *third]
+        _check(blocks)
+        _check_searches(blocks, certificate, schema)
+        described = document["copula"]
+        model = Model(
+            measured=Measured(schema=schema, blocks=tuple(blocks), certificate=certificate),
+            copula=_COPULAS[described["kind"]].read(schema, described, array),
+            n_rows=document["n_rows"],
+            settings=document["settings"],
+        )
+        if odd := [name for name in document["settings"].get("priors", {}) if name not in schema.names]:
+            raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
+        # Uses every setting once, so that a bad file fails at load.
+        model.summary()
+        return model
 
 
-def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedModel:
+def load_linked(path: str | Path) -> LinkedModel:
+    """Read a model of linked tables from a `.sklar` file."""
     from sklar.fitting.classes import LinkedClasses
 
-    linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
-    stated = dict(document["certificate"])
-    if older:
-        stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
-        stated |= {"count": "people", "rows_per_person": 1}
-        stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
-    certificate = _certified(stated, linked.digest, linked.read_from_rows)
-    public = certificate.public_rows is not None
-    if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
-        raise ModelError("the number of people is public where neighbors share it, and only there.")
-    queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
-    if older:
-        blocks = _read_counts(array, [*queries.values()])
-    elif [entry["what"] for entry in document["blocks"]] != [*queries]:
-        raise ModelError("it must hold all kinds of tables that its schema has, each once.")
-    else:
-        blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
-    _check(blocks)
-    measured = measurements(blocks, certificate.budget)
-    compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
-    if compared != certificate.measurements:
-        raise ModelError("its certificate states other measurements than its arrays hold.")
-    certificate = replace(certificate, measurements=measured)
-    tables = LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
-    if tables.n_people != document["n_people"]:
-        raise ModelError("its number of people is not the one that its tables say.")
-    settings = document["settings"]
-    classes = LinkedClasses.read(linked, settings, array)
-    return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
+    with _opened(path, LINKED_FORMAT) as (array, document):
+        linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
+        stated = dict(document["certificate"])
+        if older:
+            stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
+            stated |= {"count": "people", "rows_per_person": 1}
+            stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
+        certificate = _certified(stated, linked.digest, linked.read_from_rows)
+        public = certificate.public_rows is not None
+        if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
+            raise ModelError("the number of people is public where neighbors share it, and only there.")
+        queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
+        if older:
+            # All counts in one array, and scales in people.
+            counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
+            people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
+            each = zip(queries.values(), people, counts, strict=True)
+            blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
+        elif [entry["what"] for entry in document["blocks"]] != [*queries]:
+            raise ModelError("it must hold all kinds of tables that its schema has, each once.")
+        else:
+            blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
+        _check(blocks)
+        measured = measurements(blocks, certificate.budget)
+        compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
+        if compared != certificate.measurements:
+            raise ModelError("its certificate states other measurements than its arrays hold.")
+        certificate = replace(certificate, measurements=measured)
+        tables = LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
+        if tables.n_people != document["n_people"]:
+            raise ModelError("its number of people is not the one that its tables say.")
+        settings = document["settings"]
+        classes = LinkedClasses.read(linked, settings, array)
+        return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
 
 
 def _certified(
@@ -253,13 +242,12 @@ def _check(blocks: Sequence[Block]) -> None:
 
 def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: Schema) -> None:
     """Refuse searches that are not the certificate's, or that have other cells than their bounds imply."""
-    searched = [block for block in blocks if not is_of_schema(block)]
-    if list(blocks[: len(searched)]) != searched:
+    answers = [block for block in blocks if not is_of_schema(block)]
+    if list(blocks[: len(answers)]) != answers:
         raise ModelError("its searches must come before its tables.")
-    if searched and len(searched) != sum(finding.tables for finding in certificate.domains):
+    if answers and len(answers) != sum(finding.tables for finding in certificate.domains):
         raise ModelError("it must hold an answer for each search of its certificate, or none.")
-    for finding in certificate.domains if searched else ():
-        own, searched = searched[: finding.tables], searched[finding.tables :]
+    for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         for block in own:
             if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
@@ -310,14 +298,6 @@ def _read_parts(array: ReadArray, name: str, kind: type[np.generic], sizes: Sequ
     """One array of these parts, one after the other: a search that found nothing has an empty one."""
     whole = array(name, kind, sum(sizes)) if sum(sizes) else np.empty(0, dtype=kind)
     return np.split(whole, np.cumsum(sizes)[:-1])
-
-
-def _read_counts(array: ReadArray, queries: Sequence[Shares]) -> list[Block]:
-    """Blocks of linked tables from a file of version 1: all counts in one array, and scales in people."""
-    counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries])
-    people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries])
-    each = zip(queries, people, counts, strict=True)
-    return [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
 
 
 def _read_answers(array: ReadArray, document: Mapping[str, Any]) -> Iterator[Block]:
@@ -401,7 +381,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: 
         # The header byte by byte, so that none can say anything else, and no code path that could ever unpickle.
         if file.read(len(header)) != header:
             raise wrong
-        array = room_for(size, kind)
+        array: NDArray[Any] = room_for(size, kind)
         view = array.view(np.uint8)
         for start in range(0, view.size, _AT_ONCE):
             part = np.frombuffer(file.read(_AT_ONCE), dtype=np.uint8)

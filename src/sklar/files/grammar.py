@@ -47,7 +47,12 @@ class Since(NamedTuple):
     optional: bool = False
 
 
-Keys = Mapping[str, Shape | Since]
+Keys = dict[str, Shape | Since]
+
+
+def since(first: int, keys: Mapping[str, Shape], last: int = VERSIONS[FORMAT], *, optional: bool = False) -> Keys:
+    """Keys that only these versions have."""
+    return {key: Since(first, shape, last, optional) for key, shape in keys.items()}
 
 
 def single(must: str, passes: Callable[[Any], bool]) -> Shape:
@@ -122,16 +127,15 @@ def table(keys: Keys) -> Shape:
 
     def check(value: Any, where: str, version: int) -> None:
         given = value.keys() if isinstance(value, dict) else set()
-        each = ((key, shape if isinstance(shape, Since) else Since(1, shape)) for key, shape in keys.items())
-        known = {
-            key: since.shape
-            for key, since in each
-            if since.first <= version <= since.last and not (since.optional and key not in given)
-        }
-        if not isinstance(value, dict) or given != known.keys():
-            odd = sorted(given ^ known.keys())[:1] if isinstance(value, dict) else []
+        known = {}
+        for key, entry in keys.items():
+            own = entry if isinstance(entry, Since) else Since(1, entry)
+            if own.first <= version <= own.last and (key in given or not own.optional):
+                known[key] = own.shape
+        odd = sorted(given ^ known.keys())
+        if odd or not isinstance(value, dict):
             words = f" ({', '.join(known)})"
-            if odd:
+            if isinstance(value, dict):
                 words = f"; '{odd[0]:.60}' is {'missing' if odd[0] in known else 'not one of them'}"
             raise ModelError(f"its {where} must have exactly the keys that are known{words}.")
         for key, shape in known.items():
@@ -153,6 +157,7 @@ def chosen(by: str, shapes: Mapping[str, Keys]) -> Shape:
 
 
 _BOOLEAN = single("true or false", lambda value: type(value) is bool)
+_FALSE = single("false", lambda value: value is False)
 _NOTHING = single("null", lambda value: value is None)
 _ANYTHING = single("a table", lambda value: isinstance(value, dict))
 _NAME = single("a text", lambda value: isinstance(value, str))
@@ -168,30 +173,20 @@ _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pya
 _GAIN = number(-1e6, 1.0)
 _STEPS = whole(0, 1_000_000)
 _COMPONENTS = whole(1, 1_000_000)
-_FITS, _ROUNDS = whole(0, 1_000), whole(0, MOST_ROUNDS)
 _SHRUNK = {"shrinkage": _SHARE, "start_sd": number(0.0, 100.0)}
 _NEIGHBORS = one_of(*get_args(Neighbors))
 
-_STAGE: Keys = {
-    "total": maybe(whole(-(2**53))),
-    "total_scale": maybe(_SCALE),
-    "one_way": _BOOLEAN,
-    "pairs": _BOOLEAN,
-    "trios": Since(3, _BOOLEAN),
-    "parities": Since(3, maybe(_NEIGHBORS)),
-}
-_MEASUREMENT: Keys = {
-    "stage": whole(1, MAX_STAGES),
-    "order": whole(0, SCORES),
-    "tables": whole(1),
-    "scale": _SCALE,
-    "sensitivity_l1": _REACH,
-    "sensitivity_l2": _REACH,
-    "parity": Since(3, _BOOLEAN),
-    "moves": Since(4, number(0.0, 2.0**53)),
-    "reach": Since(4, _REACH),
-    "kind": Since(4, one_of("", *KINDS)),
-}
+# Keys of the first version, and those that later ones have beside them.
+_STAGE: Keys = {"total": maybe(whole(-(2**53))), "total_scale": maybe(_SCALE), "one_way": _BOOLEAN, "pairs": _BOOLEAN}
+_STAGE |= since(3, {"trios": _BOOLEAN, "parities": maybe(_NEIGHBORS)})
+_SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensitivity_l2": _REACH}
+_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES)}
+_MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
+_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
+_MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", *KINDS)})
+_FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
+_FINDING |= {"lost_delta": _SHARE, **since(3, {"of": one_of("domain", "rounding"), "at_most": whole(0, MAX_LEVELS)})}
+_FINDING |= since(3, {"bounds": maybe(each(number(), 2))})
 # A block by its query: what a file says of it beside its arrays.
 _BLOCK = chosen(
     "query",
@@ -203,52 +198,36 @@ _BLOCK = chosen(
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
     },
 )
-_FINDING: Keys = {
-    "attribute": _NAME,
-    "tables": whole(1, _MAX_SEARCHED),
-    "scale": _SCALE,
-    "threshold": maybe(whole(1)),
-    "lost_delta": _SHARE,
-    "of": Since(3, one_of("domain", "rounding")),
-    "bounds": Since(3, maybe(each(number(), 2))),
-    "at_most": Since(3, whole(0, MAX_LEVELS)),
-}
 # The noisy answer of a search: counts of texts, or how many cells each of its tables has.
 _ANSWER: Keys = {
     "texts": maybe(named(whole(-(2**53)), MAX_LEVELS)),
     "cells": each(whole(1, MAX_SEARCH_CELLS), _MAX_SEARCHED),
 }
+# What certificates say of one table and of linked ones; then what each of them says.
+_CLAIM: Keys = {"neighbors": _NEIGHBORS, "epsilon": number(0.0), "delta": _SHARE, "schema_sha256": _DIGEST}
+_CLAIM |= {"versions": named(_VERSION, len(_PACKAGES), _PACKAGES), **since(3, {"read_from_rows": _NAMES})}
+_CLAIM |= since(3, {"receipt": maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))})
 _CERTIFICATE: Keys = {
-    "neighbors": _NEIGHBORS,
+    **_CLAIM,
     "mechanism": one_of(*get_args(Mechanism)),
     "composition": text(200),
-    "epsilon": number(0.0),
     # What tables happened to cost is claimed no more; the budget is.
-    "spent_epsilon": Since(1, number(0.0), last=2),
-    "delta": _SHARE,
+    **since(1, {"spent_epsilon": number(0.0)}, last=2),
     "public_rows": maybe(_ROWS),
-    "schema_sha256": _DIGEST,
     "measurements": each(table(_MEASUREMENT), _MAX_MEASUREMENTS),
     "domains": each(table(_FINDING), MAX_LEVELS),
-    "earlier": Since(3, _NAMES),
-    "versions": named(_VERSION, len(_PACKAGES), _PACKAGES),
     "claimed_by": maybe(text(200)),
     "rounded": _BOOLEAN,
-    "receipt": Since(3, maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))),
-    "read_from_rows": Since(3, _NAMES),
-    "count": Since(3, maybe(one_of(*get_args(Count)))),
-    "rows_per_person": Since(3, maybe(whole(1, MAX_ROWS_PER_PERSON))),
-    "tokens": Since(4, _NOTHING),
 }
-_REPAIRS: Keys = {
-    "clipped_pairs": whole(),
-    **dict.fromkeys(("empty_attributes", "negative_eigenvalues"), whole(0, MAX_LEVELS)),
-    **dict.fromkeys(("moved", "max_moved"), number(0.0)),
-}
+_CERTIFICATE |= since(3, {"earlier": _NAMES, "count": maybe(one_of(*get_args(Count)))})
+_CERTIFICATE |= since(3, {"rows_per_person": maybe(whole(1, MAX_ROWS_PER_PERSON))}) | since(4, {"tokens": _NOTHING})
+_REPAIRS: Keys = {"clipped_pairs": whole(), "moved": number(0.0), "max_moved": number(0.0)}
+_REPAIRS |= dict.fromkeys(("empty_attributes", "negative_eigenvalues"), whole(0, MAX_LEVELS))
 _COPULAS: Mapping[str, Keys] = {
     "binary": {"dummies": _BOOLEAN, "repairs": table(_REPAIRS)},
-    "latent": {"components": _COMPONENTS, "rounds": Since(3, _ROUNDS), "matched": Since(3, whole(2, 3))},
+    "latent": {"components": _COMPONENTS, **since(3, {"rounds": whole(0, MOST_ROUNDS), "matched": whole(2, 3)})},
 }
+_FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _GAIN}
 _TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
 # The settings of a release by the kind of its copula. Earlier releases also fitted a low-rank copula, `factor`.
 _SETTINGS: Mapping[str, Shape] = {
@@ -258,18 +237,14 @@ _SETTINGS: Mapping[str, Shape] = {
             "method": one_of(*(name for name in get_args(MethodName) if name != "binary"), "factor"),
             "preset": _NOTHING,
             "kind": one_of("independence", "mixture", "factor"),
-            "steps": _STEPS,
             "components": _COMPONENTS,
             "rank": maybe(whole(1, 10_000)),
-            "fits": _FITS,
-            "gain_over_independence": _GAIN,
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
-            **{key: Since(1, shape, last=2) for key, shape in _SHRUNK.items()},
-            "tried": Since(1, each(table(_TRIED), 100), last=2),
+            **_FITTED,
+            **since(1, {**_SHRUNK, "tried": each(table(_TRIED), 100)}, last=2),
         }
     ),
 }
-_SCORED: Keys = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / OLD_DISTANCE)}
 _MODEL: Keys = {
     "format": _NAME,
     "version": whole(1),
@@ -279,53 +254,37 @@ _MODEL: Keys = {
     "copula": chosen("kind", _COPULAS),
     "settings": _ANYTHING,
     "certificate": table(_CERTIFICATE),
-    "blocks": Since(4, each(_BLOCK, _MAX_BLOCKS)),
-    "stages": Since(1, each(table(_STAGE), MAX_STAGES), last=3),
-    "answers": Since(3, each(table(_ANSWER), MAX_LEVELS), last=3),
-    "triples": Since(3, table({"tables": whole(1, _MAX_TRIPLES)}), last=3, optional=True),
-    "scores": Since(3, table(_SCORED), last=3, optional=True),
+    **since(1, {"stages": each(table(_STAGE), MAX_STAGES)}, last=3),
+    **since(3, {"answers": each(table(_ANSWER), MAX_LEVELS)}, last=3),
+    **since(4, {"blocks": each(_BLOCK, _MAX_BLOCKS)}),
 }
+_SCORED: Keys = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / OLD_DISTANCE)}
+_THIRD = {"triples": table({"tables": whole(1, _MAX_TRIPLES)}), "scores": table(_SCORED)}
+_MODEL |= since(3, _THIRD, last=3, optional=True)
+# Linked tables: their versions 1 and 2 are as old as versions 3 and 4 of one table, and are checked as these.
+_BEHIND = VERSIONS[FORMAT] - VERSIONS[LINKED_FORMAT]
+_LINKED_MEASUREMENT: Keys = {**_SIZES, "kind": one_of("", *KINDS), **since(4, {**_PLACE, **_MOVES, "parity": _BOOLEAN})}
 _LINKED_CERTIFICATE: Keys = {
-    **_CERTIFICATE,
+    **_CLAIM,
     "mechanism": one_of("gaussian"),
     "composition": one_of("tight"),
-    "domains": each(_NOTHING, 0),
-    "earlier": each(_NOTHING, 0),
-    "claimed_by": _NOTHING,
-    "rounded": single("false", lambda value: value is False),
-    "count": one_of("people"),
-    "rows_per_person": whole(1, 1),
+    "measurements": each(table(_LINKED_MEASUREMENT), _MAX_MEASUREMENTS),
     "tokens": whole(1, MOST_TOKENS),
     "public_people": maybe(_ROWS),
     "unit": one_of("person"),
 }
+_LINKED_CERTIFICATE |= since(4, {"public_rows": maybe(_ROWS), "claimed_by": _NOTHING, "count": one_of("people")})
+_LINKED_CERTIFICATE |= since(4, {"domains": each(_NOTHING, 0), "earlier": each(_NOTHING, 0), "rounded": _FALSE})
+_LINKED_CERTIFICATE |= since(4, {"rows_per_person": whole(1, 1)})
 _EVENTS: Keys = {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)}
 _LINKED: Keys = {
     "format": _NAME,
     "version": whole(1),
     "schema": table({"people": table({"schema": _ANYTHING, "key": _NAME}), "events": table(_EVENTS)}),
     "n_people": _ROWS,
-    "settings": table(
-        {
-            "person_classes": _COMPONENTS,
-            "event_classes": whole(1, 1_000),
-            "steps": _STEPS,
-            "fits": _FITS,
-            "gain_over_independence": _GAIN,
-        }
-    ),
-}
-# What version 1 of linked tables says of a measurement, and does not say in a certificate.
-_FIRST = {key: _MEASUREMENT[key] for key in ("kind", "tables", "scale", "sensitivity_l1", "sensitivity_l2")}
-_LATER = ("public_rows", "domains", "earlier", "claimed_by", "rounded", "count", "rows_per_person")
-_FIRST_CERTIFICATE: Keys = {
-    **{key: shape for key, shape in _LINKED_CERTIFICATE.items() if key not in _LATER},
-    "measurements": each(table(_FIRST), _MAX_MEASUREMENTS),
-}
-_SHARES: Keys = {"query": one_of("shares"), "what": one_of(*KINDS)}
-_LINKED_MODELS = {
-    1: table({**_LINKED, "certificate": table(_FIRST_CERTIFICATE)}),
-    2: table({**_LINKED, "certificate": table(_LINKED_CERTIFICATE), "blocks": each(table(_SHARES), len(KINDS))}),
+    "settings": table({**_FITTED, "person_classes": _COMPONENTS, "event_classes": whole(1, 1_000)}),
+    "certificate": table(_LINKED_CERTIFICATE),
+    **since(4, {"blocks": each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS))}),
 }
 
 
@@ -336,7 +295,7 @@ def require_known(document: Mapping[str, Any]) -> None:
     if version not in range(1, newest + 1):
         raise ModelError(f"it has format version {version!r:.40}, not {newest}. Use the Sklar that wrote it.")
     if linked:
-        _LINKED_MODELS[version](document, "description", VERSIONS[FORMAT])
+        table(_LINKED)(document, "description", version + _BEHIND)
         schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")
@@ -344,7 +303,12 @@ def require_known(document: Mapping[str, Any]) -> None:
         table({**_MODEL, "settings": _SETTINGS.get(kind, _ANYTHING)})(document, "description", version)
         schemas = [document["schema"]]
     for schema in schemas:
-        _require_edges(schema)
+        # It may be larger in memory than in the file.
+        attributes = schema.get("attributes")
+        if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
+            raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
+        if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
+            raise ModelError("its schema must list the edges of every bin.")
     stated, blocks = document["certificate"], document.get("blocks", ())
     claimed = stated.get("claimed_by")
     if not stated["epsilon"] > 0 or not 0 <= stated["delta"] < 1 or (not stated["delta"] and not claimed):
@@ -359,12 +323,3 @@ def require_known(document: Mapping[str, Any]) -> None:
     cells += [size for entry in document.get("answers", ()) for size in entry["cells"]]
     if sum(cells) > MAX_SEARCH_CELLS:
         raise ModelError("its searches have more cells than any do.")
-
-
-def _require_edges(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that is larger in memory than in the file, before it is built."""
-    attributes = schema.get("attributes")
-    if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
-        raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
-    if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
-        raise ModelError("its schema must list the edges of every bin.")

@@ -50,20 +50,19 @@ class Model:
     settings: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        certificate = self.certificate
-        return (
-            f"Model('{self.schema.name}', {self.n_rows:,} {certificate.counted}, {self.schema.n_attributes:,} "
-            f"attributes, {self.schema.n_levels:,} levels; {self.settings.get('kind') or self.settings['method']}; "
-            f"epsilon={rounded_up(certificate.epsilon, 4)}, delta={rounded_up(certificate.delta, 3)})"
-        )
+        kind = self.settings.get("kind") or self.settings["method"]
+        return f"Model('{self.schema.name}', {self._size}; {kind}; {_spent(self.certificate, '=')})"
+
+    @property
+    def _size(self) -> str:
+        schema, counted = self.schema, self.certificate.counted
+        return f"{self.n_rows:,} {counted}, {schema.n_attributes:,} attributes, {schema.n_levels:,} levels"
 
     def _repr_html_(self) -> str:
         certificate, schema = self.certificate, self.schema
         facts = {
-            "table": f"{self.n_rows:,} {certificate.counted}, {schema.n_attributes:,} attributes, "
-            f"{schema.n_levels:,} levels",
-            "privacy": f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, "
-            f"delta = {rounded_up(certificate.delta, 3)} ({certificate.neighbors})",
+            "table": self._size,
+            "privacy": f"{_claimed(certificate)}: {_spent(certificate)} ({certificate.neighbors})",
             "model": " ".join(self.copula.summary(self.settings)).removeprefix("Model: "),
         }
         shown = {"attribute": "name", "type": "kind", "levels": "n_levels"}
@@ -281,11 +280,8 @@ class LinkedModel:
     settings: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        certificate = self.certificate
-        return (
-            f"LinkedModel('{self.linked.name}', {self.n_people:,} people with at most {self.linked.at_most:,} events; "
-            f"epsilon={rounded_up(certificate.epsilon, 4)}, delta={rounded_up(certificate.delta, 3)})"
-        )
+        size = f"{self.n_people:,} people with at most {self.linked.at_most:,} events"
+        return f"LinkedModel('{self.linked.name}', {size}; {_spent(self.certificate, '=')})"
 
     @property
     def linked(self) -> Linked:
@@ -394,6 +390,10 @@ def fit_people(measured: LinkedMeasured, *, progress: Progress = SILENT) -> Link
     return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
 
 
+def _spent(certificate: Certificate, equals: str = " = ") -> str:
+    return f"epsilon{equals}{rounded_up(certificate.epsilon, 4)}, delta{equals}{rounded_up(certificate.delta, 3)}"
+
+
 def _claimed(certificate: Certificate) -> str:
     if certificate.claimed_by is None:
         return "Privacy spent"
@@ -405,8 +405,7 @@ def _promise(certificate: Certificate) -> list[str]:
     """What was spent, and whom it protects."""
     guarded = "content" if certificate.neighbors == "replace-one" else "presence"
     return [
-        f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, delta = "
-        f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one {certificate.unit}",
+        f"{_claimed(certificate)}: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}",
         f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition):",
     ]
 

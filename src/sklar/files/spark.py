@@ -103,11 +103,10 @@ def _write_part(
     number, (first, last) = numbered
     model, sampler = _sampler(shipped.value, seed, enums=True)
     target, blocks = place_of(folder) / f"part-{number:05d}.parquet", list(sampler.blocks(rows, first, last))
-    described = None if model.dummies else model.schema
     # Spark runs a task per core.
     with using(1), TemporaryDirectory() as scratch:
         own = target if isinstance(target, Path) else Path(scratch) / "part.parquet"
-        write_frames(own, sampler.columns, map(sampler.draw, blocks), described, shown=model.columns)
+        write_frames(own, sampler.columns, map(sampler.draw, blocks), model._described, shown=model.columns)
         if not isinstance(target, Path):
             target.put(own)
     return sum(size for _, size in blocks)
@@ -142,7 +141,7 @@ def _draw_part(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 (block,) = sampler.blocks(rows, number, number + 1)
-                drawn = to_arrow(sampler.draw(block), None if model.dummies else model.schema)
+                drawn = to_arrow(sampler.draw(block), model._described)
                 yield from drawn.cast(described).to_batches()
 
 

@@ -23,18 +23,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sklar.budget.certificate import Certificate, Measured, measurements, stage_numbers, unit_of
 from sklar.errors import ModelError
 from sklar.files.grammar import number, one_of, text
 from sklar.files.write import check_target, replacing, write_parquet
+from sklar.fitting.margins import table_runs
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
 from sklar.public.schema import Schema
@@ -62,10 +63,7 @@ _MAX_METADATA = 1 << 20
 # What a file may hold beside its cells.
 _SLACK = 1 << 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
-_MAX_VALUE = 2.0**53
-
-# Levels among all d of a cell's attributes, None where it has none; noisy values; scales. Arrays of one length.
-_Cells = tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[Any], NDArray[np.float64]]
+_MAX_VALUE, _UNREAD = 2.0**53, np.int64(-(2**63))
 
 
 def write_tables(measured: Measured, path: str | Path) -> None:
@@ -81,57 +79,38 @@ def write_tables(measured: Measured, path: str | Path) -> None:
         "schema_sha256": certificate.schema_sha256,
         "certificate": {"by": by, **stated, **unit_of(schema.person)},
     }
-    names = pl.Series(schema.names, dtype=pl.String)
-    levels = pl.Series([level for attribute in schema.attributes for level in attribute.levels], dtype=pl.String)
-
-    def frame(stage: int, block: Block, cells: _Cells) -> pl.DataFrame:
-        size = cells[2].size
-        sides: list[pl.Series] = []
-        for at in cells[:2]:
-            if at is None:
-                sides += [pl.repeat(None, size, dtype=pl.String, eager=True)] * 2
-            else:
-                sides += [names.gather(schema.cells.attribute_of_level[at]), levels.gather(at)]
-        columns = [np.full(size, stage, dtype=np.int32), *sides, cells[2].astype(np.int64, copy=False), cells[3]]
-        made = pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), schema=_COLUMNS)
-        if cells[1] is None or isinstance(block.query, Tables):
-            return made
-        return made.with_columns(pl.lit(ODD).alias(name) for name in ("level", "level_2"))
-
+    names, levels = (pl.Series(side, dtype=pl.String) for side in zip(*_named(schema), strict=True))
     stages = zip(stage_numbers(measured.blocks), measured.blocks, strict=True)
-    frames = (frame(stage, block, cells) for stage, block in stages if stage for cells in _cells_of(block))
+    frames = (frame for stage, block in stages if stage for frame in _frames(stage, block, names, levels))
     with replacing(target) as temporary:
         write_parquet(temporary, _COLUMNS, frames, {KEY: json.dumps(document, ensure_ascii=False)})
 
 
-def _cells_of(block: Block) -> Iterator[_Cells]:
-    """The cells of a block in batches; none of chosen tables, distances and parities of triples."""
-    query, scales, values = block.query, block.scales, block.values
+def _frames(stage: int, block: Block, names: pl.Series, levels: pl.Series) -> Iterator[pl.DataFrame]:
+    """The cells of a block in batches; none of chosen tables, distances and parities of triples.
+
+    `names` and `levels` are those of the attribute and of each of the d levels.
+    """
+    query, parities = block.query, isinstance(block.query, Parities)
+    parts: list[tuple[Tables, NDArray[Any], ArrayLike]] = []
     if isinstance(query, Parities):
-        # Ones are counts of the second level; a parity of two bits is that of rows which have one of the two.
-        ones, parts = query.cells.offsets[:-1] + 1, block.by_scale()
-        yield ones, None, parts[0], np.full(ones.size, scales[0])
-        for begin in range(0, query.cells.n_pairs if query.orders > 1 else 0, _BATCH_ROWS):
-            run = slice(begin, begin + _BATCH_ROWS)
-            first, second = (ones[side[run]] for side in query.cells.pairs)
-            yield first, second, parts[1][run], np.full(first.size, scales[1])
-    if not isinstance(query, Tables) or query.sets is not None or query.coarse is not None:
-        return
-    cells = query.cells
-    if query.order == 0:
-        yield None, None, values, scales
-    if query.order == 1:
-        yield np.arange(cells.n_levels), None, values, scales[cells.attribute_of_level]
-    if query.order == 2:
-        # Whole tables at a time, of about as many cells as a batch has.
-        starts = np.unique(np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _BATCH_ROWS)))
-        for begin, end in pairwise([*starts.tolist(), cells.n_pairs]):
-            run, sizes = slice(cells.pair_offsets[begin], cells.pair_offsets[end]), cells.pair_sizes[begin:end]
-            first, second = (np.repeat(side[begin:end], sizes) for side in cells.pairs)
-            within = np.arange(run.start, run.stop) - np.repeat(cells.pair_offsets[begin:end], sizes)
-            row, column = np.divmod(within, cells.sizes[second])
-            at = cells.offsets[first] + row, cells.offsets[second] + column
-            yield *at, values[run], np.repeat(scales[begin:end], sizes)
+        parts += zip(query.tables[:2], block.by_scale(), block.scales, strict=False)
+    elif isinstance(query, Tables) and query.sets is None and query.coarse is None and query.order <= 2:
+        parts += [(query, block.values, block.scales)]
+    for tables, values, scales in parts:
+        # A parity is one cell of a table: the second level, or the rows that have one of two.
+        cells, members, sizes = tables.cells, tables.members, tables.sizes**0 if parities else tables.sizes
+        offsets, scales = np.concatenate([[0], np.cumsum(sizes)]), np.broadcast_to(scales, sizes.shape)
+        for begin, end in table_runs(offsets):
+            own, run = sizes[begin:end], slice(offsets[begin], offsets[end])
+            texts: list[pl.Series | str] = []
+            within = np.arange(run.start, run.stop) - np.repeat(offsets[begin:end], own)
+            for attribute in (np.repeat(side, own) for side in members[begin:end].T[::-1]):
+                within, level = np.divmod(within, cells.sizes[attribute])
+                at = cells.offsets[attribute] + (1 if parities else level)
+                texts = [names.gather(at), ODD if parities and tables.order > 1 else levels.gather(at), *texts]
+            columns = {"stage": stage, "value": values[run], "scale": np.repeat(scales[begin:end], own)}
+            yield pl.DataFrame(columns | dict(zip_longest(_TEXTS, texts)), schema=_COLUMNS)
 
 
 def read_tables(path: str | Path, schema: Schema) -> Measured:
@@ -145,8 +124,7 @@ def read_tables(path: str | Path, schema: Schema) -> Measured:
     if not path.is_file():
         raise ModelError(f"tables file '{path}' does not exist. Check the path.")
     try:
-        claim = _claim(pl.read_parquet_metadata(path), measured)
-        return _read(path, measured, claim)
+        return _read(path, measured, _claim(pl.read_parquet_metadata(path), measured))
     except ModelError as error:
         raise ModelError(f"'{path}' is not a usable file of noisy tables: {error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
@@ -157,7 +135,15 @@ def read_tables(path: str | Path, schema: Schema) -> Measured:
 
 
 def _read(path: Path, schema: Schema, claim: Mapping[str, Any]) -> Measured:
-    _check_types(pl.read_parquet_schema(path))
+    columns = pl.read_parquet_schema(path)
+    if sorted(columns) != sorted(_COLUMNS):
+        raise ModelError(f"its columns must be {', '.join(_COLUMNS)}, got {', '.join(columns)!s:.200}.")
+    for name, kind in columns.items():
+        what, fits = "numbers", kind.is_integer() or (name != "stage" and kind.is_float())
+        if name in _TEXTS:
+            what, fits = "texts", isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Null)
+        if not fits:
+            raise ModelError(f"its column '{name}' must hold {what}, got {kind!s:.60}.")
     # The path of one file, whatever stands in it, and not a pattern. Texts may be held as categories.
     cells = pl.scan_parquet(path, glob=False, hive_partitioning=False).with_columns(pl.col(_TEXTS).cast(pl.String))
     longest = max(len(text.encode()) for text in (*schema.names, *(level for _, level in _named(schema))))
@@ -222,19 +208,6 @@ def _claim(metadata: Mapping[str, str], schema: Schema) -> dict[str, Any]:
     return stated | {key: float(stated[key]) for key in ("epsilon", "delta")}
 
 
-def _check_types(columns: Mapping[str, pl.DataType]) -> None:
-    if sorted(columns) != sorted(_COLUMNS):
-        raise ModelError(f"its columns must be {', '.join(_COLUMNS)}, got {', '.join(columns)!s:.200}.")
-    for name, kind in columns.items():
-        if name in _TEXTS:
-            fits = isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Null)
-        else:
-            fits = kind.is_integer() or (name != "stage" and kind.is_float())
-        if not fits:
-            what = "texts" if name in _TEXTS else "numbers"
-            raise ModelError(f"its column '{name}' must hold {what}, got {kind!s:.60}.")
-
-
 def _check_size(path: Path, cells: pl.LazyFrame, schema: Schema, longest: int) -> None:
     """Refuse stages and sizes that are not what the schema implies; nothing large is read for it."""
     rows = cells.select(pl.len()).collect().item()
@@ -267,15 +240,14 @@ class _Filled:
     def __init__(self, schema: Schema, stage: int, order: int) -> None:
         self._names, self._stage, self._query = schema.names, stage, Tables(cells=schema.cells, order=order)
         self._offsets = self._query.offsets
-        self._values = np.zeros(self._query.n_cells, dtype=np.int64)
-        self._seen = np.zeros(self._query.n_cells, dtype=bool)
+        self._values = np.full(self._query.n_cells, _UNREAD)
         self._scales = np.full(self._query.sizes.size, np.nan)
 
     def add(self, at: NDArray[np.int64], values: NDArray[np.int64], scales: NDArray[np.float64]) -> None:
         """Cells at these places of the flat vector."""
-        if self._seen[at].any() or np.unique(at).size < at.size:
+        if (self._values[at] != _UNREAD).any() or np.unique(at).size < at.size:
             raise ModelError(f"stage {self._stage} holds a cell twice. Give every cell once.")
-        self._seen[at], self._values[at] = True, values
+        self._values[at] = values
         table = np.searchsorted(self._offsets, at, side="right") - 1
         known = self._scales[table]
         self._scales[table] = np.where(np.isnan(known), scales, known)
@@ -289,8 +261,9 @@ class _Filled:
 
     def block(self) -> Block:
         """What was read; refused where cells are missing."""
-        if not self._seen.all():
-            table = int(np.searchsorted(self._offsets, np.argmin(self._seen), side="right")) - 1
+        missing = self._values == _UNREAD
+        if missing.any():
+            table = int(np.searchsorted(self._offsets, np.argmax(missing), side="right")) - 1
             what = "is missing" if np.isnan(self._scales[table]) else "lacks cells"
             raise ModelError(
                 f"stage {self._stage}: {self._table(table)} {what}. A stage must hold all "
@@ -312,12 +285,10 @@ def _scatter(frame: pl.DataFrame, schema: Schema, tables: dict[tuple[int, int], 
         raise ModelError("scales must be positive numbers. State the noise of every cell.")
     if (frame["level_2"] == ODD).any():
         raise ModelError("it holds parities of bits, which are read from a model file alone. Give the model file.")
-    first = _levels(frame, "attribute", "level", schema)
-    second = _levels(frame, "attribute_2", "level_2", schema)
+    first, second = (_levels(frame, *side, schema) for side in (_TEXTS[:2], _TEXTS[2:]))
     if ((first < 0) & (second >= 0)).any():
         raise ModelError("a cell has a second attribute and no first.")
-    cells = schema.cells
-    block = cells.attribute_of_level
+    cells, block = schema.cells, schema.cells.attribute_of_level
     if (block[first] == block[second])[second >= 0].any():
         raise ModelError("a two-way table must be about two different attributes.")
     orders = (first >= 0).astype(np.int64) + (second >= 0)

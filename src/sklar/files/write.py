@@ -168,7 +168,10 @@ def _write_csv(
     if spreadsheet:
         # A column that was written as text for its own sake (numbers, moments) holds no text of anybody's, but for the
         # one of what is missing.
-        rows = rows.with_columns(_escaped(pl.nth(at).cast(pl.String)) for at in range(len(columns)))
+        text = pl.all().cast(pl.String)
+        # What is null is no formula. The column first: it gives the result its name.
+        plain = (~text.str.contains(_FORMULA) | text.str.contains(_NUMBER)).fill_null(value=True)
+        rows = rows.with_columns(pl.when(plain).then(text).otherwise(pl.lit("'") + text))
         rows = rows.rename({name: harmless(name) for name in columns})
     rows.sink_csv(path)
 
@@ -182,13 +185,6 @@ def harmless(text: str) -> str:
     ("'=1+1", '-5', "'-a", 'a=b')
     """
     return f"'{text}" if re.match(_FORMULA, text) and not re.match(_NUMBER, text) else text
-
-
-def _escaped(column: pl.Expr) -> pl.Expr:
-    formula = column.str.contains(_FORMULA) & ~column.str.contains(_NUMBER)
-    # The column first: it gives the result its name. What is null is neither.
-    plain = (~formula).fill_null(value=True)
-    return pl.when(plain).then(column).otherwise(pl.concat_str(pl.lit("'"), column))
 
 
 def _texts(column: pl.Expr, kind: pl.DataType, attribute: Attribute | None) -> pl.Expr | None:
@@ -226,10 +222,7 @@ def to_library(frame: pl.DataFrame, to: str, schema: Schema | None) -> pl.DataFr
     if to == "polars":
         return frame
     table = to_arrow(frame, schema)
-    if to == "arrow":
-        return table
-    may_miss = set() if schema is None else {entry.name for entry in schema.attributes if entry.missing is not None}
-    return _to_pandas(table, may_miss)
+    return table if to == "arrow" else _to_pandas(table, schema)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -252,23 +245,19 @@ def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
 
     if schema is None:
         return pa.table({column.name: _exported(column) for column in frame.iter_columns()})
-    kinds = arrow_schema(schema)
-    each = zip(schema.attributes, kinds.types, strict=True)
-    return pa.table([_arrow_column(frame[given.name], given, kind) for given, kind in each], schema=kinds)
-
-
-def _arrow_column(column: pl.Series, attribute: Attribute, kind: pa.DataType) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(kind):
-        return _exported(column).cast(kind)
-    # One dictionary of all public values in their order, drawn or not.
-    values = released_values(attribute)
-    place = pl.Enum([str(value) for value in values])
-    indices = _exported(column.cast(pl.String).cast(place).to_physical().cast(pl.Int32))
-    listed = pa.array(values, kind.value_type)
-    parts = [pa.DictionaryArray.from_arrays(part, listed, ordered=kind.ordered) for part in indices.chunks]
-    return pa.chunked_array(parts, kind)
+    kinds, columns = arrow_schema(schema), []
+    for attribute, kind in zip(schema.attributes, kinds.types, strict=True):
+        column = frame[attribute.name]
+        if not pa.types.is_dictionary(kind):
+            columns.append(_exported(column).cast(kind))
+            continue
+        # One dictionary of all public values in their order, drawn or not.
+        values = released_values(attribute)
+        place, listed = pl.Enum([str(value) for value in values]), pa.array(values, kind.value_type)
+        indices = _exported(column.cast(pl.String).cast(place).to_physical().cast(pl.Int32))
+        parts = [pa.DictionaryArray.from_arrays(part, listed, ordered=kind.ordered) for part in indices.chunks]
+        columns.append(pa.chunked_array(parts, kind))
+    return pa.table(columns, schema=kinds)
 
 
 def _exported(column: pl.Series) -> pa.ChunkedArray:
@@ -276,7 +265,7 @@ def _exported(column: pl.Series) -> pa.ChunkedArray:
     return column.alias("").to_frame().to_arrow().column(0)
 
 
-def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
+def _to_pandas(table: pa.Table, schema: Schema | None) -> pd.DataFrame:
     """Whole numbers and booleans that may be missing come as nullable types (`Int64`, `boolean`), others as NumPy's."""
     import pandas as pd
     import pyarrow as pa
@@ -285,12 +274,10 @@ def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
         if pa.types.is_boolean(kind):
             return pd.BooleanDtype()
         # Int8 for int8, UInt8 for uint8, and so on.
-        return (
-            pd.api.types.pandas_dtype(str(kind).replace("i", "I").replace("u", "U"))
-            if pa.types.is_integer(kind)
-            else None
-        )
+        name = str(kind).replace("i", "I").replace("u", "U")
+        return pd.api.types.pandas_dtype(name) if pa.types.is_integer(kind) else None
 
     frame = table.to_pandas(types_mapper=nullable)
+    may_miss = () if schema is None else [entry.name for entry in schema.attributes if entry.missing is not None]
     always = [field for field in table.schema if field.name not in may_miss and nullable(field.type) is not None]
     return frame.astype({field.name: field.type.to_pandas_dtype() for field in always})

@@ -130,7 +130,11 @@ class Split:
         """
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
-        for first, last, predicted in descent.predicted_strips(found, room, self._strips):
+        for first in self._strips:
+            last = min(first + descent.SMALL, len(found))
+            shape = last - first, len(found) - first
+            strip = room.strip[: shape[0] * shape[1]].reshape(shape)
+            predicted = np.matmul(found[first:last], found[first:].T, out=strip)
             predicted *= np.float32(1 / found.shape[1])
             parts = strip_error(predicted, self._held[first:last, first:], self.weights, self._margins, first)
             error += self._per_strip * parts[0]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,12 +159,8 @@ class _Layout:
         return products
 
 
-class _Goal(NamedTuple):
-    """What a fit descends to: the four products with their weights."""
-
-    layout: _Layout
-    targets: list[Floats]
-    weights: list[Floats]
+# What a fit descends to: the four products with their weights.
+_Goal: TypeAlias = tuple[_Layout, list[Floats], list[Floats]]
 
 
 class _Fit:
@@ -173,10 +169,10 @@ class _Fit:
     def __init__(
         self, goal: _Goal, seed: int, classes: int = PERSON_CLASSES, kinds: int = EVENT_CLASSES, until: int = 0
     ) -> None:
-        self._goal, layout = goal, goal.layout
+        self._layout, self._targets, self._weights = layout, targets, _ = goal
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, classes, kinds])))
         people, bins = layout.person.n_levels, layout.n_bins
-        shares = [*np.split(goal.targets[0][0, 1:], [people]), goal.targets[1][people + bins - 1 :].sum(axis=0)]
+        shares = [*np.split(targets[0][0, 1:], [people]), targets[1][people + bins - 1 :].sum(axis=0)]
         person, number, event = (
             np.log(scale_levels(project_levels(own.astype(np.float64), cells) + _FLOOR, cells).astype(np.float32))
             for own, cells in zip(shares, (layout.person, Cells([bins]), layout.event), strict=True)
@@ -199,7 +195,7 @@ class _Fit:
         self._predict()
 
     def _predict(self) -> None:
-        layout, (classes, kinds) = self._goal.layout, self._shape
+        layout, (classes, kinds) = self._layout, self._shape
         of_people, of_events = (np.ascontiguousarray(logits.probabilities.T) for logits in self._logits)
         people, bins = layout.person.n_levels, layout.n_bins
         person, number, kind = np.split(of_people, [people, people + bins], axis=1)
@@ -226,7 +222,7 @@ class _Fit:
         """The weighted squared distance of all cells from these targets."""
         return sum(
             float(np.sum(weights * (product - target) ** 2, dtype=np.float64))
-            for product, target, weights in zip(self.products, targets, self._goal.weights, strict=True)
+            for product, target, weights in zip(self.products, targets, self._weights, strict=True)
         )
 
     def advance(self, steps: int) -> None:
@@ -239,12 +235,11 @@ class _Fit:
 
     def _gradients(self) -> tuple[Floats, Floats]:
         """The gradient of the error in the probabilities, times H / 2, shapes (levels, H) and (levels, H x G)."""
-        goal, layout = self._goal, self._goal.layout
-        person, _, kind, event = self.found
+        layout, (person, _, kind, event) = self._layout, self.found
         people, bins = layout.person.n_levels, layout.n_bins
         missed = [
             weights * (product - target)
-            for product, target, weights in zip(self.products, goal.targets, goal.weights, strict=True)
+            for product, target, weights in zip(self.products, self._targets, self._weights, strict=True)
         ]
         of_z = self._z @ (missed[0] + missed[0].T)
         of_u = self._mean @ missed[1].T
@@ -277,7 +272,7 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
     weights = [part / mean for part in weights]
     progress.stage("choose", unit="steps")
     steps, gain = _choose_steps(layout, shares, sds, weights, progress)
-    goal = _Goal(layout=layout, targets=layout.arrange(shares), weights=weights)
+    goal = layout, layout.arrange(shares), weights
     fits = FITS if steps else 0
     progress.stage("fit", total=fits * steps, unit="steps")
 
@@ -323,7 +318,7 @@ def _choose_steps(
         noise = [sd * generator.standard_normal(part.size) for sd, part in zip(sds.tolist(), shares, strict=True)]
         train = layout.arrange([part + GAIN * drawn for part, drawn in zip(shares, noise, strict=True)])
         held = layout.arrange([part - drawn / GAIN for part, drawn in zip(shares, noise, strict=True)])
-        goal = _Goal(layout=layout, targets=train, weights=weights)
+        goal = layout, train, weights
         plain = _independent(goal).error(held)
         fit, best, best_at, at = _Fit(goal, int(seed.generate_state(1)[0])), plain, 0, 0
         while at < MAX_STEPS and at - best_at < PATIENCE + at // 5:

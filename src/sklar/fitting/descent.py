@@ -15,7 +15,7 @@ f_i f_j = (1 - 2 X / n) / 2. The noise of X has sqrt(2) times the weight in n f_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -149,20 +149,16 @@ class Loss:
         residual *= np.float32(1 / own.shape[2])
         residual *= self._weights.rows(0, len(found))
         residual -= self._weighted
-        if residual.size:
-            self._press(residual, room.pressed.reshape(shape))
-        np.matmul(residual, own, out=out)
-
-    def _press(self, residual: Floats, factor: Floats) -> None:
-        """Multiply weighted residuals by how far they stand out of their noise: z = w r / sqrt(w v) for a weight w."""
-        np.multiply(residual, self._unit, out=factor)
+        # How far residuals stand out of their noise: z = w r / sqrt(w v) for a weight w.
+        factor = np.multiply(residual, self._unit, out=room.pressed.reshape(shape))
         np.square(factor, out=factor)
         np.minimum(factor, np.float32(MOST_PULL), out=factor)
         factor += 1
-        for each, own in zip(residual, factor, strict=True):
-            each *= own
+        for each, pressed in zip(residual, factor, strict=True):
+            each *= pressed
             # A product with ones is the fastest sum.
-            each *= np.float32(own.size / np.dot(own.ravel(), self._ones))
+            each *= np.float32(pressed.size / max(np.dot(pressed.ravel(), self._ones), 1))
+        np.matmul(residual, own, out=out)
 
     def gradient(self, found: Floats, pull: Floats, room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.
@@ -217,15 +213,6 @@ class Room:
         self.strip = np.empty(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
         self.pressed = np.empty(fits * contrasts**2 if contrasts <= SMALL else 0, dtype=np.float32)
-
-
-def predicted_strips(found: Floats, room: Room, firsts: Iterable[int]) -> Iterator[tuple[int, int, Floats]]:
-    """The product of an array with its transpose in strips, in the room: (first, last row, columns from `first` on)."""
-    for first in firsts:
-        last = min(first + SMALL, len(found))
-        shape = (last - first, len(found) - first)
-        strip = room.strip[: shape[0] * shape[1]].reshape(shape)
-        yield first, last, np.matmul(found[first:last], found[first:].T, out=strip)
 
 
 class _Group(NamedTuple):

@@ -10,15 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import LatentSampler, ReadArray, Redraw
-from sklar.draw.refine import MOST_ROUNDS
 from sklar.draw.repair import redraw_given_others
-from sklar.errors import ModelError
 from sklar.fitting.margins import scale_levels
 from sklar.kernel.cells import Codes, Doubles, Floats
 from sklar.public.rules import Allowed, constrained
 from sklar.public.schema import Schema
-
-_MAX_COMPONENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -86,18 +82,11 @@ class LatentModel:
     @classmethod
     def read(cls, schema: Schema, described: Mapping[str, Any], array: ReadArray) -> LatentModel:
         """The model that a file describes."""
-        components = described["components"]
+        shape = described["components"], schema.n_levels
+        probabilities = array("probabilities", np.float32, shape[0] * shape[1]).reshape(shape)
         # Models before 0.3 were not refined.
         rounds, matched = described.get("rounds", 0), described.get("matched", 2)
-        for what, value, least, most in (
-            ("number of components", components, 1, _MAX_COMPONENTS),
-            ("rounds of exchanges", rounds, 0, MOST_ROUNDS),
-            ("order of matched tables", matched, 2, 3),
-        ):
-            if type(value) is not int or not least <= value <= most:
-                raise ModelError(f"its {what} must be from {least} to {most}, got {value!r:.40}.")
-        flat = array("probabilities", np.float32, components * schema.n_levels)
-        return cls(schema=schema, probabilities=flat.reshape(components, -1), rounds=rounds, matched=matched)
+        return cls(schema=schema, probabilities=probabilities, rounds=rounds, matched=matched)
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""

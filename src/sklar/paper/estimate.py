@@ -204,22 +204,17 @@ def tetrachoric_matrix(probabilities: Doubles, joint: Doubles) -> tuple[Doubles,
 
     def solve(first: int) -> int:
         i, j = np.triu_indices(min(rows, d - first), first + 1, d)
-        r[i + first, j], clipped = _clip_or_solve(p[i + first], p[j], joint[i + first, j])
-        r[j, i + first] = r[i + first, j]
-        return clipped
+        i += first
+        p_i, p_j, p_ij = p[i], p[j], joint[i, j]
+        lower, upper = np.maximum(0.0, p_i + p_j - 1.0), np.minimum(p_i, p_j)
+        found = np.where(p_ij <= lower, -1.0, 1.0)
+        found[(upper <= 0.0) | (np.maximum(p_i, p_j) >= 1.0)] = 0.0
+        inside = (p_ij > lower) & (p_ij < upper)
+        found[inside] = _solve(p_i[inside], p_j[inside], p_ij[inside])
+        r[i, j] = r[j, i] = found
+        return int(np.count_nonzero((p_ij < lower - _BOUND_SLACK) | (p_ij > upper + _BOUND_SLACK)))
 
     return r, sum(side_by_side(solve, range(0, d, rows)))
-
-
-def _clip_or_solve(p_i: Doubles, p_j: Doubles, p_ij: Doubles) -> tuple[Doubles, int]:
-    """The r of pairs, and how many targets lay out of bounds."""
-    lower, upper = np.maximum(0.0, p_i + p_j - 1.0), np.minimum(p_i, p_j)
-    clipped = int(np.count_nonzero((p_ij < lower - _BOUND_SLACK) | (p_ij > upper + _BOUND_SLACK)))
-    r = np.where(p_ij <= lower, -1.0, 1.0)
-    r[(upper <= 0.0) | (np.maximum(p_i, p_j) >= 1.0)] = 0.0
-    inside = (p_ij > lower) & (p_ij < upper)
-    r[inside] = _solve(p_i[inside], p_j[inside], p_ij[inside])
-    return r, clipped
 
 
 def _solve(p_i: Doubles, p_j: Doubles, p_ij: Doubles) -> Doubles:
