@@ -21,12 +21,17 @@ def test_the_tables_of_a_page_are_those_of_its_recorded_runs(name: str) -> None:
     assert all(f"{key}: {value}\n" in head for key, value in document["header"].items())
 
 
-DOCTESTED = [path.stem for path in sorted(Path(pages.__file__).parent.glob("*.py")) if ">>> " in path.read_text()]
+DOCTESTED = [
+    f"{folder}.{path.stem}"
+    for folder in ("benchmarks", "experiments")
+    for path in sorted((pages.ROOT / folder).glob("*.py"))
+    if ">>> " in path.read_text()
+]
 
 
 @pytest.mark.parametrize("name", DOCTESTED)
 def test_doctests(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"benchmarks.{name}"))
+    found = doctest.testmod(importlib.import_module(name))
     assert found.attempted > 0
     assert found.failed == 0
 
