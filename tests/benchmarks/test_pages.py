@@ -41,10 +41,8 @@ def test_a_page_written_again_keeps_the_text_of_a_person(tmp_path: Path) -> None
 
     def written(markdown: str) -> str:
         document = {"header": {"command": "make it"}, "runs": [1.5]}
-        otherwise, mark = "# Not written yet", pages.mark("some")
-        pages.write_page(
-            tmp_path, "some", marked=mark, otherwise=otherwise, document=document, markdown=markdown, figure=figure
-        )
+        texts = {"marked": pages.mark("some"), "otherwise": "# Not written yet", "markdown": markdown}
+        pages.write_page(tmp_path, "some", document=document, figure=figure, **texts)
         assert json.loads((tmp_path / "some.json").read_text()) == document
         return (tmp_path / "some.md").read_text()
 
@@ -54,9 +52,7 @@ def test_a_page_written_again_keeps_the_text_of_a_person(tmp_path: Path) -> None
     assert written("| 2 |") == first.replace("# Not written yet", "# By hand").replace("| 1 |", "| 2 |")
 
 
-def test_the_digest_of_the_source_changes_with_it_and_names_no_room_in_vain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_of_the_source_changes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The patterns that are in use match files, or the benchmarks could not be imported.
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     file = tmp_path / "src" / "sklar" / "rows" / "deep" / "read.py"

@@ -93,12 +93,11 @@ def test_inputs_of_fewer_attributes_and_more_levels(tmp_path: Path, packed: int)
 
 def test_categories_that_look_like_numbers_stay_text(tmp_path: Path) -> None:
     (tmp_path / "hospital.csv").write_text("zip,beds,left_out\n01234,10,a\n00001,25,b\n")
-    schema = {
-        "zip": {"type": "categorical", "values": ["01234", "00001"]},
-        "beds": {"type": "integer", "edges": [0, 50]},
-    }
-    text = Schema.from_dict({"table": {"name": "h"}, "attributes": schema}).to_toml()
-    (tmp_path / "hospital.toml").write_text(text)
+    zips, beds = (
+        'zip = {type = "categorical", values = ["01234", "00001"]}',
+        'beds = {type = "integer", edges = [0, 50]}',
+    )
+    (tmp_path / "hospital.toml").write_text(f"[attributes]\n{zips}\n{beds}\n")
     given = shapes.prepare("hospital", work=tmp_path, folder=tmp_path)
     assert pl.read_parquet(given.path).to_dict(as_series=False) == {"zip": ["01234", "00001"], "beds": [10, 25]}
     assert (given.origin, given.title) == ("read", "Hospital")

@@ -307,7 +307,5 @@ def test_what_duckdb_leaves_behind_is_not_told_at_exit() -> None:
     done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("sklar ")
     assert done.stderr == ""
-    failed = subprocess.run(
-        [sys.executable, "-c", code, "sample", "nothing.sklar", "--out", "x.csv"], capture_output=True
-    )
+    failed = subprocess.run([sys.executable, "-c", code, "sample", "none.sklar", "--out", "x.csv"], capture_output=True)
     assert (failed.returncode, b"does not exist" in failed.stderr, b"leaked" in failed.stderr) == (1, True, False)

@@ -209,8 +209,5 @@ unchanged({sorted(MODULES)!r})
 assert sys.modules["numba"].config.CACHE_DIR == "/a/users/own"
 """
     environment = os.environ | {FOLDER: "/a/users/own", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True)
     assert not (tmp_path / ".cache" / "sklar").exists()

@@ -58,17 +58,13 @@ def _held(handle: Path) -> os.stat_result | None:
     return None
 
 
-def test_where_the_system_reserves_no_room_zeros_are_written(
-    small_memory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_system_reserves_no_room_zeros_are_put(small_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "posix_fallocate")
     assert room_for(3_000_001, np.int8).sum() == 0
     assert list(small_memory.iterdir()) == []
 
 
-def test_what_a_private_array_held_is_overwritten_when_it_is_let_go(
-    small_memory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_private_array_held_is_overwritten_at_last(small_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[bytes] = []
 
     def look(handle: int) -> None:
