@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -261,15 +262,12 @@ def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
     assert tuple(pl.read_csv(tmp_path / "o.csv").columns) == Schema.load(tmp_path / "c.toml").names
     judged = call(*["evaluate", "c.csv", "o.csv", "--schema", "c.toml", "--json", "--plot", "e.svg"], cwd=tmp_path)
     assert judged.exit_code == 0, judged.stderr
-    figures = json.loads(judged.stdout)
-    assert figures["notice"].startswith("PRIVATE")
-    assert {result["name"] for result in figures["results"]} >= {"one-way", "two-way", "three-way"}
+    assert json.loads(judged.stdout)["notice"].startswith("PRIVATE")
     assert (tmp_path / "e.svg").read_text().lstrip().startswith("<?xml")
     itself = call(*["evaluate", "c.csv", "c.csv", "--schema", "c.toml"], cwd=tmp_path).stdout
     assert itself.startswith("PRIVATE: computed from the real rows without noise.")
-    rows = [line for line in itself.splitlines() if line.startswith(("one-way", "two-way", "three-way"))]
-    assert rows
-    assert all("0.0 / 0" in line for line in rows)
+    for name in ("one-way", "two-way", "three-way"):
+        assert re.search(rf"^{name} .*0\.0 / 0", itself, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
