@@ -60,10 +60,9 @@ def test_the_judge_finds_no_error_in_the_real_rows_and_some_in_others() -> None:
 
 
 def test_the_judge_reads_codes_and_dummies_alike() -> None:
-    synthetic = codes(2)
-    levels = [np.arange(size)[:, None] == column for size, column in zip(SCHEMA.sizes, synthetic, strict=True)]
+    levels = [np.arange(size)[:, None] == column for size, column in zip(SCHEMA.sizes, codes(2), strict=True)]
     dummies = pl.DataFrame(dict(zip(SCHEMA.dummy_names, np.concatenate(levels), strict=True)))
-    assert judge.judge(bench(), dummies) == judge.judge(bench(), synthetic)
+    assert judge.judge(bench(), dummies) == judge.judge(bench(), codes(2))
 
 
 def test_independent_codes_have_the_margins() -> None:
