@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sklar
-from tests.cli.test_loads import HEAVY
+from tests.cli.test_loads import HEAVY, loaded_by
 
 ROOT = Path(__file__).parent.parent
 
@@ -47,11 +47,6 @@ def test_the_wheel_says_that_it_is_typed_and_holds_the_templates(tmp_path: Path)
     reports = {"answer/report/templates/style.css", "custodian/evaluate/templates/private.html.j2"}
     studio = {"studio/static/studio.js", "studio/templates/base.html.j2"}
     assert {f"sklar/{name}" for name in reports | studio} <= held
-
-
-def loaded_by(statement: str) -> set[str]:
-    code = f"import sys\n{statement}\nprint(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
 def test_importing_waits_for_nothing_heavy() -> None:

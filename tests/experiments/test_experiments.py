@@ -7,6 +7,7 @@ import math
 import re
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -208,21 +209,11 @@ def test_the_experiment_on_inference_runs_saves_and_goes_on(tmp_path: Path) -> N
     assert json.loads((tmp_path / "census.json").read_text()) == kept
 
 
-class Clock:
-    """Stands in for `time`: each reading is told beforehand."""
-
-    wall = cpu = 0.0
-
-    def perf_counter(self) -> float:
-        return self.wall
-
-    def process_time(self) -> float:
-        return self.cpu
-
-
 def test_stages_are_timed_from_one_to_the_next_and_repeated_ones_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(stopwatch, "time", clock)
+    clock = SimpleNamespace(wall=0.0, cpu=0.0)
+    # Stands in for `time`: each reading is told beforehand.
+    readings = SimpleNamespace(perf_counter=lambda: clock.wall, process_time=lambda: clock.cpu)
+    monkeypatch.setattr(stopwatch, "time", readings)
     timed = stopwatch.Stopwatch()
     progress: Progress = timed
     clock.wall = 100.0  # before the first stage: nobody's
