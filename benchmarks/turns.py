@@ -22,7 +22,7 @@ import click
 
 from benchmarks.counting import digest
 from sklar.files.write import write_text
-from sklar.machine.cluster import Engine, one_thread
+from sklar.machine.extras import Engine, one_thread
 from sklar.machine.threads import workers
 from sklar.public.schema import Schema
 from sklar.rows.count import ask_all

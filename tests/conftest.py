@@ -112,18 +112,16 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
         if draw(st.booleans()):
             near = st.sampled_from(entry["edges"])
             entry["points"] = draw(st.lists(near | axis, min_size=1, max_size=4, unique=True))
-    if draw(st.booleans()):
-        entry["special"] = draw(st.lists(TEXTS | NEAR | axis, min_size=1, max_size=3, unique_by=str))
-    if draw(st.booleans()):
-        entry["missing"] = draw(TEXTS)
-        if kind in ENDS and draw(st.booleans()):
-            entry["outside"] = "missing"
-    if draw(st.booleans()):
-        entry["output"] = draw(st.sampled_from(OUTPUTS[kind]))
-    if draw(st.booleans()):
-        entry["reviewed"] = draw(st.booleans())
-    if draw(st.booleans()):
-        entry["provenance"] = draw(st.sampled_from(["public", "rows"]))
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "special": st.lists(TEXTS | NEAR | axis, min_size=1, max_size=3, unique_by=str),
+        "missing": TEXTS,
+        "output": st.sampled_from(OUTPUTS[kind]),
+        "reviewed": st.booleans(),
+        "provenance": st.sampled_from(["public", "rows"]),
+    }
+    entry |= draw(st.fixed_dictionaries({}, optional=optional))
+    if "missing" in entry and kind in ENDS and draw(st.booleans()):
+        entry["outside"] = "missing"
     return entry
 
 

@@ -24,27 +24,15 @@ urgent = {type = "boolean"}
 
 
 def small(at_most: int = 3) -> Linked:
-    return Linked(
-        people=Schema.from_toml(PEOPLE),
-        events=Schema.from_toml(EVENTS),
-        people_key="id",
-        events_key="person",
-        at_most=at_most,
-    )
+    people, events = Schema.from_toml(PEOPLE), Schema.from_toml(EVENTS)
+    return Linked(people=people, events=events, people_key="id", events_key="person", at_most=at_most)
 
 
 def tables(n: int = 400) -> tuple[pl.DataFrame, pl.DataFrame]:
     """People whose region decides what their events are; every seventh has none."""
     number = [0 if i % 7 == 0 else 1 + i % 4 for i in range(n)]
     owner = [i for i in range(n) for _ in range(number[i])]
-    people = pl.DataFrame(
-        {
-            "id": list(range(n)),
-            "sex": [("F", "M")[i % 2] for i in range(n)],
-            "region": [("north", "south", "west")[i % 3] for i in range(n)],
-        }
-    )
-    events = pl.DataFrame(
-        {"person": owner, "kind": [("a", "b", "c")[i % 3] for i in owner], "urgent": [i % 3 == 0 for i in owner]}
-    )
-    return people, events
+    sex, region = ["FM"[i % 2] for i in range(n)], [("north", "south", "west")[i % 3] for i in range(n)]
+    people = pl.DataFrame({"id": list(range(n)), "sex": sex, "region": region})
+    kind, urgent = ["abc"[i % 3] for i in owner], [i % 3 == 0 for i in owner]
+    return people, pl.DataFrame({"person": owner, "kind": kind, "urgent": urgent})

@@ -38,8 +38,8 @@ def release(table: str, typed: str) -> tuple[Schema, pl.DataFrame]:
     return sklar.load("synthetic.sklar").schema, pl.read_csv("synthetic.csv", infer_schema=False)
 
 
-def german(path: Path) -> None:
-    """Semicolons, decimal commas and points for thousands, latin-1, days as 14.04.1912."""
+def test_semicolons_commas_and_latin_1() -> None:
+    """And points for thousands, and days as 14.04.1912."""
     pick = random.Random(60)
     lines = ["Kunde;Straße;Größe;Preis;Geburtstag;Raucher"]
     for number in range(ROWS):
@@ -47,11 +47,7 @@ def german(path: Path) -> None:
         born = f"{pick.randrange(1, 29):02}.{pick.randrange(1, 13):02}.{pick.randrange(1940, 2005)}"
         street = pick.choice(["Südweg", "Nordstraße", "Ostend"])
         lines.append(f"{number};{street};{pick.randrange(150, 200)};{price};{born};{pick.choice(['Ja', 'Nein'])}")
-    path.write_text("\n".join(lines) + "\n", encoding="latin-1")
-
-
-def test_semicolons_commas_and_latin_1() -> None:
-    german(Path("kunden.csv"))
+    Path("kunden.csv").write_text("\n".join(lines) + "\n", encoding="latin-1")
     schema, rows = release("kunden.csv", typed="\n" * 20)
     assert schema.names == ("Straße", "Größe", "Preis", "Geburtstag", "Raucher")
     assert set(rows["Straße"]) <= {"Südweg", "Nordstraße", "Ostend", "other"}
@@ -60,7 +56,7 @@ def test_semicolons_commas_and_latin_1() -> None:
     assert all(attribute.known_from == "found" for attribute in schema.attributes if attribute.kind != "boolean")
 
 
-def coded(path: Path) -> None:
+def test_sentinels() -> None:
     """Numbers among which codes stand: -9 for refused, N for not applicable, 999 for unknown."""
     pick = random.Random(61)
     lines = ["id,income,hours_per_week,visits,smoker,month"]
@@ -69,11 +65,7 @@ def coded(path: Path) -> None:
         visits = "999" if pick.random() < 0.1 else str(int(pick.expovariate(0.1)))
         hours = "40" if pick.random() < 0.5 else str(pick.randrange(1, 80))
         lines.append(f"{number},{income},{hours},{visits},{pick.choice('YN')},{pick.randrange(1, 13)}")
-    path.write_text("\n".join(lines) + "\n")
-
-
-def test_sentinels() -> None:
-    coded(Path("t.csv"))
+    Path("t.csv").write_text("\n".join(lines) + "\n")
     schema, rows = release("t.csv", typed="A\n")
     assert schema.attribute("income").special == ("N", -9)
     assert schema.attribute("visits").special == (999,)

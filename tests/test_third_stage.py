@@ -40,10 +40,8 @@ SIZES, ROWS = (4, 5, 3, 12), 4_000
 
 def schema_of(names: Sequence[str], sizes: Sequence[int]) -> Schema:
     """Integers from 0, one level each."""
-    attributes = (
-        Attribute(name=name, kind="integer", edges=tuple(range(size + 1)))
-        for name, size in zip(names, sizes, strict=True)
-    )
+    edges = (tuple(range(size + 1)) for size in sizes)
+    attributes = (Attribute(name=name, kind="integer", edges=each) for name, each in zip(names, edges, strict=True))
     return Schema(name="audit", attributes=tuple(attributes))
 
 
@@ -61,13 +59,15 @@ def rows(number: int = ROWS, seed: int = 0) -> NDArray[np.int32]:
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
-    folder = tmp_path_factory.mktemp("third")
-    ledger = Ledger(folder / "ledger.db")
-    ledger.open_account("audit", epsilon=4.0, delta=BUDGET.delta)
-    model = sklar.fit(frame_of(SCHEMA, rows()), SCHEMA, BUDGET, ledger=ledger)
-    model.save(folder / "m.sklar")
-    return model, folder / "m.sklar"
+def model() -> Model:
+    return sklar.fit(frame_of(SCHEMA, rows()), SCHEMA, BUDGET)
+
+
+@pytest.fixture(scope="module")
+def saved(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("third") / "m.sklar"
+    model.save(path)
+    return path
 
 
 def chosen(measured: Measured) -> Block | None:
@@ -83,8 +83,7 @@ def both(measured: Measured) -> tuple[Block, Tables, Block]:
     return tables, tables.query, next(block for block in measured.blocks if isinstance(block.query, Distances))
 
 
-def test_three_way_tables_are_measured_within_the_budget_and_certified(released: tuple[Model, Path]) -> None:
-    model, _ = released
+def test_three_way_tables_are_measured_within_the_budget_and_certified(model: Model) -> None:
     tables, _, distances = both(model.measured)
     stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
     spend = sum((block.spend(BUDGET) for block in model.measured.blocks), NOTHING)
@@ -128,8 +127,8 @@ def error(model: Model, codes: NDArray[np.int32], *triple: int) -> float:
     return float(np.abs(table - real).sum()) / 2
 
 
-def test_the_model_knows_what_pairs_do_not(released: tuple[Model, Path]) -> None:
-    model, tables = released[0], chosen(released[0].measured)
+def test_the_model_knows_what_pairs_do_not(model: Model) -> None:
+    tables = chosen(model.measured)
     pairs = tuple(block for block in model.measured.blocks if block is not tables)
     without = fit_tables(replace(model.measured, blocks=pairs))
     errors = [max(error(each, rows(), 0, 1, 2), error(each, rows(), 0, 1, 3)) for each in (model, without)]
@@ -137,16 +136,16 @@ def test_the_model_knows_what_pairs_do_not(released: tuple[Model, Path]) -> None
     assert errors[0] < 0.8 * errors[1]
 
 
-def test_the_noise_is_that_of_the_certificate(released: tuple[Model, Path]) -> None:
-    tables, query, _ = both(released[0].measured)
+def test_the_noise_is_that_of_the_certificate(model: Model) -> None:
+    tables, query, _ = both(model.measured)
     z = (tables.values - query.count(rows())) / np.repeat(tables.scales, query.sizes)
     # Over at least 60 cells the mean square is known to 18%: six of them fail once in 10^8.
     assert z.size >= 60
     assert 0.2 < np.mean(z**2) < 2.5
 
 
-def test_verify_passes_it_with_a_refit(released: tuple[Model, Path]) -> None:
-    found = verify(released[1], refit=True)
+def test_verify_passes_it_with_a_refit(saved: Path) -> None:
+    found = verify(saved, refit=True)
     assert found.passed, found.lines()
     plan = next(check for check in found.checks if check.name == "plan")
     assert "100% are those that this machine would choose" in plan.detail
@@ -197,14 +196,14 @@ def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         (_rescaled(1 / 8, SCORES), "theorem"),
     ],
 )
-def test_verify_finds_forged_tables(released: tuple[Model, Path], tmp_path: Path, change: Any, check: str) -> None:
-    found = verify(forged(released[1], change, tmp_path / "forged.sklar"))
+def test_verify_finds_forged_tables(saved: Path, tmp_path: Path, change: Any, check: str) -> None:
+    found = verify(forged(saved, change, tmp_path / "forged.sklar"))
     assert check in {each.name for each in found.checks if not each.passed}
 
 
-def test_a_refit_finds_scores_at_another_scale_and_other_levels(released: tuple[Model, Path], tmp_path: Path) -> None:
+def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp_path: Path) -> None:
     """Cheaper scores fit the budget, and no other table tells their noise: the plan does."""
-    path = forged(released[1], _rescaled(2.0, SCORES), tmp_path / "forged.sklar")
+    path = forged(saved, _rescaled(2.0, SCORES), tmp_path / "forged.sklar")
     assert verify(path).passed
     found = check_plan(load(path))
     assert not found.passed
@@ -214,7 +213,7 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(released: tuple[
         # The same tables over other levels: which levels is then somebody's knowledge.
         arrays["block3_coarse"][-12:] = arrays["block3_coarse"][-12:][::-1].copy()
 
-    assert not check_plan(load(forged(released[1], recoarsened, tmp_path / "forged.sklar"))).passed
+    assert not check_plan(load(forged(saved, recoarsened, tmp_path / "forged.sklar"))).passed
 
 
 @pytest.mark.parametrize(
@@ -229,13 +228,13 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(released: tuple[
         (lambda document, arrays: arrays[_SCORES].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
     ],
 )
-def test_a_damaged_file_is_refused(released: tuple[Model, Path], tmp_path: Path, change: Any, message: str) -> None:
+def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, change: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        load(forged(released[1], change, tmp_path / "damaged.sklar"))
+        load(forged(saved, change, tmp_path / "damaged.sklar"))
 
 
-def test_answers_over_three_attributes_have_error_bars_where_they_were_measured(released: tuple[Model, Path]) -> None:
-    model, codes = released[0], rows()
+def test_answers_over_three_attributes_have_error_bars_where_they_were_measured(model: Model) -> None:
+    codes = rows()
     tables, query, _ = both(model.measured)
     found = answer(model, "a0 = 1 and a1 = 2 and a2 = 0")
     scale = float(tables.scales[query.members.tolist().index([0, 1, 2])])
@@ -251,8 +250,7 @@ def test_answers_over_three_attributes_have_error_bars_where_they_were_measured(
     assert most.measured_by.startswith("n less 1 noisy cell")
 
 
-def test_answers_that_coarse_levels_cannot_give_are_the_models(released: tuple[Model, Path]) -> None:
-    model = released[0]
+def test_answers_that_coarse_levels_cannot_give_are_the_models(model: Model) -> None:
     tables, query, _ = both(model.measured)
     assert query.coarse is not None
     wide = next(each for each in query.members.tolist() if 3 in each)
@@ -286,7 +284,7 @@ def test_people_and_add_remove_have_a_third_stage_too() -> None:
     assert moved == {3: 2.0, SCORES: 31.0}
 
 
-def test_a_file_that_changes_between_the_passes_is_told_to_have_cost(
+def test_a_file_that_changes_between_passes_is_told_to_have_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = frame_of(SCHEMA, rows())
@@ -305,12 +303,12 @@ def test_a_file_that_changes_between_the_passes_is_told_to_have_cost(
     assert ledger.history()[-1].kind == "charge"
 
 
-def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> None:
-    page = publishable(released[0])
+def test_the_report_says_where_the_cost_went(model: Model) -> None:
+    page = publishable(model)
     assert "Part of that cost went to tables of three attributes, over coarser levels" in page
     assert "or that the scores showed them to miss." in page
     assert "Part of that cost went to <em>noisy</em> scores" in page
-    assert together(released[0].certificate) == "three"
+    assert together(model.certificate) == "three"
 
 
 def test_the_audit_finds_nothing_here(tmp_path: Path) -> None:

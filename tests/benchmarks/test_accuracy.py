@@ -60,10 +60,9 @@ def test_the_judge_finds_no_error_in_the_real_rows_and_some_in_others() -> None:
 
 
 def test_the_judge_reads_codes_and_dummies_alike() -> None:
-    synthetic = codes(2)
-    levels = [np.arange(size)[:, None] == column for size, column in zip(SCHEMA.sizes, synthetic, strict=True)]
+    levels = [np.arange(size)[:, None] == column for size, column in zip(SCHEMA.sizes, codes(2), strict=True)]
     dummies = pl.DataFrame(dict(zip(SCHEMA.dummy_names, np.concatenate(levels), strict=True)))
-    assert judge.judge(bench(), dummies) == judge.judge(bench(), synthetic)
+    assert judge.judge(bench(), dummies) == judge.judge(bench(), codes(2))
 
 
 def test_independent_codes_have_the_margins() -> None:
@@ -146,6 +145,7 @@ def test_a_peer_that_was_stopped_is_named_and_a_draw_not_tried_is_not(tmp_path: 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aim, "opened", lambda name, **_: bench(name))
+    monkeypatch.setattr(aim, "warm_up", lambda: None)
 
 
 def invoke(*arguments: str) -> str:
@@ -210,10 +210,7 @@ def test_the_pool_runs_what_has_no_rows_and_kills_what_does_not_end(
     assert "0 jobs were not started" in said
 
 
-def test_ours_are_run_once_for_a_state_of_the_package(
-    tmp_path: Path, opened: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aim, "warm_up", lambda: None)
+def test_ours_are_run_once_for_a_state_of_the_package(tmp_path: Path, opened: None) -> None:
     old = tmp_path / "azpro.auto.4.7.json"
     old.write_text(json.dumps(made(source="old")))
     arguments = ("ours", "--tables", "azpro", "--draws", "1", "--work", str(tmp_path))

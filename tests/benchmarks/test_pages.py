@@ -21,12 +21,17 @@ def test_the_tables_of_a_page_are_those_of_its_recorded_runs(name: str) -> None:
     assert all(f"{key}: {value}\n" in head for key, value in document["header"].items())
 
 
-DOCTESTED = [path.stem for path in sorted(Path(pages.__file__).parent.glob("*.py")) if ">>> " in path.read_text()]
+DOCTESTED = [
+    f"{folder}.{path.stem}"
+    for folder in ("benchmarks", "experiments")
+    for path in sorted((pages.ROOT / folder).glob("*.py"))
+    if ">>> " in path.read_text()
+]
 
 
 @pytest.mark.parametrize("name", DOCTESTED)
 def test_doctests(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"benchmarks.{name}"))
+    found = doctest.testmod(importlib.import_module(name))
     assert found.attempted > 0
     assert found.failed == 0
 
@@ -36,10 +41,8 @@ def test_a_page_written_again_keeps_the_text_of_a_person(tmp_path: Path) -> None
 
     def written(markdown: str) -> str:
         document = {"header": {"command": "make it"}, "runs": [1.5]}
-        otherwise, mark = "# Not written yet", pages.mark("some")
-        pages.write_page(
-            tmp_path, "some", marked=mark, otherwise=otherwise, document=document, markdown=markdown, figure=figure
-        )
+        texts = {"marked": pages.mark("some"), "otherwise": "# Not written yet", "markdown": markdown}
+        pages.write_page(tmp_path, "some", document=document, figure=figure, **texts)
         assert json.loads((tmp_path / "some.json").read_text()) == document
         return (tmp_path / "some.md").read_text()
 
@@ -49,9 +52,7 @@ def test_a_page_written_again_keeps_the_text_of_a_person(tmp_path: Path) -> None
     assert written("| 2 |") == first.replace("# Not written yet", "# By hand").replace("| 1 |", "| 2 |")
 
 
-def test_the_digest_of_the_source_changes_with_it_and_names_no_room_in_vain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_of_the_source_changes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The patterns that are in use match files, or the benchmarks could not be imported.
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     file = tmp_path / "src" / "sklar" / "rows" / "deep" / "read.py"

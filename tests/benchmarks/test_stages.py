@@ -65,9 +65,7 @@ def test_shares_over_people_weigh_people_alike() -> None:
     rows, schema = visits.joined(200)
     codes = encode(rows.select(schema.names), schema)
     _, person, times = np.unique(rows[KEY].to_numpy(), return_inverse=True, return_counts=True)
-    by_rows, by_people = (
-        visits.shares(codes, schema, weights) for weights in (np.ones(rows.height), 1 / times[person])
-    )
+    by_rows, by_people = (visits.shares(codes, schema, each) for each in (np.ones(rows.height), 1 / times[person]))
     assert all(table.sum() == pytest.approx(1.0) for table in by_people)
     # Age is a patient's own: over people it is the share of patients.
     patients = rows.unique(KEY).get_column("sex").value_counts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -84,12 +85,10 @@ def test_dummies_and_the_papers_preset(folder: Path) -> None:
         (("release", "none.csv", *RELEASE[2:], "--out", "o.csv"), 1, "sklar: file 'none.csv' does not exist."),
         ((*RELEASE[:2], "--schema", "none.toml", *RELEASE[4:], "--out", "o.csv"), 1, "sklar: schema file 'none.toml'"),
         ((*RELEASE[:4], "--epsilon", "-1", "--out", "o.csv"), 1, "sklar: epsilon must be positive and finite"),
-        ((*RELEASE[:4], "--epsilon", "nan", "--out", "o.csv"), 1, "sklar: epsilon must be positive and finite"),
         ((*RELEASE, "--delta", "1", "--out", "o.csv"), 1, "sklar: delta must lie strictly between 0 and 1"),
         ((*RELEASE, "--rows", "0", "--out", "o.csv"), 1, "sklar: rows must be a whole number of at least 1, got 0."),
         ((*RELEASE, "--out", "no-folder/o.csv"), 1, "sklar: the folder 'no-folder' does not exist."),
         ((*RELEASE, "--out", "o.xlsx"), 1, "sklar: 'o.xlsx' must end in .csv, .parquet, .arrow, .feather or .ndjson."),
-        ((*RELEASE, "--composition", "basic", "--out", "o.csv"), 1, "sklar: composition 'basic' adds up pure-epsilon"),
         ((*RELEASE, "--checkpoint", "c", "--out", "o.csv"), 1, "sklar: a checkpoint is for a folder of files"),
         ((*RELEASE, "--engine", "spark", "--out", "o.csv"), 1, "sklar: 'o.csv' must end in .parquet: Spark writes a"),
         (("sample", "none.sklar", "--out", "o.csv", "--quiet"), 1, "sklar: model file 'none.sklar' does not exist."),
@@ -261,15 +260,12 @@ def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
     assert tuple(pl.read_csv(tmp_path / "o.csv").columns) == Schema.load(tmp_path / "c.toml").names
     judged = call(*["evaluate", "c.csv", "o.csv", "--schema", "c.toml", "--json", "--plot", "e.svg"], cwd=tmp_path)
     assert judged.exit_code == 0, judged.stderr
-    figures = json.loads(judged.stdout)
-    assert figures["notice"].startswith("PRIVATE")
-    assert {result["name"] for result in figures["results"]} >= {"one-way", "two-way", "three-way"}
+    assert json.loads(judged.stdout)["notice"].startswith("PRIVATE")
     assert (tmp_path / "e.svg").read_text().lstrip().startswith("<?xml")
     itself = call(*["evaluate", "c.csv", "c.csv", "--schema", "c.toml"], cwd=tmp_path).stdout
     assert itself.startswith("PRIVATE: computed from the real rows without noise.")
-    rows = [line for line in itself.splitlines() if line.startswith(("one-way", "two-way", "three-way"))]
-    assert rows
-    assert all("0.0 / 0" in line for line in rows)
+    for name in ("one-way", "two-way", "three-way"):
+        assert re.search(rf"^{name} .*0\.0 / 0", itself, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

@@ -21,19 +21,13 @@ from numpy.typing import NDArray
 import sklar
 from sklar.cli import cli
 from sklar.machine import compiled as machine
-from sklar.machine.compiled import (
-    FOLDER,
-    KERNELS,
-    cache_folder,
-    compiled,
-    is_kept,
-    is_private,
-    load,
-    population_count,
-    telling,
-)
+from sklar.machine.compiled import FOLDER, KERNELS, cache_folder, compiled, is_private, load, population_count
 
 SOURCE = Path(sklar.__file__).parent
+MODULES = {
+    ".".join(["sklar", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__"): path.read_text()
+    for path in SOURCE.rglob("*.py")
+}
 
 
 @compiled()
@@ -73,13 +67,13 @@ def test_a_kernel_runs_compiled_and_as_python_runs_it(folder: Path, monkeypatch:
     notes: list[str] = []
     for _ in range(2):
         again = machine.Compiled(twice_and_one.plain, "float64(float64)", {"nogil": True, "cache": True})
-        with telling(notes.append):
+        with machine.telling(notes.append):
             assert again(2.0) == 5.0
             assert again(3.0) == 7.0
     assert notes == ["compiling for this machine, once"]
-    assert is_kept(__name__, "twice_and_one")
-    assert not is_kept(__name__, "bits_of")
-    assert not is_kept("sklar.draw.refine")
+    assert machine.is_kept(__name__, "twice_and_one")
+    assert not machine.is_kept(__name__, "bits_of")
+    assert not machine.is_kept("sklar.draw.refine")
     # A user's own kernels go where they went before.
     assert before == config.CACHE_DIR
 
@@ -100,12 +94,7 @@ def test_where_numba_is_loaded_a_tenth_of_the_work_pays(monkeypatch: pytest.Monk
 
 def test_warm_knows_every_module_with_kernels_and_says_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = re.compile(r"^@compiled\(|^\w+ = compiled\(", re.MULTILINE)
-    declared = {
-        ".".join(["sklar", *path.relative_to(SOURCE).with_suffix("").parts])
-        for path in SOURCE.rglob("*.py")
-        if marks.search(path.read_text())
-    }
-    assert declared == set(KERNELS)
+    assert {name for name, text in MODULES.items() if marks.search(text)} == set(KERNELS)
     for name in KERNELS:
         importlib.import_module(name)
     assert "kernel" in vars(vars(load("sklar.draw.refine"))["exchange"])
@@ -195,10 +184,6 @@ def test_a_planted_file_does_not_run(folder: Path, rights: int, runs: bool) -> N
 
 def test_imports_change_nothing_of_the_process(tmp_path: Path) -> None:
     """Not the environment, nor filters of warnings, logging, threads, signals or exit hooks; no file is made."""
-    modules = sorted(
-        ".".join(["sklar", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
-        for path in SOURCE.rglob("*.py")
-    )
     code = f"""
 import atexit, importlib, logging, os, signal, sys, threading, warnings
 def state():
@@ -220,12 +205,9 @@ assert "numba" not in sys.modules
 # What other packages do when they are loaded is not ours.
 load(["numba", "numpy", "scipy.optimize", "scipy.stats", "polars", "starlette.applications", "uvicorn", "pandas",
       "pyarrow", "rich.progress", "jinja2", "nanoarrow", "cryptography", "duckdb", "threadpoolctl"], ours=False)
-unchanged({modules!r})
+unchanged({sorted(MODULES)!r})
 assert sys.modules["numba"].config.CACHE_DIR == "/a/users/own"
 """
     environment = os.environ | {FOLDER: "/a/users/own", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True)
     assert not (tmp_path / ".cache" / "sklar").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -55,6 +55,13 @@ def limits() -> set[int]:
     return {library["num_threads"] for library in BLAS.info()}
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_matrix_products_stay_until_the_last_block_ends(order: tuple[int, ...]) -> None:
     with threadpool_limits(2, user_api="blas"):
@@ -101,24 +108,22 @@ def test_a_stream_that_is_not_read_to_its_end_leaves_matrix_products_their_threa
     with threadpool_limits(2, user_api="blas"), using(2):
         stream = in_order(lambda _item: limits(), range(100))
         assert next(stream) == {1}
-        until = time.monotonic() + PATIENCE
         # What was begun ahead of the reader ends by itself.
-        while limits() != {2} and time.monotonic() < until:
-            time.sleep(0.2)
-        assert limits() == {2}
+        wait_until(lambda: limits() == {2})
         assert next(stream) == {1}
 
 
+def noted(items: range, taken: list[int]) -> Iterator[int]:
+    """The same items, each noted when it is taken."""
+    for item in items:
+        taken.append(item)
+        yield item
+
+
 def test_a_stream_takes_few_items_ahead_and_stops_with_its_reader() -> None:
-    taken = []
-
-    def items() -> Iterator[int]:
-        for item in range(1000):
-            taken.append(item)
-            yield item
-
+    taken: list[int] = []
     with using(2):
-        stream = in_order(abs, items())
+        stream = in_order(abs, noted(range(1000), taken))
         assert [next(stream) for _ in range(3)] == [0, 1, 2]
         stream.close()  # type: ignore[attr-defined]
     assert len(taken) <= 6
@@ -135,18 +140,9 @@ def test_a_crew_stays_for_all_of_its_work() -> None:
 
 def test_the_next_item_is_fetched_while_one_is_in_use_and_no_further() -> None:
     fetched: list[int] = []
-    second = threading.Event()
-
-    def items() -> Iterator[int]:
-        for item in range(5):
-            fetched.append(item)
-            if item == 1:
-                second.set()
-            yield item
-
-    stream = ahead(items())
+    stream = ahead(noted(range(5), fetched))
     assert next(stream) == 0
-    assert second.wait(timeout=PATIENCE)
+    wait_until(lambda: len(fetched) > 1)
     assert fetched == [0, 1]
     assert list(stream) == [1, 2, 3, 4]
 

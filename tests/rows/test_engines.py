@@ -32,7 +32,7 @@ from sklar.files.model import Model
 from sklar.kernel.queries import Common, Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
-from sklar.machine.cluster import Engine, choose_engine, is_spark, session
+from sklar.machine.extras import Engine, choose_engine, is_spark, session
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import NullIds, Person

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -328,6 +327,9 @@ def rounded_up(value: float, digits: int) -> str:
 @cache
 def installed_versions() -> dict[str, str]:
     """The versions of Sklar and of what its numbers depend on."""
+    # Reading a model needs none of them.
+    from importlib.metadata import version
+
     return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 

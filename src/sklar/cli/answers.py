@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 @flag(
     "--complete", "Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query."
 )
-def forecast(
-    *, schema_path: Path, epsilons: tuple[float, ...], delta: float, neighbors: Any, plot_path: Path | None, **how: Any
-) -> None:
+def forecast(*, schema_path: Path, epsilons: tuple[float, ...], plot_path: Path | None, **how: Any) -> None:
     """Say what errors to expect from a release, before any budget is spent.
 
     \b
@@ -37,12 +35,10 @@ def forecast(
     from sklar.budget.forecast import forecast as foresee
     from sklar.budget.forecast import plot_forecasts, table_lines
     from sklar.files.write import check_target, replacing
-    from sklar.kernel.theorems import Budget
 
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
     schema = schema_of(schema_path)
-    budgets = [Budget(epsilon=epsilon, delta=delta, neighbors=neighbors) for epsilon in epsilons]
-    forecasts = [foresee(schema, budget, **how) for budget in budgets]
+    forecasts = [foresee(schema, epsilon=epsilon, **how) for epsilon in epsilons]
     if target:
         with replacing(target) as temporary:
             plot_forecasts(forecasts, temporary, kind=target.suffix.lower()[1:])

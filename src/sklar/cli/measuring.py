@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from sklar.budget.receipt import telling
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, show_progress
 from sklar.cli.options import command, option, path
 from sklar.cli.products import check_out, write_rows
 
 if TYPE_CHECKING:
-    from sklar.budget.method import Method
     from sklar.files.model import LinkedModel, Model
     from sklar.machine.progress import Progress
     from sklar.public.schema import Schema
@@ -80,6 +80,7 @@ def fit(*, model_path: Path, tables_path: Path | None, **options: Any) -> None:
       sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
       sklar fit --tables tables.parquet --schema adult.toml --model adult.sklar
     """
+    from sklar.budget.method import Method
     from sklar.files.model import fit_tables
     from sklar.files.tables import read_tables
     from sklar.files.write import check_target
@@ -91,7 +92,8 @@ def fit(*, model_path: Path, tables_path: Path | None, **options: Any) -> None:
             model = _fit_data(progress=progress, **options)
         else:
             measured = read_tables(tables_path, shared.schema_of(options["schema_path"]))
-            model = fit_tables(measured, method=_method(**options), progress=progress)
+            method = Method.of(options["method"], dummies=options["dummies"])
+            model = fit_tables(measured, method=method, progress=progress)
         with _naming_charge(model):
             model.save(model_path)
     _report_cost(model, {"model": model_path}, f"The model is in {model_path}.", **options)
@@ -109,20 +111,15 @@ def _check_sources(tables_path: Path | None) -> None:
             raise click.UsageError(f"{parameter.opts[0]} is about measuring, which --tables replaces. Leave one out.")
 
 
-def _fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
+def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: bool, **settings: Any) -> Model:
     """Measure DATA and fit a model."""
     from sklar.release import fit as release_model
 
-    method = _method(**options)
-    # What is given beside --preset wins.
-    stated = {name: options[name] for name in ("delta", "neighbors", "mechanism", "composition")}
-    budget = method.budget_of(None, options["epsilon"], **stated)
-    ledger = shared.open_ledger(options["ledger"], options["ledger_key"])
+    settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
     schema = shared.schema_of(schema_path)
-    if options["check_first"]:
-        _check_first(shared.table_of(data, query), schema, options["engine"], progress)
-    settings = {name: options[name] for name in ("dataset", "engine", "checkpoint")} | {"ledger": ledger}
-    return release_model(shared.table_of(data, query), schema, budget, method=method, progress=progress, **settings)
+    if check_first:
+        _check_first(shared.table_of(data, query), schema, settings["engine"], settings["progress"])
+    return release_model(shared.table_of(data, query), schema, **settings)
 
 
 def _check_first(table: object, schema: Schema, engine: str, progress: Progress) -> None:
@@ -140,16 +137,8 @@ def _check_first(table: object, schema: Schema, engine: str, progress: Progress)
         )
 
 
-def _method(*, method: str | None, dummies: bool, preset: str | None = None, **_options: Any) -> Method:
-    from sklar.budget.method import Method
-
-    return Method.of(method, preset=preset, dummies=dummies)
-
-
 def _naming_charge(model: Model | LinkedModel) -> AbstractContextManager[None]:
     """A block whose failures say what was charged for the model."""
-    from sklar.budget.receipt import telling
-
     return telling([model.certificate.receipt], model.certificate.epsilon)
 
 
@@ -165,13 +154,13 @@ def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options:
             "settings": dict(model.settings),
             "ledger": None if account is None else account.to_dict(),
         }
-        charged = []
         if account is not None:
-            charged.append(
+            charged = (
                 f"Ledger {options['ledger']}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
                 f"{account.epsilon:.4g} in {len(account.charges):,} releases."
             )
-        finish(document | facts, *model.summary(), *charged, *lines)
+            lines = (charged, *lines)
+        finish(document | facts, *model.summary(), *lines)
 
 
 @command("Release people and their events, one budget per person.", shared.THREADS, JSON, TIMINGS)

@@ -30,10 +30,8 @@ from sklar.public.events import Linked
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
-from sklar.rows.bounded import Secrets, ids_of, marks_of
 from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missing_number, readable_text
 from sklar.rows.read import open_source
-from sklar.rows.shares import join
 from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
 
@@ -388,6 +386,9 @@ def _loose(text: str) -> str:
 
 def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT) -> Crowd:
     """Count the rows of each person: PRIVATE. Memory grows with the number of people."""
+    # Imported here, as below: most tables have neither people nor events.
+    from sklar.rows.bounded import Secrets, ids_of, marks_of
+
     person = schema.person
     if person is None:
         raise SchemaError("the schema names no person. Add person = 'COLUMN' to [table] (docs/people.md).")
@@ -426,6 +427,8 @@ def check_links(people: object, events: object, linked: Linked) -> list[str]:
     Events with the key of nobody are dropped, those beyond the schema's at_most at random, and so are rows of people
     with the key of an earlier row.
     """
+    from sklar.rows.shares import join
+
     joined = join(people, events, linked)
     counted, most = int(joined.begins[-1]), int(joined.numbers.max(initial=0))
     without = int(np.count_nonzero(joined.numbers == 0))

@@ -19,7 +19,7 @@ from sklar.errors import OutputError, SklarError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import arrow_schema, to_arrow, write_frames
-from sklar.machine.cluster import one_thread, session
+from sklar.machine.extras import one_thread, session
 from sklar.machine.stores import Remote, place_of
 from sklar.machine.threads import using
 

@@ -25,7 +25,6 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NOTE = "compiling for this machine, once"
 # The variable that names the folder, to numba and to us.
 FOLDER = "NUMBA_CACHE_DIR"
 # Every module with kernels, and what they do.
@@ -67,16 +66,14 @@ class Compiled(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the compiled function."""
-        result: R = self.kernel(*args, **kwargs)
-        return result
+        return cast(R, self.kernel(*args, **kwargs))
 
     @cached_property
     def kernel(self) -> Any:
         """What numba makes of the function; from the cache where it was compiled before."""
         numba, function = cast(Any, import_module("numba")), cast(Any, self.plain)
-        if self.signature is not None and not is_kept(function.__module__, function.__qualname__):
-            while _listeners:
-                _listeners.pop()(NOTE)
+        while self.signature is not None and _listeners and not is_kept(function.__module__, function.__qualname__):
+            _listeners.pop()("compiling for this machine, once")
         # Compiled code calls compiled code: each name stands for what numba has made of it.
         names = {
             name: value.kernel if isinstance(value, Compiled) else value

@@ -1,12 +1,22 @@
-"""Packages that are optional, or slow to load."""
+"""Packages that are optional, or slow to load, and Spark's session where it is installed."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
-from sklar.errors import MissingExtraError
+from sklar.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+Engine = Literal["local", "spark"]
 
 
 def require(module: str, *, what: str, package: str, extra: str) -> None:
@@ -29,3 +39,48 @@ class _Lazy(ModuleType):
 def lazily(name: str) -> Any:
     """A package that is imported at its first use: loading polars takes a fifth of a second."""
     return _Lazy(name)
+
+
+def choose_engine(engine: Engine | None, data: object) -> Engine:
+    """The engine: as told, else Spark for Spark's own tables and this machine for all others."""
+    if engine is None:
+        return "spark" if is_spark(data) else "local"
+    if engine not in get_args(Engine):
+        raise DataError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}.")
+    return engine
+
+
+def is_spark(data: object) -> TypeGuard[DataFrame]:
+    """Whether this is a Spark DataFrame, without loading Spark."""
+    return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(data).mro())
+
+
+def session() -> SparkSession:
+    """The session that is active, else one by the settings of spark-submit or the environment: none is ours."""
+    for module in ("pyspark", "pandas"):
+        require(module, what="the engine 'spark'", package="PySpark 4 and Java 17", extra="spark")
+    from pyspark.sql import SparkSession
+
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Without spark-submit, whose settings say it, Spark would take the first Python on the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        return SparkSession.builder.appName("sklar").getOrCreate()
+    except Exception as error:
+        why = f"({type(error).__name__}). It needs Java 17 or later (JAVA_HOME), and a master that can be reached."
+        raise MissingExtraError(f"Spark did not start {why}") from None
+
+
+@contextmanager
+def one_thread(context: SparkContext) -> Iterator[None]:
+    """Tasks that begin inside the block run in Python processes that read with one thread: Spark runs a task a core."""
+    before = dict(context.environment)
+    # Polars would start a thread for every core of a machine, in every task.
+    context.environment["POLARS_MAX_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        context.environment.clear()
+        context.environment.update(before)

@@ -26,7 +26,6 @@ from sklar.errors import OutputError
 
 # Of the memory, what one array may take.
 _SHARE = 1 / 16
-_AT_ONCE = 1 << 20
 # What a container may use, by the two ways in which Linux says it.
 _GRANTED = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -92,7 +91,7 @@ def _erase(handle: int, size: int) -> None:
 
 
 def _write_zeros(handle: int, size: int) -> None:
-    zeros = bytes(_AT_ONCE)
+    zeros = bytes(1 << 20)
     os.lseek(handle, 0, os.SEEK_SET)
     while size:
         size -= os.write(handle, zeros[:size])

@@ -7,6 +7,7 @@ those of the environment.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from shutil import copyfileobj
@@ -72,16 +73,11 @@ class Remote:
         from pyarrow import fs
 
         system, path = self._located()
-        kind = system.get_file_info(path).type
-        if kind in (fs.FileType.File, fs.FileType.NotFound):
-            return [self] if kind == fs.FileType.File else []
-        inside = sorted(
-            each.path.removeprefix(path.rstrip("/"))
-            for each in system.get_file_info(fs.FileSelector(path, recursive=True))
-            if each.type == fs.FileType.File
-        )
-        shown = (name for name in inside if not any(part[0] in "._" for part in name.split("/") if part))
-        return [Remote(self.address.rstrip("/") + name) for name in shown]
+        if system.get_file_info(path).type == fs.FileType.File:
+            return [self]
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        names = sorted(each.path.removeprefix(path.rstrip("/")) for each in found if each.type == fs.FileType.File)
+        return [Remote(self.address.rstrip("/") + name) for name in names if not re.search("(^|/)[._]", name)]
 
     def stat(self) -> Any:
         """Its size and its time of change; a store of fsspec without times has another key for its files."""

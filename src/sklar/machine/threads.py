@@ -49,12 +49,9 @@ def workers() -> int:
 def using(threads: int | None) -> Iterator[None]:
     """Work with this many threads inside the block, in the whole process; None changes nothing."""
     global _chosen
-    if threads is None:
-        yield
-        return
-    if type(threads) is not int or threads < 1:
+    if threads is not None and (type(threads) is not int or threads < 1):
         raise SklarError(f"threads must be a whole number of at least 1, got {threads!r}.")
-    before, _chosen = _chosen, threads
+    before, _chosen = _chosen, threads or _chosen
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.kernel.vault import Charge, Vault
-from sklar.machine.cluster import Engine, choose_engine
+from sklar.machine.extras import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.stores import fresh_file, version_of

@@ -31,8 +31,7 @@ import numpy as np
 import polars as pl
 
 from sklar.errors import DataError, SklarError
-from sklar.machine.cluster import is_spark, one_thread, session
-from sklar.machine.extras import lazily
+from sklar.machine.extras import is_spark, lazily, one_thread, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
