@@ -435,7 +435,7 @@ def behind_a_stream(data: bytes) -> bytes:
     """Bytes in members behind the end of their packed content: sizes and places say that they belong to it."""
     real = zlib.compressobj
 
-    def packer(*settings: int) -> Any:
+    def packer(*settings: Any) -> Any:
         stream = real(*settings)
         return SimpleNamespace(compress=stream.compress, flush=lambda: stream.flush() + b"rows")
 
