@@ -30,7 +30,7 @@ from sklar.cli import cli
 from sklar.kernel import noise
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from tests.guarantees.people import BASE, FLAG
+from tests.guarantees.people import BASE, FLAG, walk
 from tests.trust.forge import opened
 
 TOML = BASE + FLAG
@@ -67,15 +67,6 @@ WAYS: dict[str, list[str]] = {
     "paper": ["--preset", "paper", "--dummies"],
     "laplace": ["--mechanism", "laplace", "--method", "mixture"],
 }
-
-
-def keys(node: Any, path: str = "") -> set[str]:
-    """Where values stand in a document: names, with lists taken as one."""
-    if isinstance(node, dict):
-        return {f"{path}/{key}" for key in node} | {each for key in node for each in keys(node[key], f"{path}/{key}")}
-    if isinstance(node, list):
-        return {each for item in node for each in keys(item, f"{path}[]")}
-    return set()
 
 
 def arrays(path: Path) -> dict[str, Any]:
@@ -143,7 +134,7 @@ def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.Mon
     return {
         "files": sorted(path.name for path in folder.iterdir() if path.name != name),
         "arrays": arrays(folder / "o.sklar"),
-        "keys": {key for key in keys(stated) if not key.startswith("/settings/")},
+        "keys": {name for name, _ in walk(stated) if not name.startswith("/settings/")},
         "settings": {key: stated["settings"][key] for key in ("method", "preset")},
         "first stage": [entry for entry in stated["certificate"]["measurements"] if entry["stage"] == 1],
         "claim": {key: stated["certificate"][key] for key in ("epsilon", "delta", "neighbors", "public_rows")},

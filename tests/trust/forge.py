@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import re
 import zipfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -81,19 +80,15 @@ def scales_of(document: Document, arrays: Arrays) -> list[NDArray[Any]]:
 
 
 def drop_blocks(document: Document, arrays: Arrays, numbers: list[int]) -> None:
-    """Leave these blocks of searches out, with their scales and answers."""
-    blocks = blocks_of(document, arrays)
-    kept = [number for number in range(len(blocks)) if number not in numbers]
-    arrays["scales"] = np.concatenate([blocks[number].scales for number in kept])
-    searched = [blocks[number].values for number in kept if document["blocks"][number]["query"] in ("common", "grid")]
-    arrays["search"] = np.concatenate([np.empty(0, dtype=np.int64), *searched])
-    if not arrays["search"].size:
-        del arrays["search"]
-    document["blocks"] = [document["blocks"][number] for number in kept]
-    for name in [*arrays]:
-        number = re.fullmatch(r"block(\d+)(.*)", name)
-        array = arrays.pop(name)
-        arrays[name if number is None else f"block{kept.index(int(number[1]))}{number[2]}"] = array
+    """Leave these blocks out, with their scales and answers."""
+    with TemporaryDirectory() as folder:
+        model = load(rewritten(document, arrays, path := Path(folder, "m.sklar")))
+        kept = tuple(block for number, block in enumerate(model.measured.blocks) if number not in numbers)
+        replace(model, measured=replace(model.measured, blocks=kept)).save(path)
+        changed, left = opened(path)
+    document |= changed
+    arrays.clear()
+    arrays |= left
 
 
 def restate(document: Document, arrays: Arrays) -> None:

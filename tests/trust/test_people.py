@@ -20,7 +20,6 @@ from sklar.trust.audit import QUICK
 from sklar.trust.audit.inventions import release_once, whole_numbers
 from sklar.trust.audit.noises import check_person
 from sklar.trust.audit.sensitivity import check_changes
-from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify
 from tests.linked import small, tables
 from tests.trust.forge import failed
@@ -31,19 +30,6 @@ def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) 
     assert not found.passed
     assert found.measured > 1.8
     assert not next(check_person(tmp_path, replace(QUICK, person=75), whole_numbers(*[2] * 8))).passed
-
-
-@pytest.mark.parametrize("scale", [2.0, 40.0])
-def test_the_independent_epsilon_of_a_shift_by_l_rows(scale: float) -> None:
-    """By enumeration of one table that is shifted by 3 rows in one cell."""
-    x = np.arange(-int(40 * scale), int(40 * scale) + 1)
-    mass = np.exp(-(x**2) / (2 * scale**2))
-    mass /= mass.sum()
-    loss = (2 * 3 * x + 9) / (2 * scale**2)
-    epsilon = exact_epsilon("gaussian", np.array([scale]), [1], 1e-5, rows=3)
-    assert float(np.sum(mass * np.maximum(0.0, -np.expm1(epsilon - loss)))) == pytest.approx(1e-5, rel=0.02)
-    laplace = exact_epsilon("laplace", np.array([scale]), [2], 1e-5, rows=3)
-    assert laplace == pytest.approx(exact_epsilon("laplace", np.array([scale / 3]), [2], 1e-5))
 
 
 def test_a_release_for_people_is_verified(genuine: dict[str, Path]) -> None:

@@ -37,19 +37,22 @@ def test_the_independent_path_agrees_with_the_theorems(scales: Any, shifts: Any)
     assert exact >= claimed * (0.95 - 3 / scales.min() ** 2) or scales.min() < 3
 
 
-def test_small_discrete_gaussians_by_brute_force() -> None:
-    """Two unit shifts at scale 1.5: the loss's law from all pairs of whole numbers."""
-    scale, delta = 1.5, 1e-4
-    x = np.arange(-40, 41)
+@pytest.mark.parametrize(("scale", "shifts", "rows"), [(1.5, 2, 1), (2.0, 1, 3), (40.0, 1, 3)])
+def test_shifts_by_brute_force(scale: float, shifts: int, rows: int) -> None:
+    """One or two cells shifted by so many rows: the loss's law from all whole numbers, or all pairs of them."""
+    x, delta = np.arange(-int(40 * scale), int(40 * scale) + 1), 1e-4
     mass = np.exp(-(x**2) / (2 * scale**2))
-    mass /= mass.sum()
-    loss = np.add.outer(2 * x + 1, 2 * x + 1) / (2 * scale**2)
+    mass, loss = mass / mass.sum(), (2 * rows * x + rows**2) / (2 * scale**2)
+    if shifts == 2:
+        mass, loss = np.outer(mass, mass), np.add.outer(loss, loss)
 
     def delta_at(epsilon: float) -> float:
-        return float(mass @ np.maximum(-np.expm1(epsilon - loss), 0) @ mass)
+        return float(np.sum(mass * np.maximum(-np.expm1(epsilon - loss), 0)))
 
-    found = exact_epsilon("gaussian", np.array([scale]), np.array([2]), delta)
+    found = exact_epsilon("gaussian", np.array([scale]), [shifts], delta, rows=rows)
     assert delta_at(found * 1.003) < delta < delta_at(found * 0.997)
+    laplace = exact_epsilon("laplace", np.array([scale]), [2], delta, rows=rows)
+    assert laplace == pytest.approx(exact_epsilon("laplace", np.array([scale / rows]), [2], delta))
 
 
 CHECKS = [

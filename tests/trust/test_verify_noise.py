@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from sklar.budget.search import ladder_of, next_cells
 from sklar.kernel.cells import Cells
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.queries import Block, Tables
@@ -253,18 +254,15 @@ def test_margins_of_three_way_tables(coarse: list[int] | None) -> None:
 
 
 def search(scale: float, stated: float = 30.0) -> Grid:
-    """Three tables of 2,000 numbers: cells that reach four standard errors are divided, by noisy counts."""
+    """The tables of a search for 2,000 numbers: cells are divided by noisy counts."""
     numbers = np.random.default_rng(1).geometric(0.004, 2_000)
-    edges = [np.unique(np.append(np.arange(0, 4_000, 100), 4_000))]
+    ladder = ladder_of(Attribute(name="x", kind="integer", edges=(0, 4_000), domain="private", at_most=5))
     tables: list[NDArray[np.int64]] = []
-    for width in (10, 1, 0):
-        exact = np.histogram(numbers, edges[-1])[0]
+    for _ in range(ladder.tables):
+        edges = next_cells(ladder, tables, stated)
+        exact = np.histogram(numbers, edges[-1] - 0.5)[0]
         noise = discrete_gaussian(np.array([scale]), np.array([exact.size])) if scale else 0
         tables.append(np.asarray(exact + noise, dtype=np.int64))
-        if width:
-            chosen = np.flatnonzero((tables[-1] > 4 * stated) & (np.diff(edges[-1]) > 1))
-            finer = [np.arange(edges[-1][cell], edges[-1][cell + 1], width) for cell in chosen]
-            edges.append(np.unique(np.concatenate([edges[-1], *finer])))
     return Grid(tables=tuple(tables), edges=tuple(edges), scale=stated)
 
 

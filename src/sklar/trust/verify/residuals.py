@@ -225,11 +225,12 @@ class NoiseResiduals:
             each = [self._of_attribute(attribute, implied, variance) for attribute in range(cells.n_attributes)]
             self.each["each attribute's margins"] = np.array(each).T
             variance += self._pooled[1][1][:, None]
-            apart = (implied - self._pooled[1][0][:, None]) / np.sqrt(variance)[cells.attribute_of_level]
-            largest = max(float(block.scales.max()) for own in looks.values() for block in own)
-            self.highest = self._highest(apart, variance, largest)
+            implied -= self._pooled[1][0][:, None]
+            implied /= np.sqrt(variance)[cells.attribute_of_level]
             if between[2] is not None:
-                self.across = self._covariance(between[2], apart)
+                self.across = self._covariance(between[2], implied)
+            largest = max(float(block.scales.max()) for own in looks.values() for block in own)
+            self.highest = self._highest(implied, variance, largest)
             for block in blocks:
                 if isinstance(block.query, Tables) and block.query.order == 3:
                     self._of_threes(block, block.query)
@@ -289,8 +290,9 @@ class NoiseResiduals:
         of their products is normal with variance sum R^2, whatever R's law is.
         """
         later = np.arange(self._cells.n_attributes) > self._cells.attribute_of_level[:, None]
-        summed, rows = (implied_counts(z, self._cells) / np.sqrt(self._cells.sizes))[later], apart[later]
-        return float(summed @ rows / math.sqrt(max(float(rows @ rows), 1e-300)))
+        summed, rows = implied_counts(z, self._cells), apart[later]
+        summed /= np.sqrt(self._cells.sizes)
+        return float(summed[later] @ rows / math.sqrt(max(float(rows @ rows), 1e-300)))
 
     def _over_totals(self) -> None:
         """The sums of all tables against the public number of rows, or against each other and measured totals."""
@@ -329,8 +331,8 @@ class NoiseResiduals:
         since -log(1 - x) <= 2 x for x <= 1/2; the discrete law's is smaller still, and normal noise's is V s^2 / 2.
         """
         cells, attribute = self._cells, self._cells.attribute_of_level
-        others = attribute[:, None] != np.arange(cells.n_attributes)
-        level, other = np.unravel_index(np.argmax(np.where(others, apart, -np.inf)), apart.shape)
+        apart[np.arange(cells.n_levels), attribute] = -np.inf
+        level, other = np.unravel_index(np.argmax(apart), apart.shape)
         highest, variance = float(apart[level, other]), float(variances[attribute[level], other])
         log_tail = float(log_ndtr(-highest))
         if self._mechanism == "laplace":
