@@ -131,7 +131,6 @@ def test_very_many_cells_go_the_whole_way(measured: Measured, monkeypatch: pytes
         monkeypatch.setattr(module, "MANY_CELLS", 40)
     monkeypatch.setitem(vars(vault), "MANY_CELLS", 40)
     monkeypatch.setattr(counting, "_PLAIN_CELLS", 0)
-    monkeypatch.setattr(archive, "_STREAMED", 64)
     rows = fit_tables(measured).sample(seed=1)
     model = sklar.fit(rows, measured.schema, epsilon=5.0)
     pairs = [b.values for b in model.measured.blocks if isinstance(b.query, Tables) and b.query.order == 2]

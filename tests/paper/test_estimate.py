@@ -132,15 +132,6 @@ def test_reaches_every_target_between_the_bounds(p_i: float, p_j: float, share: 
     assert orthant(h, k, -flipped) == pytest.approx(p_ij, abs=1e-13 + tolerance(h, k, -flipped, scale=high))
 
 
-@given(p_i=PROBABILITIES, p_j=PROBABILITIES)
-@settings(max_examples=20, deadline=None)
-def test_rises_with_the_target(p_i: float, p_j: float) -> None:
-    targets = np.linspace(max(0.0, p_i + p_j - 1.0), min(p_i, p_j), 101)
-    r, _ = tetrachoric(np.full(101, p_i), np.full(101, p_j), targets)
-    assert np.diff(r).min() >= -1e-9
-    assert (r[0], r[-1]) == (-1.0, 1.0)
-
-
 @pytest.mark.parametrize("p_ij", [1e-14, 1e-10, 1e-6, 9.9e-6])
 def test_rare_levels(p_ij: float) -> None:
     h = float(thresholds(np.array([1e-5]))[0])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -65,7 +65,14 @@ class Density:
 def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> Density:
     """The density that noisy tables of a search show."""
     cells = next_cells(ladder, tables[:-1], scale)
-    below, variances = _combine_up(cells, tables, scale)
+    # Each cell's rows by its own count and by those of its parts, and the variance of that, table by table.
+    below, variances = [tables[-1].astype(np.float64)], [np.full(tables[-1].size, scale**2)]
+    for level in range(len(tables) - 2, -1, -1):
+        starts = np.searchsorted(cells[level + 1], cells[level][:-1])
+        parts, noise = np.add.reduceat(below[0], starts), np.add.reduceat(variances[0], starts)
+        variance = 1 / (scale**-2 + 1 / noise)
+        below.insert(0, variance * (tables[level] / scale**2 + parts / noise))
+        variances.insert(0, variance)
     first, last = _support(below[0], variances[0])
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)
@@ -81,19 +88,6 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> De
         last=int(cells[0][last]),
         tails=_tails(cells[0], below[0], variances[0], last),
     )
-
-
-def _combine_up(cells: Sequence[Units], tables: Sequence[Ints], scale: float) -> tuple[list[Doubles], list[Doubles]]:
-    """Each cell's rows by its own count and by those of its parts, and the variance of that, table by table."""
-    rows = [tables[-1].astype(np.float64)]
-    variances = [np.full(tables[-1].size, scale**2)]
-    for level in range(len(tables) - 2, -1, -1):
-        starts = np.searchsorted(cells[level + 1], cells[level][:-1])
-        parts, noise = np.add.reduceat(rows[0], starts), np.add.reduceat(variances[0], starts)
-        variance = 1 / (scale**-2 + 1 / noise)
-        rows.insert(0, variance * (tables[level] / scale**2 + parts / noise))
-        variances.insert(0, variance)
-    return rows, variances
 
 
 def _descend(parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles) -> Doubles:
@@ -243,7 +237,7 @@ def interpolated(attribute: Attribute, margins: Doubles) -> Shape:
     """The shape of bins whose inside is not known: PCHIP of the distribution function at their edges."""
     edges = np.asarray(attribute.edges, dtype=np.float64)
     inner = _inner(edges, margins[attribute.bin_codes])
-    return _joined([_spread(edges[i], edges[i + 1]) for i in range(edges.size - 1)], list(inner))
+    return _joined([_spread(low, high) for low, high in pairwise(edges.tolist())], list(inner))
 
 
 def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: Density, z: Doubles) -> Shape:
@@ -259,8 +253,7 @@ def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: De
     tails = {float(low): float(high) for low, high in ladder.axis(np.array(density.tails, dtype=np.int64))}
     seen = float(ladder.axis(np.array([density.last]))[0])
     places, heights, empty = [], [], []
-    for index in range(edges.size - 1):
-        low, high = float(edges[index]), float(edges[index + 1])
+    for index, (low, high) in enumerate(pairwise(edges.tolist())):
         inside = cuts[(cuts > low) & (cuts < high)]
         own, reached = _spread(low, high), inner[index]
         if low in tails:
