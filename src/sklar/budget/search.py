@@ -368,41 +368,34 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -
     )
     factor = min(1.0, MOST / asked) if asked else 1.0
 
-    findings: list[tuple[Finding, float]] = []
+    # Every search, how many tables it takes, and what each of them costs.
+    wanted: list[tuple[Attribute, Literal["domain", "rounding"], int, float]] = []
     for attribute in private:
-        blank = Finding(attribute=attribute.name, tables=1, scale=0.0, threshold=0, lost_delta=0.0)
-        if attribute.categorical:
-            findings.append((blank, SHARE / searched))
+        ladder = ladders.get(attribute.name)
+        if ladder is None:
+            wanted.append((attribute, "domain", 1, SHARE / searched))
             continue
-        ladder, bounds = ladders[attribute.name], (attribute.edges[0], attribute.edges[-1])
-        blank = replace(blank, threshold=None, bounds=bounds, at_most=attribute.at_most)
         if ladder.tables:
-            cost = table * factor * _WHOLE_SEARCH / ladder.tables
-            findings.append((replace(blank, tables=ladder.tables), cost))
+            wanted.append((attribute, "domain", ladder.tables, table * factor * _WHOLE_SEARCH / ladder.tables))
         if ladder.steps:
-            findings.append((replace(blank, of="rounding"), ROUNDING_SHARE * factor))
-    costs = [cost for finding, cost in findings for _ in range(finding.tables)]
+            wanted.append((attribute, "rounding", 1, ROUNDING_SHARE * factor))
+    costs = [cost for *_, tables, cost in wanted for _ in range(tables)]
     share = math.fsum(costs)
     rest = np.full(_REST_TABLES, (1 - share) / _REST_TABLES)
     scales = inner.scales(np.concatenate([costs, rest]) ** -0.5)
-    placed = np.cumsum([finding.tables for finding, _ in findings], dtype=np.int64) - 1
-
-    def at_scale(finding: Finding, scale: float) -> Finding:
-        if finding.threshold is None:
-            return replace(finding, scale=scale)
-        threshold = least_threshold(scale, chance, budget.rows)
-        lost = chance_of_one(scale, threshold, budget.rows)
-        return replace(finding, scale=scale, threshold=threshold, lost_delta=lost)
-
-    return Search(
-        findings=tuple(
-            at_scale(finding, float(scales[place]))
-            for (finding, _), place in zip(findings, placed.tolist(), strict=True)
-        ),
-        rest=budget.tables(scales[len(costs) :]),
-        share=share,
-        factor=factor**-0.5,
-    )
+    lasts = np.cumsum([tables for _, _, tables, _ in wanted], dtype=np.int64) - 1
+    findings = []
+    for (attribute, of, tables, _), scale in zip(wanted, scales[lasts].tolist(), strict=True):
+        finding = Finding(attribute=attribute.name, tables=tables, scale=scale, threshold=None, lost_delta=0.0, of=of)
+        if attribute.categorical:
+            threshold = least_threshold(scale, chance, budget.rows)
+            lost = chance_of_one(scale, threshold, budget.rows)
+            findings.append(replace(finding, threshold=threshold, lost_delta=lost))
+        else:
+            bounds = attribute.edges[0], attribute.edges[-1]
+            findings.append(replace(finding, bounds=bounds, at_most=attribute.at_most))
+    spare = budget.tables(scales[len(costs) :])
+    return Search(findings=tuple(findings), rest=spare, share=share, factor=factor**-0.5)
 
 
 def finding_faults(

@@ -28,6 +28,7 @@ tells the same story to a reader who is not a programmer.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -511,14 +512,8 @@ def chance_of_one(scale: float, threshold: int, rows: int = 1) -> float:
 
 def least_threshold(scale: float, chance: float, rows: int = 1) -> int:
     """The smallest whole threshold that `chance_of_one` shows to be passed with at most this chance."""
-    enough = 2
-    while chance_of_one(scale, enough, rows) > chance:
-        enough *= 2
-    short = enough // 2
-    while enough - short > 1:
-        middle = (short + enough) // 2
-        short, enough = (short, middle) if chance_of_one(scale, middle, rows) <= chance else (middle, enough)
-    return max(enough, 2)
+    every = range(2, 2**53)
+    return every[bisect_left(every, -chance, key=lambda threshold: -chance_of_one(scale, threshold, rows))]
 
 
 def noise_variance(mechanism: Mechanism, scales: Doubles) -> Doubles:
