@@ -17,7 +17,6 @@ import sklar
 from sklar.cli import cli
 from sklar.custodian.draft import draft
 from sklar.errors import DataError, MissingExtraError
-from sklar.public.schema import Schema
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 from tests.postgres import serving
@@ -57,12 +56,6 @@ def test_a_query_is_a_table_that_each_reading_runs_anew(database: Path) -> None:
         assert len(sizes) > 1
     schema = draft(Query(database, "SELECT age, paid FROM people")).schema
     assert [attribute.output for attribute in schema.attributes] == ["int8", "decimal(6, 2)"]
-
-
-def test_a_query_is_released(database: Path) -> None:
-    schema = Schema.from_toml(SCHEMA)
-    model = sklar.fit(Query(database, "SELECT * FROM people"), schema, epsilon=1.0)
-    assert model.n_rows == 150_000
 
 
 def check_refusal(database: Path | str, text: str, people: int) -> None:
