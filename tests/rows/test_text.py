@@ -133,8 +133,10 @@ def test_numbers_of_json_are_written_as_json_writes_them(tmp_path: Path) -> None
     assert batch.rows() == [("1.5", None)]
 
 
-BETWEEN = "has no column for 'age', 'town'. Its header has them between"
 LACKS = "has no column for 'age', 'town'."
+BETWEEN = f"{LACKS} Its header has them between"
+OTHERWISE = "Its header has them with other capitals or spaces: write them as they stand there."
+NO_HEADER = "If its first line is a row already, set header = false and columns = [...] in [table]."
 
 
 @pytest.mark.parametrize(
@@ -145,16 +147,8 @@ LACKS = "has no column for 'age', 'town'."
         (b"age,town\n", ";", f'{BETWEEN} commas: set delimiter = "," in [table].'),
         (b"'age'|'town'\n", None, f"""{BETWEEN} bars: set delimiter = "|" and quote = "'" in [table]."""),
         (b"'age','town'\n", None, f"""{BETWEEN} commas: set quote = "'" in [table]."""),
-        (
-            b"Age, Town\n",
-            None,
-            f"{LACKS} Its header has them with other capitals or spaces: write them as they stand there.",
-        ),
-        (
-            b"17,SECRET\n18,x\n",
-            None,
-            f"{LACKS} If its first line is a row already, set header = false and columns = [...] in [table].",
-        ),
+        (b"Age, Town\n", None, f"{LACKS} {OTHERWISE}"),
+        (b"17,SECRET\n18,x\n", None, f"{LACKS} {NO_HEADER}"),
         (b"age,SECRET\n", None, "has no column for 'town'. Correct the schema, or remove the attribute from it."),
     ],
 )
