@@ -212,26 +212,14 @@ def cut(data: bytes, fields: int, limit: int, block: int, quote: str = '"') -> t
     return [row or [""] for row in csv.reader(plain, strict=True, quoting=quoting)], records.ragged
 
 
+# A field that begins with a quote is quoted up to one that is not doubled, and may go on behind it.
+FIELD = rb'(?:"(?:[^"]|"")*+(?:"[^,\r\n]*)?|[^,\r\n"][^,\r\n]*|)'
+RECORD = re.compile(rb"(%b(?:,%b)*)(?:\r\n|[\r\n]|\Z)" % (FIELD, FIELD))
+
+
 def raw_records(data: bytes) -> list[bytes]:
     """Records as they are written, without their ends of line."""
-    records, record, inside, start, at = [], bytearray(), False, True, 0
-    while at < len(data):
-        byte = data[at : at + 1]
-        if inside and data[at : at + 2] == b'""':
-            record += b'""'
-            at += 2
-            continue
-        if byte in b"\r\n" and not inside:
-            records.append(bytes(record))
-            record, start = bytearray(), True
-            at += 2 if data[at : at + 2] == b"\r\n" else 1
-            continue
-        if byte == b'"':
-            inside = not inside and start
-        start = byte == b"," and not inside
-        record += byte
-        at += 1
-    return [*records, bytes(record)] if record else records
+    return [found[1] for found in RECORD.finditer(data) if found[0]]
 
 
 @given(data=CSV, fields=st.integers(1, 3), limit=st.integers(1, 90), block=st.integers(1, 90))
