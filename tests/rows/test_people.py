@@ -140,12 +140,6 @@ def test_every_choice_has_the_same_chance() -> None:
     assert evenness(((row % 6_000, row // 6_000) for row in chosen), ways) >= 1e-7
 
 
-def test_the_choice_is_another_one_in_every_run() -> None:
-    """Sixty people with two rows each: false-failure rate 2^-60."""
-    ids, person = pl.Series(np.tile(np.arange(60), 2)), Person(column="id", count="people")
-    assert sorted(chosen_of(ids, person)) != sorted(chosen_of(ids, person))
-
-
 @pytest.mark.usefixtures("held_bytes")
 @pytest.mark.parametrize("null_ids", ["person", "drop"])
 def test_a_row_without_an_id_is_a_person_of_its_own_or_left_out(null_ids: NullIds) -> None:

@@ -208,6 +208,8 @@ def test_the_number_of_rows_is_known_where_a_file_states_it(tmp_path: Path) -> N
 
 
 def refusal(data: object) -> str:
+    """What is said of a table that cannot be read: nothing of it, not even in what a traceback would show beside it."""
+
     def read_all() -> None:
         source = open_source(data)
         list(source.batches(source.columns))

@@ -152,14 +152,6 @@ def test_replacing_a_whole_person_stays_within_the_claim(everyone: list[list[NDA
         assert squares.max() == each**2, table.kind
 
 
-def test_rows_that_are_not_shared_out_would_break_the_claim() -> None:
-    """What the shares are for: counts of events move by as many as a person has."""
-    joined = one_person((0, 0), ((0, 0), (0, 0), (0, 0)))
-    place = next(place for place, table in enumerate(TABLES) if table.kind == "event-event")
-    assert tokens_of(joined, PLAN)[place].max() == TOKENS
-    assert np.bincount(joined.events[0]).max() == 3
-
-
 def test_shares_are_those_of_the_recipe() -> None:
     """Against fractions that are added up person by person, to a token each."""
     linked, joined = LINKED, join(*tables(60), LINKED)

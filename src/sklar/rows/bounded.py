@@ -120,12 +120,9 @@ def _enciphered(secret: bytes, blocks: NDArray[np.unsignedinteger[Any]]) -> NDAr
 
 def by_bucket(records: pl.DataFrame, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
     """The records of each bucket that has some."""
-    place = records[_MARKS[0]].to_numpy() % np.uint64(buckets)
-    order = np.argsort(place, kind="stable")
-    ordered, numbers = records[order], np.bincount(place.astype(np.int64), minlength=buckets)
-    for bucket, (first, number) in enumerate(zip(np.cumsum(numbers) - numbers, numbers, strict=True)):
-        if number:
-            yield bucket, ordered[int(first) : int(first + number)]
+    marked = records.with_columns(_bucket=pl.col(_MARKS[0]) % buckets)
+    for (bucket,), own in marked.partition_by("_bucket", include_key=False, as_dict=True).items():
+        yield int(bucket), own
 
 
 def choose(records: Iterable[pl.DataFrame], most: int) -> pl.DataFrame | None:

@@ -248,9 +248,7 @@ class Counter:
         self._groups = np.array_split(np.array(ask.used, dtype=np.int64), min(len(ask.used), _GROUPS_OF_COLUMNS) or 1)
         self._cells = cells = ask.tables[0].cells if ask.tables else Cells([])
         self._one_way, self._nowhere = (np.zeros(size, dtype=np.int64) for size in (cells.n_levels, cells.n_attributes))
-        self._counts = [
-            room_for(table.n_cells if table.order > 1 else 0, np.int32, private=True) for table in ask.tables
-        ]
+        self._counts = [room_for(t.n_cells if t.order > 1 else 0, np.int32, private=True) for t in ask.tables]
         plain = [t.order == 2 and t.sets is None and t.coarse is None for t in ask.tables]
         self._pairs = _Pairs(kernels, cells, self._counts[plain.index(True)] if any(plain) else None)
         self._sets: list[_Sets] = []

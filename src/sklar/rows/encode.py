@@ -95,9 +95,8 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     known |= dict(zip(map(str, attribute.special), attribute.special_codes, strict=True))
     known |= {str(value): code for code, value in enumerate(attribute.values)}
     whole = isinstance(next(iter(attribute.values), None), int)
-    named: dict[int | float, int] = dict(zip(attribute.points, attribute.point_codes.tolist(), strict=True)) | _apart(
-        attribute
-    )
+    points = zip(attribute.points, attribute.point_codes.tolist(), strict=True)
+    named: dict[int | float, int] = dict(points) | _apart(attribute)
 
     def code_of(value: object) -> int:
         text = readable_text(value)
@@ -275,15 +274,14 @@ def plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Seri
     pattern = _PLAINLY[kind] if written is None else plain_pattern(written)
     if pattern is None or (written is not None and kind not in ("date", "datetime")):
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(texts))
-    plain = (
-        texts.to_frame("text").select(pl.when(pl.col("text").str.contains(pattern)).then(pl.col("text"))).to_series()
-    )
+    text = pl.col("text")
+    plain = texts.to_frame("text").select(pl.when(text.str.contains(pattern)).then(text)).to_series()
     if kind in ("integer", "year"):
         return plain.cast(pl.Int64, strict=False)
     if kind == "real":
         return plain.cast(pl.Float64, strict=False)
     if kind in ("time", "duration", "yearmonth"):
-        first, second, third = (pl.col("text").str.extract(pattern, group).cast(pl.Int64) for group in (1, 2, 3))
+        first, second, third = (text.str.extract(pattern, group).cast(pl.Int64) for group in (1, 2, 3))
         counted = first * 12 + second - 1 if kind == "yearmonth" else (first * 3_600 + second * 60 + third) * 1_000_000
         return plain.to_frame("text").select(counted).to_series()
     if kind == "date":
@@ -416,4 +414,4 @@ def id_texts(column: pl.Series) -> pl.Series:
         texts = pl.Series([*map(_id, values), None], dtype=pl.String).gather(places)
     else:
         texts = column.cast(pl.String)
-    return texts.to_frame("id").select(pl.when(pl.col("id") != "").then(pl.col("id"))).to_series()
+    return texts.replace("", None).alias("id")

@@ -148,7 +148,6 @@ def count_resumable(
                 _write(folder, about | {"done": done, "rows": total.n_rows}, total)
                 last = time.monotonic()
                 took = last - begun
-        _sweep(folder)
         (folder / _FILE).unlink(missing_ok=True)
         # What somebody else put there stays.
         with suppress(OSError):

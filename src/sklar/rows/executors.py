@@ -335,13 +335,9 @@ def join(sums: Sequence[Piece], ask: Ask, parts: int | None = None) -> Exact:
         raise DataError(refusals[0])
     if not sums and not parts:
         return no_answers(ask)
-    counted = {number for _, (number, _) in sums}
+    keys, counted = sorted(key for key, _ in sums), {number for _, (number, _) in sums}
     # A part that is in some sums and not in others would be a table that no row was counted into once.
-    if (
-        sorted(key for key, _ in sums) != list(range(_n_keys(ask)))
-        or len(counted) != 1
-        or parts not in (None, *counted)
-    ):
+    if keys != list(range(_n_keys(ask))) or len(counted) != 1 or parts not in (None, *counted):
         raise DataError("Spark's partial counts do not add up. Nothing was released. Run it again.")
     frames = [pl.read_ipc(data) for _, (_, data) in sorted(sums)]
     runs = len(frames) - len(ask.values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -109,9 +110,8 @@ def _spans(ends: Iterable[int], least: int) -> Iterator[Span]:
 def open_files(data: object, schema: Schema) -> tuple[Source, list[Part]]:
     """A table in files, and its parts; refused where files do not fit together."""
     name, addresses, root = list_files(data)
-    files = side_by_side(
-        lambda address: look(address, root, schema), addresses, threads=max(workers(), _OPENED_AT_ONCE)
-    )
+    opened = partial(look, root=root, schema=schema)
+    files = side_by_side(opened, addresses, threads=max(workers(), _OPENED_AT_ONCE))
     return joined(name, None, [source for source, _ in files]), [part for _, parts in files for part in parts]
 
 

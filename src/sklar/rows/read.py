@@ -180,11 +180,8 @@ def _partition(part: Source, place: PurePath) -> Source:
         inside = tuple(name for name in names if name not in stated)
         # A file is read even where all that is wanted stands in its path: its rows are counted.
         for batch in part.open_batches(inside or part.columns[:1] or ("",)):
-            outside = {
-                name: pl.Series(name, [value], dtype=pl.String).new_from_index(0, batch.height)
-                for name, value in stated.items()
-            }
-            yield pl.DataFrame([outside[name] if name in stated else batch.get_column(name) for name in names])
+            batch = batch.with_columns(pl.lit(value, dtype=pl.String).alias(name) for name, value in stated.items())
+            yield pl.DataFrame([batch.get_column(name) for name in names])
 
     columns = part.columns
     if not isinstance(columns, AnyColumns):

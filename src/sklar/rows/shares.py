@@ -82,14 +82,12 @@ class Joined:
 
 def join(people: object, events: object, linked: Linked) -> Joined:
     """Codes of all people with those of their events. Tables that lack a column are refused before a row is read."""
-    sources = (
-        _open(people, linked.people, linked.people_key, "people"),
-        _open(events, linked.events, linked.events_key, "events"),
-    )
-    keys, codes = _read(sources[0], linked.people, linked.people_key)
+    of_people = _open(people, linked.people, linked.people_key, "people")
+    of_events = _open(events, linked.events, linked.events_key, "events")
+    keys, codes = _read(of_people, linked.people, linked.people_key)
     kept = np.flatnonzero((keys.is_null() | keys.is_first_distinct()).to_numpy())
     known = pl.DataFrame({"key": keys[kept], "number": np.arange(kept.size)}).drop_nulls()
-    keys_of_events, codes_of_events = _read(sources[1], linked.events, linked.events_key)
+    keys_of_events, codes_of_events = _read(of_events, linked.events, linked.events_key)
     owned = keys_of_events.to_frame("key").join(known, on="key", how="left", maintain_order="left")
     owner = owned["number"].fill_null(-1).to_numpy()
     matched = np.flatnonzero(owner >= 0)

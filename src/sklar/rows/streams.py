@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.errors import DataError, SklarError
+from sklar.errors import DataError
 from sklar.machine.extras import lazily
 from sklar.machine.stores import Remote
 from sklar.public.arrow import PARQUET, ColumnType, column_type, column_types
@@ -44,8 +44,6 @@ def open_stream(data: object) -> tuple[Any, Open]:
     try:
         stream = na.c_array_stream(rows)
         schema = stream.get_schema()
-    except SklarError:
-        raise
     except Exception:
         # What a library says may quote a cell.
         schema = None
