@@ -24,7 +24,7 @@ from sklar.budget.plan import linked_queries
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError
-from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
+from sklar.files.grammar import FORMAT, LINKED_FORMAT, OLD_SETTINGS, VERSIONS, require_known
 from sklar.files.model import LinkedModel, Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.density import searched
@@ -170,7 +170,7 @@ def load(path: str | Path) -> Model:
             measured=Measured(schema=schema, blocks=tuple(blocks), certificate=certificate),
             copula=_COPULAS[described["kind"]].read(schema, described, array),
             n_rows=document["n_rows"],
-            settings=document["settings"],
+            settings={key: value for key, value in document["settings"].items() if key not in OLD_SETTINGS},
         )
         if odd := [name for name in document["settings"].get("priors", {}) if name not in schema.names]:
             raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")

@@ -166,7 +166,9 @@ _SCALE = number(MIN_SCALE, MAX_SCALE)
 _ROWS = whole(1)
 _SHARE = number(0.0, 1.0)
 _REACH = number(0.0, _MAX_REACH)
-_DIGEST = single("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value))))
+_DIGEST = single(
+    "64 hexadecimal digits", lambda value: isinstance(value, str) and bool(re.fullmatch(r"[0-9a-f]{64}", value))
+)
 _PATTERN = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}")
 _VERSION = single("a version", lambda value: isinstance(value, str) and bool(_PATTERN.fullmatch(value)))
 _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pyarrow", "scipy"})
@@ -229,6 +231,8 @@ _COPULAS: Mapping[str, Keys] = {
 }
 _FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _GAIN}
 _TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
+# Settings that a model does not keep.
+OLD_SETTINGS: Mapping[str, Shape] = {**_SHRUNK, "tried": each(table(_TRIED), 100)}
 # The settings of a release by the kind of its copula. Earlier releases also fitted a low-rank copula, `factor`.
 _SETTINGS: Mapping[str, Shape] = {
     "binary": table({"method": one_of("binary"), "preset": maybe(one_of("paper"))}),
@@ -241,7 +245,7 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": maybe(whole(1, 10_000)),
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
-            **since(1, {**_SHRUNK, "tried": each(table(_TRIED), 100)}, last=2),
+            **since(1, OLD_SETTINGS, last=2),
         }
     ),
 }
