@@ -109,7 +109,7 @@ def test_methods_have_budgets() -> None:
 
 def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[np.float64]]:
     """The first three-way tables, at these scales."""
-    return Tables(cells=cells, order=3, sets=np.stack(cells.trios, axis=1)[: scales.size]), scales
+    return Tables(cells=cells, order=3, sets=np.stack(cells.triples, axis=1)[: scales.size]), scales
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -128,11 +128,14 @@ def test_later_stages_never_overspend_whatever_is_wanted(seed: int, scored: bool
         assert planned is not None
         scale, left = planned
         reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
-        scores, table = Spend.of([scale], cells.n_trios, reach), scale * math.sqrt(budget.shifts) * budget.rows / reach
-        assert cells.n_trios * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
+        scores, table = (
+            Spend.of([scale], cells.n_triples, reach),
+            scale * math.sqrt(budget.shifts) * budget.rows / reach,
+        )
+        assert cells.n_triples * table**-2.0 == pytest.approx(plans.SCORES_SHARE * stages.precision, rel=0.03)
         assert left.first is stages.first
         assert (left.reserve > stages.reserve).all()
-    costs = generator.gamma(0.3, size=generator.integers(1, min(cells.n_trios, 120) + 1)) + 1e-6
+    costs = generator.gamma(0.3, size=generator.integers(1, min(cells.n_triples, 120) + 1)) + 1e-6
     share = plans.TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
     wanted = (costs / costs.sum() * share * np.sum(left.reserve**-2.0)) ** -0.5
     second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))

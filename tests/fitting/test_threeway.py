@@ -150,8 +150,8 @@ def test_tables_follow_from_parities_without_noise() -> None:
 def parities(m: int = 5, n: int = 10_000) -> Estimates:
     generator, cells = np.random.default_rng(0), Cells([2] * m)
     ones, odd = generator.uniform(2_000, 8_000, m), generator.uniform(2_000, 6_000, cells.n_pairs)
-    sds = {"one_way_sd": np.full(m, 30.0), "third_sd": np.full(cells.n_trios, 100.0)}
-    pairs, third = crossed_tables(cells, ones, odd, n), generator.uniform(3_000, 6_000, cells.n_trios)
+    sds = {"one_way_sd": np.full(m, 30.0), "third_sd": np.full(cells.n_triples, 100.0)}
+    pairs, third = crossed_tables(cells, ones, odd, n), generator.uniform(3_000, 6_000, cells.n_triples)
     return estimates(cells, n, np.column_stack([n - ones, ones]).ravel(), pairs, 40.0, crossed=True, third=third, **sds)
 
 
@@ -179,7 +179,7 @@ def test_halves_keep_their_margins_and_the_noise_that_they_state() -> None:
 def test_the_loss_of_parities_is_that_of_their_squared_errors() -> None:
     whole = parities()
     three, found = descent.ParityLoss(whole), GENERATOR.uniform(-0.7, 0.7, (5, 7)).astype(np.float32)
-    i, j, k = whole.cells.trios
+    i, j, k = whole.cells.triples
     missed = (found[i] * found[j] * found[k]).mean(axis=1) - (1 - 2 * whole.third / whole.n_rows) / np.sqrt(8)
     assert three.weight == pytest.approx(2 * 40**2 / 100**2)
     error = three.score(found, np.zeros(5, dtype=np.float32))[0]

@@ -309,10 +309,10 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     parts are scaled by one factor (`theorems.matched_factor`): together they cost at most what was set aside. Refused
     where scores would take half of it.
     """
-    number = cells.n_trios
+    number = cells.n_triples
     if not looks_for_triples(cells, n_rows, stages) or number > _MOST_SCORED or n_rows * number > _MOST_SCORED_WORK:
         return None
-    levels = np.minimum(cells.sizes, MOST_COARSE)[np.stack(cells.trios)].astype(np.float64)
+    levels = np.minimum(cells.sizes, MOST_COARSE)[np.stack(cells.triples)].astype(np.float64)
     if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
         return None
     reserve = float(np.sum(stages.reserve**-2.0))

@@ -56,7 +56,7 @@ def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
     all_cells = (total**3 - 3 * total * squares + 2 * (sizes**3).sum()) / 6
     work = rows * m * (m - 1) * (m - 2) / 2
     rounds = int(min(MOST_ROUNDS, _MOST_TRIPLE_WORK // work)) if work >= _LEAST_TRIPLE_WORK else 0
-    return rounds if all_cells <= _MOST_TRIPLE_CELLS * cells.n_trios and rounds >= _LEAST_ROUNDS else 0
+    return rounds if all_cells <= _MOST_TRIPLE_CELLS * cells.n_triples and rounds >= _LEAST_ROUNDS else 0
 
 
 class Refiner:

@@ -357,9 +357,9 @@ class ParityLoss:
         self._first, self._second = cells.pairs
         # Where the triple of every pair and every third bit stands among all triples, shape (n_pairs, m); -1 for none.
         places = np.full((cells.n_attributes,) * 3, -1)
-        i, j, k = cells.trios
+        i, j, k = cells.triples
         for triple in ((i, j, k), (i, k, j), (j, k, i)):
-            places[triple] = np.arange(cells.n_trios)
+            places[triple] = np.arange(cells.n_triples)
         place = places[cells.pairs]
         targets = (1 - 2 * estimates.third / estimates.n_rows) / np.sqrt(8.0)
         self._targets = np.where(place >= 0, targets[place], 0.0).astype(np.float32)

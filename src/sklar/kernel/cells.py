@@ -43,7 +43,7 @@ class Cells:
         self.offsets = _fixed(np.concatenate([[0], np.cumsum(self.sizes)]))
         self.n_attributes, self.n_levels = self.sizes.size, int(self.offsets[-1])
         self.n_pairs = self.n_attributes * (self.n_attributes - 1) // 2
-        self.n_trios = self.n_pairs * (self.n_attributes - 2) // 3
+        self.n_triples = self.n_pairs * (self.n_attributes - 2) // 3
         self.n_cells = (self.n_levels**2 - int(np.sum(self.sizes**2))) // 2
 
     def __eq__(self, other: object) -> bool:
@@ -64,8 +64,8 @@ class Cells:
         return _fixed(first), _fixed(second)
 
     @cached_property
-    def trios(self) -> tuple[Ints, Ints, Ints]:
-        """The first, second and third attribute of every set of three, in lexical order, shape (n_trios,) each."""
+    def triples(self) -> tuple[Ints, Ints, Ints]:
+        """The first, second and third attribute of every set of three, in lexical order, shape (n_triples,) each."""
         found = np.array(list(combinations(range(self.n_attributes), 3)), dtype=np.int64).reshape(-1, 3)
         return _fixed(found[:, 0].copy()), _fixed(found[:, 1].copy()), _fixed(found[:, 2].copy())
 

@@ -235,7 +235,7 @@ class Parities(_Query):
             i, j = self.cells.pairs
             parts.append(ones[0][i] + ones[0][j] - 2 * ones[1])
         if self.orders > 2:
-            i, j, k = self.cells.trios
+            i, j, k = self.cells.triples
             both = sum(ones[1][self.cells.pair(*two)] for two in ((i, j), (i, k), (j, k)))
             parts.append(ones[0][i] + ones[0][j] + ones[0][k] - 2 * both + 4 * ones[2])
         return np.concatenate(parts)
