@@ -388,12 +388,13 @@ def absolute_errors(
         errors = np.abs(true[part][chosen] - scale * given[part][chosen])
         if errors.dtype.kind in "iu":
             # Whole numbers are counted without sorting.
-            every = np.bincount(errors)
-            distinct, times = np.flatnonzero(every), every[every > 0]
+            times = np.bincount(errors)
+            values.append(np.flatnonzero(times).astype(np.float64))
+            counts.append(times[times > 0])
         else:
             distinct, times = np.unique(errors, return_counts=True)
-        values.append(distinct)
-        counts.append(times)
+            values.append(distinct)
+            counts.append(times)
     distinct, which = np.unique(np.concatenate(values), return_inverse=True)
     times = np.zeros(distinct.size, dtype=np.int64)
     np.add.at(times, which, np.concatenate(counts))
