@@ -83,7 +83,7 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
 def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
     seen = None if draft is None else draft.column(attribute.name)
     lines = text.splitlines()
-    own = lines[slice(*_place(lines, attribute.name))]
+    own = lines[slice(*_place(lines, {"attributes": {attribute.name: {}}}))]
     # What a draft wrote below the entry's header.
     notes = {mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in own if line.startswith(mark)}
     tied = [pair for rule in open_rules(text) if attribute.name in (pair := (rule.first, rule.second))]
@@ -276,14 +276,12 @@ def name_person(text: str, person: Person | None) -> str:
     if person is not None and person.column in Schema.from_toml(text).names:
         text = answer(text, person.column, None)
     lines = text.splitlines()
-    if "[table]" not in map(str.strip, lines):
+    if _place(lines, {"table": {}}) == (0, 0):
         lines = ["[table]", "", *lines]
-    start = [line.strip() for line in lines].index("[table]")
-    end = next((n for n in range(start + 1, len(lines)) if lines[n].lstrip().startswith("[")), len(lines))
+    start, end = _place(lines, {"table": {}})
     kept = [line for line in lines[start + 1 : end] if not _PERSON_LINE.match(line)]
     stated = [f"{key} = {toml_value(value)}" for key, value in describe_person(person).items()]
-    last = max((number for number, line in enumerate(kept, start=1) if line.strip()), default=0)
-    changed = "\n".join([*lines[: start + 1], *kept[:last], *stated, *kept[last:], *lines[end:]]) + "\n"
+    changed = "\n".join([*lines[: start + 1], *kept, *stated, *lines[end:]]) + "\n"
     if Schema.from_toml(changed).person != person:
         raise SchemaError("the person's lines could not be put into [table]. Edit the file by hand.")
     return changed
@@ -299,25 +297,23 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _place(lines: list[str], name: str) -> tuple[int, int]:
-    """Where the lines of an entry begin and end: from its header to its last key; (0, 0) where it has no header."""
+def _place(lines: list[str], header: Entry) -> tuple[int, int]:
+    """Where the lines below a header begin and end: from it to its last key; (0, 0) where there is no such header."""
     for start, line in enumerate(lines):
-        attributes = None
         with suppress(ValueError):
-            attributes = tomllib.loads(line).get("attributes") if line.lstrip().startswith("[") else None
-        if isinstance(attributes, dict) and list(attributes) == [name]:
-            end = start + 1
-            while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
-                end += 1
-            while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
-                end -= 1
-            return start, end
+            if line.lstrip().startswith("[") and tomllib.loads(line) == header:
+                end = start + 1
+                while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
+                    end += 1
+                while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+                    end -= 1
+                return start, end
     return 0, 0
 
 
 def _replace(text: str, name: str, entry: Entry | None) -> str:
     lines = text.splitlines()
-    start, end = _place(lines, name)
+    start, end = _place(lines, {"attributes": {name: {}}})
     if not end:
         header = f"[attributes.{toml_key(name)}]"
         raise SchemaError(f"attribute '{name}': its header {header} was not found. Edit the file by hand.")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklar.custodian.evaluate import answer, choose_triples, conjunctions
@@ -132,6 +132,7 @@ def tally(errors: object) -> conjunctions.Errors:
     return conjunctions.absolute_errors(np.asarray(errors), np.zeros_like(errors))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=300), st.sampled_from(conjunctions.PERCENTS), st.booleans())
 def test_best_is_the_sorted_prefix(values: list[int], percent: int, whole: bool) -> None:
     errors = np.array(values) if whole else np.array(values) + 0.25

@@ -81,13 +81,10 @@ class Draft:
             *(f"{READ_WITH}{key} = {value} ({sure}: {why})." for key, value, sure, why in self.remarks),
         ]
         noted = "\n".join(lines) + "\n\n" + self.schema.to_toml()
-        for name, proposal in self.proposals.items():
-            if proposal.attribute is not None and not proposal.attribute.reviewed:
-                header = f"\n[attributes.{toml_key(name)}]\n"
-                notes = f"{PROPOSED}{proposal.proposed}.\n" + (
-                    f"{DECIDE}{proposal.decide}\n" if proposal.decide else ""
-                )
-                noted = noted.replace(header, header + notes, 1)
+        for name in self.schema.not_reviewed:
+            proposal, header = self.proposals[name], f"\n[attributes.{toml_key(name)}]\n"
+            decide = f"{DECIDE}{proposal.decide}\n" if proposal.decide else ""
+            noted = noted.replace(header, f"{header}{PROPOSED}{proposal.proposed}.\n{decide}", 1)
         return noted + "\n".join(["", *RULES_HEADING, *(tie.line for tie in self.ties), ""] if self.ties else [])
 
     def __repr__(self) -> str:
@@ -99,7 +96,6 @@ class Draft:
         columns = [
             Hidden(
                 name=column.name or "(no name)",
-                anchor=f"column-{number}",
                 proposed=proposal.proposed,
                 decide=proposal.decide,
                 left_out=proposal.attribute is None,
@@ -107,7 +103,7 @@ class Draft:
                 common=common(column),
                 histogram=_histogram(column),
             )
-            for number, column in enumerate(self.columns[:_MAX_COLUMNS])
+            for column in self.columns[:_MAX_COLUMNS]
             for proposal in [self.proposals[column.name]]
         ]
         shown = Hidden(

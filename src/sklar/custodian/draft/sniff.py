@@ -237,12 +237,14 @@ def _numbers(columns: Sequence[Sequence[str]]) -> list[Remark]:
         thousands["."] += either["thousands ."] + either["decimal ."]
     else:
         thousands[","] += either["thousands ,"]
-    remarks, point = [], "," if comma else "."
+    remarks = []
     if comma:
         others = ", and numbers of other columns a point" if decimal["."] else ""
         reason = f"numbers have a comma before their last digits{others}"
         remarks.append(Remark("decimal", ",", "guess" if not decimal[","] or decimal["."] else "certain", reason))
-    for group in [sign for sign, times in thousands.most_common() if times and sign != point][:1]:
+    point = "," if comma else "."
+    group = next((sign for sign, times in thousands.most_common() if times and sign != point), None)
+    if group is not None:
         reason = f"groups of three digits have {_SPOKEN[group]} between them"
         clear = either[f"thousands {group}"] < thousands[group]
         remarks.append(Remark("thousands", group, "certain" if clear else "likely", reason))

@@ -302,15 +302,21 @@ def absolute_errors(
     true: NDArray[Any], given: NDArray[Any], *, factor: float = 1.0, where: NDArray[np.bool_] | None = None
 ) -> Errors:
     """The errors |true - factor * given| of all queries, or of those in `where`, one chunk at a time."""
-    scale, values, counts = 1 if factor == 1.0 else factor, [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
+    # One as a whole number keeps whole numbers whole.
+    scale = 1 if factor == 1.0 else factor
+    values, counts = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for part in (slice(start, start + _CHUNK) for start in range(0, true.size, _CHUNK)):
         chosen = slice(None) if where is None else where[part]
         errors = np.abs(true[part][chosen] - scale * given[part][chosen])
-        # Whole numbers are counted without sorting.
-        every = np.bincount(errors) if errors.dtype.kind in "iu" else None
-        distinct, times = np.unique(errors, return_counts=True) if every is None else (every.nonzero()[0], every)
-        values.append(distinct)
-        counts.append(times[times > 0])
+        if errors.dtype.kind in "iu":
+            # Whole numbers are counted without sorting.
+            times = np.bincount(errors)
+            values.append(np.flatnonzero(times).astype(np.float64))
+            counts.append(times[times > 0])
+        else:
+            distinct, times = np.unique(errors, return_counts=True)
+            values.append(distinct)
+            counts.append(times)
     distinct, which = np.unique(np.concatenate(values), return_inverse=True)
     times = np.zeros(distinct.size, dtype=np.int64)
     np.add.at(times, which, np.concatenate(counts))
