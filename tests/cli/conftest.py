@@ -29,18 +29,22 @@ class Program:
             main()
 
 
-def call(*arguments: str | Path, cwd: Path, typed: str = "") -> Result:
-    """Run a command in this process, which has loaded everything."""
+def call(*arguments: str | Path, cwd: Path, typed: str = "", code: int = 0) -> Result:
+    """Run a command, which ends with this exit code, in this process, which has loaded everything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
-        return CliRunner().invoke(Program(), [*map(str, arguments)], input=typed)  # type: ignore[arg-type]
+        done = CliRunner().invoke(Program(), [*map(str, arguments)], input=typed)  # type: ignore[arg-type]
+    assert done.exit_code == code, done.output
+    return done
 
 
-def run(*arguments: str | Path, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own."""
+def run(*arguments: str | Path, cwd: Path, code: int = 0, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command, which ends with this exit code, in a process of its own."""
     command = [sys.executable, "-m", "sklar", *map(str, arguments)]
     settings.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=cwd, check=False, **settings)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=cwd, check=False, **settings)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def read_terminal(ours: int) -> str:

@@ -68,7 +68,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "sign adult.sklar --key custodian.key",
         "publish adult.sklar --out published --rows 20",
     ):
-        assert call(*line.split(), cwd=folder).exit_code == 0
+        call(*line.split(), cwd=folder)
     return folder
 
 
@@ -114,8 +114,7 @@ def test_examples_of_the_help_run(line: str, folder: Path) -> None:
         (folder / "custodian.key").unlink()
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     words = shlex.split(line)
-    done = call(*words[1:], cwd=folder)
-    assert done.exit_code == 0, done.stderr
+    call(*words[1:], cwd=folder)
     for option in {"--out", "-o", "--model", "--report"} & set(words):
         made = folder / words[words.index(option) + 1]
         assert made.is_file() or (made / "passport.json").is_file()
@@ -139,7 +138,6 @@ def test_every_command_can_be_quiet_and_those_with_figures_print_json() -> None:
 @pytest.mark.parametrize("name", FIGURES)
 def test_json_is_all_that_is_printed(name: str, folder: Path) -> None:
     done = call(*shlex.split(FIGURES[name])[1:], "--json", cwd=folder)
-    assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)
 
 
@@ -166,8 +164,7 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     ],
 )
 def test_a_model_is_a_schema_wherever_one_is_asked(line: str, folder: Path) -> None:
-    done = call(*shlex.split(line), "--quiet", cwd=folder)
-    assert done.exit_code == 0, done.output
+    call(*shlex.split(line), "--quiet", cwd=folder)
 
 
 def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path) -> None:
@@ -175,8 +172,7 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
     known = call(*shlex.split("schema check model.bin"), cwd=folder)
     assert "model.bin: table 'adult', 6 attributes" in known.stdout
     (folder / "cut.sklar").write_bytes(b"PK")
-    damaged = run("schema", "check", "cut.sklar", cwd=folder)
-    assert damaged.returncode == 1
+    damaged = run("schema", "check", "cut.sklar", cwd=folder, code=1)
     assert damaged.stderr.startswith("sklar: 'cut.sklar' is not a Sklar model file, or it is damaged"), damaged.stderr
 
 
@@ -190,7 +186,6 @@ ASKING = (
 @pytest.mark.parametrize("name", FIGURES)
 def test_quiet_prints_only_what_was_asked_for(name: str, folder: Path) -> None:
     done = call(*shlex.split(FIGURES[name])[1:], "--quiet", cwd=folder)
-    assert done.exit_code == 0
     assert done.stderr == ""
     assert (done.stdout != "") == (name in ASKING)
 
@@ -224,9 +219,9 @@ def test_no_color_is_honored(folder: Path) -> None:
 def test_a_reader_that_goes_away_is_no_error_to_print(line: str, folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = run(*shlex.split(line), cwd=folder, stdout=writing)
+    done = run(*shlex.split(line), cwd=folder, code=141, stdout=writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert done.stderr == ""
 
 
 def test_the_page_of_commands_is_not_stale() -> None:
@@ -243,7 +238,6 @@ def test_exit_codes_are_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_scripts(shell: str, tmp_path: Path) -> None:
     done = call("completion", shell, cwd=tmp_path)
-    assert done.exit_code == 0
     assert f"_SKLAR_COMPLETE={shell}_complete" in done.stdout
     place = "im" if shell == "fish" else "2"
     asked = os.environ | {"_SKLAR_COMPLETE": f"{shell}_complete", "COMP_WORDS": "sklar schema im", "COMP_CWORD": place}
