@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 import sklar
 from sklar.cli import cli
+from tests.conftest import output_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -64,10 +64,7 @@ def run_command(line: str) -> None:
     program, *arguments = shlex.split(line, comments=True)
     assert program == "sklar", f"only sklar commands run here, got {line!r}"
     # Play the custodian of a review: accept all that is proposed, and no rule.
-    result = CliRunner().invoke(cli, arguments, input="A\n" if arguments[:2] == ["schema", "review"] else None)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
+    output_of(cli, *arguments, typed="A\n" if arguments[:2] == ["schema", "review"] else None)
 
 
 def run_block(block: Block, namespace: dict[str, Any]) -> None:
