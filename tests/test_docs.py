@@ -14,7 +14,6 @@ import doctest
 import json
 import re
 import shlex
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,9 +172,3 @@ def test_every_yes_of_the_comparison_has_a_test_or_a_page_behind_it() -> None:
         paths = re.findall(r"`([^`]+)`", claim)
         assert paths or "](" in claim, claim
         assert all((ROOT / path).exists() for path in paths), claim
-
-
-def test_the_citation_names_the_projects_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
-    assert cited == [project["version"]]

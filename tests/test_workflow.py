@@ -96,7 +96,8 @@ def test_a_draft_goes_to_a_file_with_its_private_page(folder: Path, tmp_path: Pa
     assert found.schema.name == "people"
     assert sklar.Schema.load(tmp_path / "d.toml") == found.schema
     assert "PRIVATE" in (tmp_path / "d.PRIVATE.html").read_text()
-    assert (tmp_path / "d.PRIVATE.html").stat().st_mode & 0o077 == 0
+    rights = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert rights == {"d.toml": 0o600, "d.PRIVATE.html": 0o600}
     with pytest.raises(OutputError, match="must end in"):
         sklar.draft(folder / "people.csv", out=tmp_path / "d.txt")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import pty
 import re
 import shlex
 import shutil
@@ -20,7 +19,7 @@ import pytest
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.cli.reference import page
-from tests.cli.conftest import call, read_terminal, run
+from tests.cli.conftest import call, on_a_terminal, run
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -190,29 +189,12 @@ def test_quiet_prints_only_what_was_asked_for(name: str, folder: Path) -> None:
     assert (done.stdout != "") == (name in ASKING)
 
 
-def on_a_terminal(command: list[str], folder: Path, **environment: str) -> str:
-    """What a command draws on a terminal."""
-    ours, theirs = pty.openpty()
-    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sklar", *command],
-        cwd=folder,
-        env=clean | {"TERM": "xterm-256color"} | environment,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    drawn = read_terminal(ours)
-    assert process.wait() == 0
-    return drawn
-
-
 def test_no_color_is_honored(folder: Path) -> None:
-    command = ["sample", "adult.sklar", "--out", "o.csv"]
+    command = ("sample", "adult.sklar", "--out", "o.csv")
     color = re.compile(r"\x1b\[[0-9;]*(3[0-9]|38;5;[0-9]+)m")
-    assert color.search(on_a_terminal(command, folder))
-    assert not color.search(on_a_terminal(command, folder, NO_COLOR="1"))
-    assert on_a_terminal([*command, "--quiet"], folder) == ""
+    assert color.search(on_a_terminal(*command, cwd=folder))
+    assert not color.search(on_a_terminal(*command, cwd=folder, NO_COLOR="1"))
+    assert on_a_terminal(*command, "--quiet", cwd=folder) == ""
 
 
 @pytest.mark.parametrize("line", ["verify adult.sklar", "--help", "query adult.sklar \"sex = 'Male'\""])

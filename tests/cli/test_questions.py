@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -15,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from sklar.public.schema import Schema
-from tests.cli.conftest import call, read_terminal
+from tests.cli.conftest import call, on_a_terminal
 
 ROWS = 2_000
 
@@ -46,13 +43,6 @@ def folder(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def review(*arguments: str, typed: str = "", code: int = 0) -> Result:
     return call("schema", "review", "d.toml", *arguments, cwd=Path.cwd(), typed=typed, code=code)
-
-
-def test_a_draft_writes_two_files(people: Path) -> None:
-    assert {path.name for path in people.iterdir()} == {"people.csv", "d.toml", "d.PRIVATE.html"}
-    for name in ("d.toml", "d.PRIVATE.html"):
-        assert (people / name).stat().st_mode & 0o777 == 0o600
-    assert "PRIVATE" in (people / "d.PRIVATE.html").read_text()
 
 
 def test_answers_one_by_one(folder: Path) -> None:
@@ -120,12 +110,6 @@ def test_what_is_refused(folder: Path) -> None:
 
 def test_on_a_terminal(folder: Path) -> None:
     """The real thing once: keys go in, colors come out."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "sklar", "schema", "review", "d.toml"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder)
-    os.close(theirs)
-    os.write(ours, b"\nA\n")
-    drawn = read_terminal(ours)
-    assert process.wait() == 0
+    drawn = on_a_terminal("schema", "review", "d.toml", cwd=folder, typed=b"\nA\n")
     assert "\x1b[1m[1 of 4] town" in drawn
     assert "Every column is reviewed" in click.unstyle(drawn)
