@@ -34,15 +34,17 @@ def forecast(*, schema_path: Path, epsilons: tuple[float, ...], plot_path: Path 
     """
     from sklar.budget.forecast import forecast as foresee
     from sklar.budget.forecast import plot_forecasts, table_lines
-    from sklar.files.write import check_target, replacing
 
-    target = check_target(plot_path, (".png", ".svg")) if plot_path else None
+    if plot_path is not None:
+        from sklar.files.write import check_target, replacing
+
+        check_target(plot_path, (".png", ".svg"))
     schema = schema_of(schema_path)
     forecasts = [foresee(schema, epsilon=epsilon, **how) for epsilon in epsilons]
-    if target:
-        with replacing(target) as temporary:
-            plot_forecasts(forecasts, temporary, kind=target.suffix.lower()[1:])
-    after = [f"The plot is in {target}."] if target else []
+    if plot_path is not None:
+        with replacing(plot_path) as temporary:
+            plot_forecasts(forecasts, temporary, kind=plot_path.suffix.lower()[1:])
+    after = [] if plot_path is None else [f"The plot is in {plot_path}."]
     print_answer([each.to_dict() for each in forecasts], table_lines(forecasts), *after)
 
 
