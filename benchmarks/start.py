@@ -121,19 +121,9 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
     from sklar.draw import refine
     from sklar.fitting import steps
     from sklar.fitting.descent import SMALL
-    from sklar.kernel import noise
     from sklar.kernel.cells import Cells
 
-    rng, names = np.random.default_rng(0), vars(noise)
-    sizes = np.array([100_000])
-    yield (
-        "noise",
-        "cell",
-        _each(lambda: names["_draw_plainly"](1, np.array([80.0]), sizes, names["_keystream"]()), sizes[0]),
-        _each(lambda: names["_draw"](1, np.array([80.0]), sizes, names["_keystream"]()), sizes[0]),
-        _loading("from sklar.kernel import noise", "vars(noise)['_compiled']()"),
-        f"{names['_PLAIN_CELLS']:,}",
-    )
+    rng = np.random.default_rng(0)
     rows = rng.integers(0, 5, (1_000, 14)).astype(np.int32) + 5 * np.arange(14, dtype=np.int32)
     bounds, errors = np.linspace(0, 1_000, 101).astype(np.int64), np.full((70, 70), -10_240, dtype=np.int32)
     last = (1, np.uint64(7))
@@ -144,14 +134,14 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
         "rows x attributes^2",
         _each(lambda: refine.exchange_plainly(rows.copy(), bounds, errors.copy(), *last), work),
         _each(lambda: refine.exchange(rows.copy(), bounds, errors.copy(), *none, *last), work),
-        _loading("from sklar.draw import refine", "refine.exchange.compile()"),
+        _loading("from sklar.draw import refine", "refine.exchange.kernel"),
         f"{vars(refine)['_PLAIN_WORK']:,}",
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)
         first = rng.standard_normal((cells.n_levels, 150)).astype(np.float32)
         plain, fast = (_step(kind(cells, first, damping=0.1)) for kind in (steps.Logits, steps.CompiledLogits))
-        compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].compile()"
+        compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].kernel"
         loading = _loading("from sklar.fitting import steps", compiling)
         yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, f"{SMALL} contrasts"
 
