@@ -7,8 +7,10 @@ import os
 from fractions import Fraction
 from typing import Any
 
+import click
 import hypothesis.strategies as st
 import numpy as np
+from click.testing import CliRunner
 from hypothesis import reject, settings
 from numpy.typing import NDArray
 
@@ -67,6 +69,13 @@ ENDS = {
     "year": (1, 3_000),
     "yearmonth": (12, 9_999 * 12),
 }
+
+
+def output_of(command: click.Command, *arguments: object, typed: str | None = None, code: int = 0) -> str:
+    """What a command prints; it ends with this exit code, or raises what it does not explain itself."""
+    done = CliRunner().invoke(command, [*map(str, arguments)], input=typed, catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.output
 
 
 def count_plainly(codes: Codes, cells: Cells) -> Exact:

@@ -14,15 +14,14 @@ import doctest
 import json
 import re
 import shlex
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 import sklar
 from sklar.cli import cli
+from tests.conftest import output_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -64,10 +63,7 @@ def run_command(line: str) -> None:
     program, *arguments = shlex.split(line, comments=True)
     assert program == "sklar", f"only sklar commands run here, got {line!r}"
     # Play the custodian of a review: accept all that is proposed, and no rule.
-    result = CliRunner().invoke(cli, arguments, input="A\n" if arguments[:2] == ["schema", "review"] else None)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
+    output_of(cli, *arguments, typed="A\n" if arguments[:2] == ["schema", "review"] else None)
 
 
 def run_block(block: Block, namespace: dict[str, Any]) -> None:
@@ -176,9 +172,3 @@ def test_every_yes_of_the_comparison_has_a_test_or_a_page_behind_it() -> None:
         paths = re.findall(r"`([^`]+)`", claim)
         assert paths or "](" in claim, claim
         assert all((ROOT / path).exists() for path in paths), claim
-
-
-def test_the_citation_names_the_projects_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
-    assert cited == [project["version"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import tomllib
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -106,9 +105,7 @@ def test_dss_numbers_stay_inside_their_edges_and_reach_every_bin() -> None:
     data = table("dss", 131_072)
     for name, entry in attributes("dss").items():
         if "edges" in entry:
-            bins = binned("dss", data, name)
-            assert set(bins) == set(range(1, len(entry["edges"]))), name
-            assert all(low < high for low, high in pairwise(entry["edges"]))
+            assert set(binned("dss", data, name)) == set(range(1, len(entry["edges"]))), name
 
 
 def test_census_has_a_few_values_outside_its_schema() -> None:

@@ -32,9 +32,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         sklar.nonsense  # noqa: B018
 
 
-def test_the_version_is_the_projects() -> None:
+def test_the_version_is_the_projects_and_that_of_the_citation() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert sklar.__version__ == project["version"]
+    assert f"\nversion: {sklar.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_wheel_says_that_it_is_typed_and_holds_the_templates(tmp_path: Path) -> None:

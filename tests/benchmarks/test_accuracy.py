@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from benchmarks import accuracy, accuracy_page, aim, graphical, judge, peers, pool, structures, tables
 from sklar.custodian.evaluate import choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import answer_blocks
 from sklar.public.schema import Attribute, Schema
+from tests.conftest import output_of
 
 SIZES = (2, 3, 4, 5)
 COLUMNS = tuple(Attribute(name=f"a{size}", kind="categorical", values=tuple(range(size))) for size in SIZES)
@@ -148,12 +148,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aim, "warm_up", lambda: None)
 
 
-def invoke(*arguments: str) -> str:
-    result = CliRunner().invoke(aim.main, arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def made(**facts: Any) -> dict[str, Any]:
     """A run as it is recorded, made up."""
     run = {"table": "azpro", "title": "A", "rows": 10, "attributes": 3, "levels": 9, "method": "auto", "epsilon": 1.0}
@@ -176,7 +170,7 @@ def test_structures_have_the_structure_that_they_are_named_for() -> None:
 
 
 def test_jobs_are_asked_for_in_order_and_codes_are_exported(tmp_path: Path, opened: None) -> None:
-    invoke("export", "--tables", "azpro,mid", "--work", str(tmp_path))
+    output_of(aim.main, "export", "--tables", "azpro,mid", "--work", str(tmp_path))
     lines = (tmp_path / "jobs.txt").read_text().splitlines()
     assert lines[:3] == ["azpro aim3-8 10 1", "mid aim3-8 10 1", "azpro aim3-8 4 1"]
     assert len(set(lines)) == len(lines) == 2 * 3 * len(aim.PEERS)
@@ -188,9 +182,7 @@ def test_jobs_are_asked_for_in_order_and_codes_are_exported(tmp_path: Path, open
 def test_a_table_that_there_is_not_and_peers_without_their_python_are_refused() -> None:
     refusals = {"no such table: adult": ["ours", "--tables", "adult"], "Give --peers-python": ["peers"]}
     for text, arguments in refusals.items():
-        result = CliRunner().invoke(aim.main, arguments)
-        assert result.exit_code == 2
-        assert text in result.output
+        assert text in output_of(aim.main, *arguments, code=2)
 
 
 def test_the_pool_runs_what_has_no_rows_and_kills_what_does_not_end(
@@ -214,12 +206,12 @@ def test_ours_are_run_once_for_a_state_of_the_package(tmp_path: Path, opened: No
     old = tmp_path / "azpro.auto.4.7.json"
     old.write_text(json.dumps(made(source="old")))
     arguments = ("ours", "--tables", "azpro", "--draws", "1", "--work", str(tmp_path))
-    assert invoke(*arguments).count("TV3") == 3
+    assert output_of(aim.main, *arguments).count("TV3") == 3
     assert not old.exists()
     found = json.loads((tmp_path / "azpro.auto.4.1.json").read_text())
     assert found["source"] == accuracy.SOURCE
     assert found["tv2"] > 0
-    assert invoke(*arguments) == ""
+    assert output_of(aim.main, *arguments) == ""
 
 
 def test_peers_rows_are_judged_and_what_the_folder_lacks_is_kept(tmp_path: Path, opened: None) -> None:
@@ -234,7 +226,7 @@ def test_peers_rows_are_judged_and_what_the_folder_lacks_is_kept(tmp_path: Path,
     np.savez(work / "azpro.aim3-8.1.1.npz", codes=codes, seconds=9.0, rounds=4, whole=False)
     np.savez(work / "azpro.npz", codes=codes, sizes=SCHEMA.sizes)
     (work / "azpro.auto.1.1.json").write_text(json.dumps(made()))
-    said = invoke("page", "--work", str(work), "--out", str(out))
+    said = output_of(aim.main, "page", "--work", str(work), "--out", str(out))
     runs = {(run["table"], run["method"]): run for run in json.loads((out / "aim.json").read_text())["runs"]}
     assert list(runs) == [("mid", "mst"), ("azpro", "auto"), ("azpro", "aim3-8"), ("azpro", "mst")]
     found = judge.judge(bench(), codes.T.astype(np.int32))

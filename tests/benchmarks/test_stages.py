@@ -11,7 +11,6 @@ import click
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from benchmarks import counting, levels, linked, people, scale, start, threads, visits
 from sklar.cli import cli
@@ -19,14 +18,13 @@ from sklar.generate.visits import KEY, generate_visits
 from sklar.generate.visits import linked as linked_schema
 from sklar.kernel.cells import Cells
 from sklar.rows.encode import encode
-from tests.conftest import count_plainly
+from tests.conftest import count_plainly, output_of
 
 
 def test_every_stage_is_told_with_its_memory(tmp_path: Path) -> None:
     sizes = ["--levels", "13", "--attributes", "4", "--rows", "300"]
-    result = CliRunner().invoke(levels.main, [*sizes, "--stage", "measure", "--json", str(tmp_path / "levels.json")])
-    assert result.exit_code == 0, result.output
-    assert "300 rows x 4 attributes, 13 levels, 63 two-way cells" in result.output
+    shown = output_of(levels.main, *sizes, "--stage", "measure", "--json", tmp_path / "levels.json")
+    assert "300 rows x 4 attributes, 13 levels, 63 two-way cells" in shown
     found = json.loads((tmp_path / "levels.json").read_text())
     assert list(found["stages"]) == ["count", "measure"]
     assert found["cells"] == 63
@@ -97,9 +95,7 @@ def test_a_small_run_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A real process is killed in the middle, another goes on, and both count what one pass counts."""
     monkeypatch.setattr(scale, "ATTRIBUTES", (3, 4))
     options = ["--rows", "200000", "--shards", "8", "--wide-rows", "500", "--no-spark", "--page"]
-    folders = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(scale.main, [*options, *folders], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    output_of(scale.main, *options, "--work", tmp_path / "work", "--out", tmp_path / "out")
     kept = json.loads((tmp_path / "out" / "scale.json").read_text())["runs"]
     assert kept["here"]["rows"] == kept["resumed"]["rows"] == 200_000
     assert kept["here"]["digest"] == kept["resumed"]["digest"]
@@ -132,6 +128,5 @@ def test_only_stages_that_all_runs_have_are_compared() -> None:
 
 def test_threads_are_whole_numbers() -> None:
     for given in ("0", "1,x", ""):
-        result = CliRunner().invoke(threads.main, ["--threads", given])
-        assert result.exit_code == 2
-        assert f"must be whole numbers of at least 1 with commas between, got {given}." in result.output
+        shown = output_of(threads.main, "--threads", given, code=2)
+        assert f"must be whole numbers of at least 1 with commas between, got {given}." in shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import pty
 import re
 import shlex
 import shutil
@@ -20,7 +19,7 @@ import pytest
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.cli.reference import page
-from tests.cli.conftest import call, read_terminal, run
+from tests.cli.conftest import call, on_a_terminal, run
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -68,7 +67,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "sign adult.sklar --key custodian.key",
         "publish adult.sklar --out published --rows 20",
     ):
-        assert call(*line.split(), cwd=folder).exit_code == 0
+        call(*line.split(), cwd=folder)
     return folder
 
 
@@ -114,8 +113,7 @@ def test_examples_of_the_help_run(line: str, folder: Path) -> None:
         (folder / "custodian.key").unlink()
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     words = shlex.split(line)
-    done = call(*words[1:], cwd=folder)
-    assert done.exit_code == 0, done.stderr
+    call(*words[1:], cwd=folder)
     for option in {"--out", "-o", "--model", "--report"} & set(words):
         made = folder / words[words.index(option) + 1]
         assert made.is_file() or (made / "passport.json").is_file()
@@ -139,7 +137,6 @@ def test_every_command_can_be_quiet_and_those_with_figures_print_json() -> None:
 @pytest.mark.parametrize("name", FIGURES)
 def test_json_is_all_that_is_printed(name: str, folder: Path) -> None:
     done = call(*shlex.split(FIGURES[name])[1:], "--json", cwd=folder)
-    assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)
 
 
@@ -166,8 +163,7 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     ],
 )
 def test_a_model_is_a_schema_wherever_one_is_asked(line: str, folder: Path) -> None:
-    done = call(*shlex.split(line), "--quiet", cwd=folder)
-    assert done.exit_code == 0, done.output
+    call(*shlex.split(line), "--quiet", cwd=folder)
 
 
 def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path) -> None:
@@ -175,8 +171,7 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
     known = call(*shlex.split("schema check model.bin"), cwd=folder)
     assert "model.bin: table 'adult', 6 attributes" in known.stdout
     (folder / "cut.sklar").write_bytes(b"PK")
-    damaged = run("schema", "check", "cut.sklar", cwd=folder)
-    assert damaged.returncode == 1
+    damaged = run("schema", "check", "cut.sklar", cwd=folder, code=1)
     assert damaged.stderr.startswith("sklar: 'cut.sklar' is not a Sklar model file, or it is damaged"), damaged.stderr
 
 
@@ -190,43 +185,25 @@ ASKING = (
 @pytest.mark.parametrize("name", FIGURES)
 def test_quiet_prints_only_what_was_asked_for(name: str, folder: Path) -> None:
     done = call(*shlex.split(FIGURES[name])[1:], "--quiet", cwd=folder)
-    assert done.exit_code == 0
     assert done.stderr == ""
     assert (done.stdout != "") == (name in ASKING)
 
 
-def on_a_terminal(command: list[str], folder: Path, **environment: str) -> str:
-    """What a command draws on a terminal."""
-    ours, theirs = pty.openpty()
-    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sklar", *command],
-        cwd=folder,
-        env=clean | {"TERM": "xterm-256color"} | environment,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    drawn = read_terminal(ours)
-    assert process.wait() == 0
-    return drawn
-
-
 def test_no_color_is_honored(folder: Path) -> None:
-    command = ["sample", "adult.sklar", "--out", "o.csv"]
+    command = ("sample", "adult.sklar", "--out", "o.csv")
     color = re.compile(r"\x1b\[[0-9;]*(3[0-9]|38;5;[0-9]+)m")
-    assert color.search(on_a_terminal(command, folder))
-    assert not color.search(on_a_terminal(command, folder, NO_COLOR="1"))
-    assert on_a_terminal([*command, "--quiet"], folder) == ""
+    assert color.search(on_a_terminal(*command, cwd=folder))
+    assert not color.search(on_a_terminal(*command, cwd=folder, NO_COLOR="1"))
+    assert on_a_terminal(*command, "--quiet", cwd=folder) == ""
 
 
 @pytest.mark.parametrize("line", ["verify adult.sklar", "--help", "query adult.sklar \"sex = 'Male'\""])
 def test_a_reader_that_goes_away_is_no_error_to_print(line: str, folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = run(*shlex.split(line), cwd=folder, stdout=writing)
+    done = run(*shlex.split(line), cwd=folder, code=141, stdout=writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert done.stderr == ""
 
 
 def test_the_page_of_commands_is_not_stale() -> None:
@@ -243,7 +220,6 @@ def test_exit_codes_are_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_scripts(shell: str, tmp_path: Path) -> None:
     done = call("completion", shell, cwd=tmp_path)
-    assert done.exit_code == 0
     assert f"_SKLAR_COMPLETE={shell}_complete" in done.stdout
     place = "im" if shell == "fish" else "2"
     asked = os.environ | {"_SKLAR_COMPLETE": f"{shell}_complete", "COMP_WORDS": "sklar schema im", "COMP_CWORD": place}

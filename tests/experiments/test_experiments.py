@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from experiments import asked, data, errors, illustrations, inference, page, paper, record, rules, runtimes, stopwatch
 from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Inquiry
 from sklar.custodian.evaluate import evaluate
 from sklar.machine.progress import Progress, watch
-from tests.conftest import count_plainly
+from tests.conftest import count_plainly, output_of
 from tests.custodian.evaluate.tables import SCHEMA, records
 
 needs_data = pytest.mark.skipif(not data.DEFAULT_FOLDER.is_dir(), reason="needs ../shared/data")
@@ -97,10 +96,9 @@ def test_a_summary_has_every_run() -> None:
 
 
 def test_missing_data_is_said_with_the_remedy(tmp_path: Path) -> None:
-    outcome = CliRunner().invoke(illustrations.main, ["--data", str(tmp_path), "--out", str(tmp_path)])
-    assert outcome.exit_code == 1
-    assert "needs adult.csv and adult.toml" in outcome.output
-    assert "--data DIR" in outcome.output
+    shown = output_of(illustrations.main, "--data", tmp_path, "--out", tmp_path, code=1)
+    assert "needs adult.csv and adult.toml" in shown
+    assert "--data DIR" in shown
 
 
 def test_generated_tables_are_measured_and_timed() -> None:
@@ -115,8 +113,7 @@ def test_generated_tables_are_measured_and_timed() -> None:
 @needs_data
 def test_illustrations_run_from_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcome = CliRunner().invoke(illustrations.main, ["--out", str(tmp_path)])
-    assert outcome.exit_code == 0, outcome.output
+    output_of(illustrations.main, "--out", tmp_path)
     assert sorted(path.suffix for path in tmp_path.glob("illustrations.*")) == [".json", ".md", ".png", ".svg"]
     document = json.loads((tmp_path / "illustrations.json").read_text(encoding="utf-8"))
     assert document["results"]["literal_cost_adult"]["noisy cells"]["in_units_of_epsilon_each"] == 4708
@@ -192,8 +189,7 @@ def test_counts_and_classical_answers_are_those_of_the_rows() -> None:
 def test_the_experiment_on_inference_runs_saves_and_goes_on(tmp_path: Path) -> None:
     arguments = ["--table", "census", "--times", "1", "--direct", "60", "--tested", "5"]
     arguments += ["--out", str(tmp_path), "--saved", str(tmp_path)]
-    done = CliRunner().invoke(inference.main, arguments)
-    assert done.exit_code == 0, done.exception
+    output_of(inference.main, *arguments)
     page = (tmp_path / "inference.md").read_text()
     assert "| census, epsilon 8, add-remove (1; 60) |" in page
     kept = json.loads((tmp_path / "census.json").read_text())
@@ -205,7 +201,7 @@ def test_the_experiment_on_inference_runs_saves_and_goes_on(tmp_path: Path) -> N
     assert sum(test["n"] for test in sums["independence"].values()) == 7
     assert all(test["drawn"] == 5 for test in sums["independence"].values())
     assert sums["correlations"]["corr(age, children)"]["drawn"] == 12
-    assert CliRunner().invoke(inference.main, arguments).exit_code == 0
+    output_of(inference.main, *arguments)
     assert json.loads((tmp_path / "census.json").read_text()) == kept
 
 

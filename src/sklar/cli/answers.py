@@ -34,15 +34,17 @@ def forecast(*, schema_path: Path, epsilons: tuple[float, ...], plot_path: Path 
     """
     from sklar.budget.forecast import forecast as foresee
     from sklar.budget.forecast import plot_forecasts, table_lines
-    from sklar.files.write import check_target, replacing
 
-    target = check_target(plot_path, (".png", ".svg")) if plot_path else None
+    if plot_path is not None:
+        from sklar.files.write import check_target, replacing
+
+        check_target(plot_path, (".png", ".svg"))
     schema = schema_of(schema_path)
     forecasts = [foresee(schema, epsilon=epsilon, **how) for epsilon in epsilons]
-    if target:
-        with replacing(target) as temporary:
-            plot_forecasts(forecasts, temporary, kind=target.suffix.lower()[1:])
-    after = [f"The plot is in {target}."] if target else []
+    if plot_path is not None:
+        with replacing(plot_path) as temporary:
+            plot_forecasts(forecasts, temporary, kind=plot_path.suffix.lower()[1:])
+    after = [] if plot_path is None else [f"The plot is in {plot_path}."]
     print_answer([each.to_dict() for each in forecasts], table_lines(forecasts), *after)
 
 
@@ -58,9 +60,7 @@ def forecast(*, schema_path: Path, epsilons: tuple[float, ...], plot_path: Path 
 @option("--epsilon", "Say what this budget answers.  [default: the smallest that answers every question]", number)
 @shared.FORESEEN
 @shared.ledger_options("Say what the release would leave of this ledger. Nothing is charged.")
-def plan(
-    *, schema_path: Path, ledger: Path | None, ledger_key: Path | None, dataset: str | None, **options: Any
-) -> None:
+def plan(*, schema_path: Path, dataset: str | None, **options: Any) -> None:
     """Say which epsilon your questions need, before any budget is spent; or, with --epsilon, which it answers.
 
     A margin is a share of the rows, or a number of rows, and holds with 95% confidence for each question; for a table
@@ -73,7 +73,7 @@ def plan(
     from sklar.answer.wants import plan as foresee
     from sklar.errors import BudgetError
 
-    book = shared.open_ledger(ledger, ledger_key)
+    book = shared.open_ledger(options.pop("ledger"), options.pop("ledger_key"))
     if book is None and dataset is not None:
         raise BudgetError("a data set was given, and no ledger. Give both.")
     foreseen = foresee(schema_of(schema_path), ledger=book, dataset=dataset, **options)

@@ -30,9 +30,7 @@ _WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies",
 @command("Measure a table, fit, and draw rows.", JSON, TIMINGS)
 @shared.privacy_options()
 @shared.together(shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.SPREADSHEET, shared.MODEL_OUT)
-def release(
-    *, out: str, model_path: Path | None, rows: int | None, seed: int | None, spreadsheet: bool, **options: Any
-) -> None:
+def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
     DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query. With --engine
@@ -45,7 +43,7 @@ def release(
     from sklar.draw.sample import check_draw
     from sklar.files.write import check_target
 
-    how = {"engine": options["engine"], "spreadsheet": spreadsheet}
+    how = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
     check_out(out, **how)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
