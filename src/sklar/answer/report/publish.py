@@ -72,11 +72,6 @@ def typical_errors(model: Model) -> tuple[float, float | None]:
 
 def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
     """The report as one HTML document."""
-    return render("sklar.answer.report", "publishable.html.j2", view(model, file_name))
-
-
-def view(model: Model, file_name: str) -> dict[str, Any]:
-    """What the report shows. With only one attribute, `pairs` is None."""
     schema, certificate, findings = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
     odds, number = math.exp(min(certificate.epsilon, 700.0)), 1 / certificate.delta if certificate.delta else math.inf
@@ -92,7 +87,7 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         ranked = dict.fromkeys(np.stack([each[order] for each in measured.cells.pairs], axis=1).ravel().tolist())
         chosen = sorted(list(ranked)[:MAX_CHARTS])
     charts = [draw(model, measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
-    return {
+    shown = {
         "schema": schema,
         "title": short(shown_table(schema), 120),
         "about": " ".join((schema.words.description or "").split()),
@@ -129,6 +124,7 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
+    return render("sklar.answer.report", "publishable.html.j2", shown)
 
 
 def _described(attribute: Attribute) -> tuple[str, ...]:
