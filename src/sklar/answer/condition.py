@@ -172,12 +172,12 @@ def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], see
 
 
 def _frame(rows: object, schema: Schema) -> pl.DataFrame:
-    if not isinstance(rows, pl.DataFrame) and not hasattr(rows, "__arrow_c_stream__"):
+    if not hasattr(rows, "__arrow_c_stream__"):
         raise ModelError(
             f"rows must be a table of polars, pandas or Arrow, got {type(rows).__name__}. Read a file first: "
             "polars.read_csv."
         )
-    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    frame = pl.DataFrame(rows)
     unknown = [name for name in frame.columns if name not in schema.names]
     if unknown:
         listed = ", ".join(schema.names[:12])
