@@ -19,8 +19,7 @@ from sklar.answer.effects import Effects, Floats, NoisyTable, pool_effects, pool
 from sklar.answer.infer import infer
 from sklar.answer.infer.inquiry import MEASURED, Scores, read_question, score
 from sklar.answer.infer.onestep import applied, noise_covariance, parts
-from sklar.answer.infer.ratios import fieller
-from sklar.answer.infer.regression import Records, correlate, independence, solve
+from sklar.answer.infer.statistics import Records, correlate, fieller, independence, solve
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.draw.decode import Decoder
@@ -377,11 +376,11 @@ def test_names_with_signs_and_blanks_are_read() -> None:
 
 def test_too_many_groups_and_too_many_contrasts_are_refused(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most, question, message in (
-        ("ratios._MOST_FIGURES", 9, "mean(age) by region, sex", "at most 9 figures are given at once, got 10. Ask"),
-        ("ratios._MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
-        ("regression._MOST_CONTRASTS", 3, "independent(age, sex)", "compares at most 3 contrasts, got 4. Use"),
+        ("_MOST_FIGURES", 9, "mean(age) by region, sex", "at most 9 figures are given at once, got 10. Ask"),
+        ("_MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
+        ("_MOST_CONTRASTS", 3, "independent(age, sex)", "compares at most 3 contrasts, got 4. Use"),
     ):
-        monkeypatch.setattr(f"sklar.answer.infer.{name}", most)
+        monkeypatch.setattr(f"sklar.answer.infer.statistics.{name}", most)
         with pytest.raises(QueryError, match=message):
             infer(model, question)
 
