@@ -398,13 +398,9 @@ def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> ND
     widths = np.diff(np.array(attribute.edges, dtype=np.float64))
     density = np.maximum(counts[codes], 0.0) / widths
     order = np.argsort(-density, kind="stable")
-    heaps = 0
     # From the tallest on, as long as it is a single number that towers over the next.
-    while heaps < order.size - 1 and widths[order[heaps]] == 1:
-        if density[order[heaps]] <= _FLATTENS * density[order[heaps + 1]]:
-            break
-        heaps += 1
-    return np.asarray(np.sort(codes[order[:heaps]]))
+    towers = (widths[order[:-1]] == 1) & (density[order[:-1]] > _FLATTENS * density[order[1:]])
+    return np.sort(codes[order[: int(np.argmin([*towers, False]))]])
 
 
 def _on_axis(
