@@ -210,7 +210,7 @@ def answer(
     expression = stated.traced(divided.schema)
     where = expression.attributes
     _, shares = divide_shapes(divided, schema, model.shapes if split else {}, set(names if split else ()))
-    parts = _Parts(of=divided.measured_parts, shares=[shares[name] for name in divided.schema.measured.names])
+    parts = _Parts(of=divided.measured_parts, shares=shares)
 
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
