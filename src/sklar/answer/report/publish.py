@@ -226,8 +226,6 @@ def find(model: Model) -> Findings:
     model.measured_schema.require_square("a report")
     cells, estimates = model.measured_schema.cells, pool(model.measured)
     predicted, sampling = _predict(model)
-    if cells.n_attributes == 1:
-        return Findings(np.diagonal(predicted), estimates.pair_sd, np.zeros(0), np.zeros(0))
     n, expected = estimates.n_rows, cells.flat(predicted)
     variance = np.repeat(estimates.pair_sd**2, cells.pair_sizes)
     if sampling:
