@@ -19,8 +19,7 @@ from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.effects import Effect, Floats, NoisyTable, Subset, pool_tables
 from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import OneStep, grid, noise_covariance, one_step, parts
-from sklar.answer.infer.ratios import asked_ratios, figures_of, linear_in
-from sklar.answer.infer.regression import independence
+from sklar.answer.infer.statistics import asked_ratios, figures_of, independence, linear_in
 from sklar.files.model import Model
 from sklar.kernel.theorems import noise_variance
 

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 import sklar
 from sklar.answer.effects import Effects, Floats, NoisyTable, pool_effects, pool_tables
 from sklar.answer.infer import infer
-from sklar.answer.infer.inquiry import MEASURED, Scores, score
+from sklar.answer.infer.inquiry import MEASURED, Scores, read_question, score
 from sklar.answer.infer.onestep import applied, noise_covariance, parts
-from sklar.answer.infer.ratios import fieller
-from sklar.answer.infer.regression import Records, correlate, independence, solve
+from sklar.answer.infer.statistics import Records, correlate, fieller, independence, solve
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.draw.decode import Decoder
 from sklar.files.model import Model
-from sklar.fitting.latent import LatentModel, independent
+from sklar.fitting.latent import independent
 from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
@@ -364,25 +363,24 @@ def test_what_cannot_be_answered_is_told_why(model: Model) -> None:
         assert str(refused.value).startswith(message)
 
 
-def test_names_with_signs_and_blanks_are_read(model: Model) -> None:
+def test_names_with_signs_and_blanks_are_read() -> None:
     odd = {"age": "a+b", "sex": "x ~ y", "owns": "is it?"}
     attributes = tuple(replace(each, name=odd.get(each.name, each.name)) for each in SCHEMA.attributes)
     schema = replace(SCHEMA, attributes=attributes)
-    probabilities = model.copula.arrays()["probabilities"].reshape(-1, schema.n_levels)
-    copula = LatentModel(schema=schema, probabilities=probabilities)
-    renamed = replace(model, copula=copula, measured=replace(model.measured, schema=schema))
-    assert infer(renamed, '"is it?" ~ "x ~ y" + a+b').figures[2].name == "a+b"
-    assert infer(renamed, 'mean(a+b) by "x ~ y"').figures[0].name == "x ~ y = Female"
-    assert infer(model, "owns~sex+age").figures[2].name == "age"
+    asked = read_question('"is it?" ~ "x ~ y" + a+b', schema)
+    assert (asked.outcome, asked.names) == ((3,), (1, 0))
+    asked = read_question('mean(a+b) by "x ~ y"', schema)
+    assert (asked.names, asked.by) == ((0,), (1,))
+    assert read_question("owns~sex+age", SCHEMA).names == (1, 0)
 
 
 def test_too_many_groups_and_too_many_contrasts_are_refused(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most, question, message in (
-        ("ratios._MOST_FIGURES", 9, "mean(age) by region, sex", "at most 9 figures are given at once, got 10. Ask"),
-        ("ratios._MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
-        ("regression._MOST_CONTRASTS", 3, "independent(age, sex)", "compares at most 3 contrasts, got 4. Use"),
+        ("_MOST_FIGURES", 9, "mean(age) by region, sex", "at most 9 figures are given at once, got 10. Ask"),
+        ("_MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
+        ("_MOST_CONTRASTS", 3, "independent(age, sex)", "compares at most 3 contrasts, got 4. Use"),
     ):
-        monkeypatch.setattr(f"sklar.answer.infer.{name}", most)
+        monkeypatch.setattr(f"sklar.answer.infer.statistics.{name}", most)
         with pytest.raises(QueryError, match=message):
             infer(model, question)
 

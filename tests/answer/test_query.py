@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -187,16 +187,17 @@ def measurer(drawn: Any, **settings: Any) -> Callable[[], Measured]:
         stages = plan_stages(cells, budget, 4000 if budget.neighbors == "replace-one" else None)
         plan = Plan(parts=(*stages.first.parts, (Tables(cells=cells, order=2), stages.reserve.copy())))
     exact = [query.count(drawn) for query, _ in plan.parts]
+    return lambda: measured_by(SCHEMA, budget, plan, exact, drawn.shape[1])
 
-    def draw() -> Measured:
-        vault = Vault(budget)
-        vault.hold(drawn.shape[1])
-        vault.reserve(plan.spend(budget))
-        parts = zip(plan.parts, exact, strict=True)
-        blocks = tuple(vault.measure(query, counts, scales) for (query, scales), counts in parts)
-        return Measured(schema=SCHEMA, blocks=blocks, certificate=certify(SCHEMA, budget, blocks, vault.n_rows))
 
-    return draw
+def measured_by(schema: Schema, budget: Budget, plan: Plan, exact: Sequence[Any], rows: int) -> Measured:
+    """What a plan measures of exact answers."""
+    vault = Vault(budget)
+    vault.hold(rows)
+    vault.reserve(plan.spend(budget))
+    parts = zip(plan.parts, exact, strict=True)
+    blocks = tuple(vault.measure(query, counts, scales) for (query, scales), counts in parts)
+    return Measured(schema=schema, blocks=blocks, certificate=certify(schema, budget, blocks, vault.n_rows))
 
 
 @pytest.mark.parametrize(

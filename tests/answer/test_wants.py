@@ -15,15 +15,14 @@ import sklar
 from sklar.answer.predicate import QueryError
 from sklar.answer.query import count_cells
 from sklar.answer.wants import plan, read_want
-from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release
 from sklar.cli import cli
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
+from tests.answer.test_query import measured_by
 
 TEXT = """
 table.name = "people"
@@ -60,11 +59,8 @@ def test_a_margin_is_what_a_query_of_the_release_states() -> None:
     """One-way counts: the same error beforehand and from noisy tables, which no noise can change."""
     budget = Budget(epsilon=1.0)
     codes: Any = np.stack([np.random.default_rng(1).integers(0, size, 500) for size in PLAIN.sizes])
-    vault, first = Vault(budget), plan_release(PLAIN.cells, budget, Method(name="binary"), n_rows=500).first
-    vault.hold(500)
-    vault.reserve(first.spend(budget))
-    blocks = tuple(vault.measure(query, query.count(codes), scales) for query, scales in first.parts)
-    measured = Measured(schema=PLAIN, blocks=blocks, certificate=certify(PLAIN, budget, blocks, 500))
+    first = plan_release(PLAIN.cells, budget, Method(name="binary"), n_rows=500).first
+    measured = measured_by(PLAIN, budget, first, [query.count(codes) for query, _ in first.parts], 500)
     for text, where, held in [
         ("region = 'North' within 2%", [0], [True, False, False, False]),
         ("age >= 20 within 2%", [1], [False, True, True, True, False]),

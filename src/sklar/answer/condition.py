@@ -81,7 +81,7 @@ def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> t
     condition = Condition(
         schema=divided.schema,
         origin=np.concatenate([offsets[i] + parts for i, parts in enumerate(divided.measured_parts)]),
-        share=np.concatenate([shares[name] for name in divided.schema.measured.names]),
+        share=np.concatenate(shares),
         boxes=tuple(_boxes(expression.traced(divided.schema), text)),
         text=text,
     )
@@ -90,8 +90,8 @@ def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> t
 
 def divide_shapes(
     divided: Divided, schema: Schema, shapes: Mapping[str, Shape], about: set[str]
-) -> tuple[dict[str, Shape], dict[str, NDArray[np.float64]]]:
-    """Shapes inside the divided bins of attributes that a condition is `about`, and each divided level's share."""
+) -> tuple[dict[str, Shape], list[NDArray[np.float64]]]:
+    """Shapes inside the divided bins of attributes that a condition is `about`, and the shares of measured parts."""
     finer_shapes, shares = dict(shapes), {}
     for attribute, finer in zip(schema.attributes, divided.schema.attributes, strict=True):
         own = shares[attribute.name] = np.ones(finer.n_levels)
@@ -103,7 +103,7 @@ def divide_shapes(
         else:
             whole = np.diff(edges)[np.searchsorted(edges, cuts[:-1], side="right") - 1]
             own[finer.bin_codes] = np.diff(cuts) / whole
-    return finer_shapes, shares
+    return finer_shapes, [shares[name] for name in divided.schema.measured.names]
 
 
 def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -155,9 +155,18 @@ def _require_few(text: str, number: int) -> None:
 
 def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], seed: int) -> pl.DataFrame:
     """The rows with all attributes of the schema, nulls filled from the model given the rest of each row."""
-    schema = copula.schema.whole or copula.schema
-    frame = _frame(rows, schema)
-    codes = {}
+    schema, codes = copula.schema.whole or copula.schema, {}
+    if not hasattr(rows, "__arrow_c_stream__"):
+        raise ModelError(
+            f"rows must be a table of polars, pandas or Arrow, got {type(rows).__name__}. Read a file first: "
+            "polars.read_csv."
+        )
+    # Not a number is how some libraries write null.
+    frame = pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
+    unknown = [name for name in frame.columns if name not in schema.names]
+    if unknown:
+        listed = ", ".join(schema.names[:12])
+        raise ModelError(f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: {listed}.")
     for column in frame:
         # The level of every value; -1 for null.
         distinct = column.unique().drop_nulls()
@@ -169,21 +178,6 @@ def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], see
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, 8])))
     drawn = Decoder(schema, shapes=shapes).decode(filled, generator)
     return pl.DataFrame([_kept(frame[name], drawn[name]) if name in codes else drawn[name] for name in schema.names])
-
-
-def _frame(rows: object, schema: Schema) -> pl.DataFrame:
-    if not isinstance(rows, pl.DataFrame) and not hasattr(rows, "__arrow_c_stream__"):
-        raise ModelError(
-            f"rows must be a table of polars, pandas or Arrow, got {type(rows).__name__}. Read a file first: "
-            "polars.read_csv."
-        )
-    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
-    unknown = [name for name in frame.columns if name not in schema.names]
-    if unknown:
-        listed = ", ".join(schema.names[:12])
-        raise ModelError(f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: {listed}.")
-    # Not a number is how some libraries write null.
-    return frame.with_columns(pl.selectors.float().fill_nan(None))
 
 
 def _code(attribute: Attribute, value: Any) -> int:

@@ -66,11 +66,9 @@ class Plots:
         schema = self.model.measured_schema
         size = 1.8 + 0.3 * schema.n_attributes
         figure, ax = _figure(size + 0.8, size)
-        square = np.full((schema.n_attributes, schema.n_attributes), np.nan)
-        if schema.n_attributes > 1:
-            estimates = pool(self.model.measured)
-            square = schema.cells.symmetric(interactions(estimates, margins(estimates)) / (2 * self.model.n_rows))
-            np.fill_diagonal(square, np.nan)
+        estimates = pool(self.model.measured)
+        square = schema.cells.symmetric(interactions(estimates, margins(estimates)) / (2 * self.model.n_rows))
+        np.fill_diagonal(square, np.nan)
         image = ax.imshow(100 * square, cmap="Oranges", vmin=0)
         names = [_short(name) for name in schema.names]
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)

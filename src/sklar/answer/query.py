@@ -210,7 +210,7 @@ def answer(
     expression = stated.traced(divided.schema)
     where = expression.attributes
     _, shares = divide_shapes(divided, schema, model.shapes if split else {}, set(names if split else ()))
-    parts = _Parts(of=divided.measured_parts, shares=[shares[name] for name in divided.schema.measured.names])
+    parts = _Parts(of=divided.measured_parts, shares=shares)
 
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
@@ -312,16 +312,16 @@ def count_cells(
     pooled, table = _pool(measured, where, complete=complete), f"the table of {names}"
     if len(where) == 1 and len(pooled.terms) > 1:
         table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
-    held = np.asarray(cells, dtype=np.float64)
-    return _summed(measured, pooled, held, table, level=level, every=complete or _exhaustive(measured, where))
+    every = complete or _exhaustive(measured, where)
+    return _summed(measured, pooled, np.asarray(cells, dtype=np.float64), table, level=level, every=every)
 
 
 def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, level: float, every: bool) -> CellCount:
     """The count of rows in shares of the cells of a table; `every` says that every row has a cell of it."""
-    public, turned = measured.n_rows, False
+    public = measured.n_rows
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    if public is not None and np.sum(held**2) > np.sum((1 - held) ** 2) and every:
-        held, turned = 1 - held, True
+    turned = bool(every and public is not None and np.sum(held**2) > np.sum((1 - held) ** 2))
+    held = 1 - held if turned else held
     size, count = int(np.count_nonzero(held)), float(np.sum(pooled.cells * held))
     sd = math.sqrt(float(np.sum(held**2)) * pooled.variance)
     by = f"{size:,} noisy cell{'s' if size != 1 else ''} of {table}"

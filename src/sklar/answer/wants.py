@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -253,11 +254,8 @@ def plan(
     texts = [want] if isinstance(want, str) else list(want)
     if epsilon is None and not texts:
         raise BudgetError('give what is wanted, or an epsilon to say what it answers. Example: want="sex within 2%".')
-
-    def expected(budget: float) -> Forecast:
-        return forecast(schema, rows=rows, epsilon=budget, delta=delta, neighbors=neighbors, method=method)
-
-    first = expected(1.0 if epsilon is None else epsilon)
+    expected = partial(forecast, schema, rows=rows, delta=delta, neighbors=neighbors, method=method)
+    first = expected(epsilon=1.0 if epsilon is None else epsilon)
     public = first.budget.rows_are_public
     wants = tuple(read_want(text, schema, rows, public_rows=public) for text in texts)
     account = None
@@ -267,7 +265,7 @@ def plan(
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 
     def met(budget: float) -> bool:
-        return all(each.is_met(reached) for reached in [expected(budget)] for each in wants)
+        return all(each.is_met(reached) for reached in [expected(epsilon=budget)] for each in wants)
 
     # Noise falls about as epsilon grows: a guess from epsilon 1, and a step to either side of it.
     guess = min(max(each.reach(first) / each.within for each in wants), MOST)
@@ -277,7 +275,7 @@ def plan(
     if low == LEAST and not met(0.7 * high):
         low = 0.7 * high
     if high == MOST and not met(high):
-        hard = max(wants, key=lambda each: each.reach(expected(MOST)) / each.within)
+        hard = max(wants, key=lambda each: each.reach(expected(epsilon=MOST)) / each.within)
         raise BudgetError(
             f"no epsilon up to {MOST:g} answers '{hard.text}'. Ask for less precision, or state wider bins in the "
             "schema."
@@ -290,4 +288,4 @@ def plan(
     shown = math.ceil(round(high * 10.0**digits, 6)) / 10.0**digits
     while not met(shown):
         shown = round(shown + 10.0**-digits, digits)
-    return Planned(forecast=expected(shown), wants=wants, asked=False, account=account)
+    return Planned(forecast=expected(epsilon=shown), wants=wants, asked=False, account=account)

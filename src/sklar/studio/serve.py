@@ -21,7 +21,7 @@ from sklar.errors import SklarError
 from sklar.studio.folder import Folder
 from sklar.studio.guard import Guard, Session
 from sklar.studio.looks import Looks
-from sklar.studio.pages import describing, opening, planning, released, releasing
+from sklar.studio.pages import describing, opening, planning, released
 from sklar.studio.pages.visit import Studio, Visit
 from sklar.studio.work import Works
 
@@ -48,8 +48,8 @@ _GET: dict[str, Page] = {
     "plan": planning.plan,
     "plan/curve": planning.curve,
     "plan/forecast": planning.forecast,
-    "release": releasing.release,
-    "release/state": releasing.state,
+    "release": released.release,
+    "release/state": released.state,
     "look": released.look,
     "look/comparison": released.comparison,
     "report": released.report,
@@ -69,9 +69,9 @@ _POST: dict[str, Page] = {
     "describe/rule": describing.decide_rule,
     "plan": planning.choose,
     "plan/goals": planning.set_goals,
-    "release": releasing.start,
-    "release/cancel": releasing.cancel,
-    "release/draw": releasing.draw,
+    "release": released.start,
+    "release/cancel": released.cancel,
+    "release/draw": released.draw,
     "look": released.compare,
     "publish": released.publish,
 }

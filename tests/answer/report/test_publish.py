@@ -236,8 +236,7 @@ def test_the_command_needs_the_model_alone(model: Model, document: str, tmp_path
 
 def channels(color: str) -> NDArray[np.float64]:
     digits = color.lstrip("#")
-    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
-    return np.array([int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)])
+    return np.array([*bytes.fromhex("".join(2 * digit for digit in digits) if len(digits) == 3 else digits)]) / 255
 
 
 def luminance(color: NDArray[np.float64]) -> float:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sklar.answer.infer.inquiry import Declared, Figure, Inference, Inquiry, Target
-from sklar.answer.infer.ratios import answer_ratios
-from sklar.answer.infer.regression import answer_correlation, answer_formula, answer_independence
+from sklar.answer.infer.statistics import answer_correlation, answer_formula, answer_independence, answer_ratios
 
 if TYPE_CHECKING:
     from sklar.files.model import Model

@@ -72,11 +72,6 @@ def typical_errors(model: Model) -> tuple[float, float | None]:
 
 def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
     """The report as one HTML document."""
-    return render("sklar.answer.report", "publishable.html.j2", view(model, file_name))
-
-
-def view(model: Model, file_name: str) -> dict[str, Any]:
-    """What the report shows. With only one attribute, `pairs` is None."""
     schema, certificate, findings = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
     odds, number = math.exp(min(certificate.epsilon, 700.0)), 1 / certificate.delta if certificate.delta else math.inf
@@ -92,7 +87,7 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         ranked = dict.fromkeys(np.stack([each[order] for each in measured.cells.pairs], axis=1).ravel().tolist())
         chosen = sorted(list(ranked)[:MAX_CHARTS])
     charts = [draw(model, measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
-    return {
+    shown = {
         "schema": schema,
         "title": short(shown_table(schema), 120),
         "about": " ".join((schema.words.description or "").split()),
@@ -129,6 +124,7 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
+    return render("sklar.answer.report", "publishable.html.j2", shown)
 
 
 def _described(attribute: Attribute) -> tuple[str, ...]:
@@ -230,8 +226,6 @@ def find(model: Model) -> Findings:
     model.measured_schema.require_square("a report")
     cells, estimates = model.measured_schema.cells, pool(model.measured)
     predicted, sampling = _predict(model)
-    if cells.n_attributes == 1:
-        return Findings(np.diagonal(predicted), estimates.pair_sd, np.zeros(0), np.zeros(0))
     n, expected = estimates.n_rows, cells.flat(predicted)
     variance = np.repeat(estimates.pair_sd**2, cells.pair_sizes)
     if sampling:
@@ -402,13 +396,9 @@ def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> ND
     widths = np.diff(np.array(attribute.edges, dtype=np.float64))
     density = np.maximum(counts[codes], 0.0) / widths
     order = np.argsort(-density, kind="stable")
-    heaps = 0
     # From the tallest on, as long as it is a single number that towers over the next.
-    while heaps < order.size - 1 and widths[order[heaps]] == 1:
-        if density[order[heaps]] <= _FLATTENS * density[order[heaps + 1]]:
-            break
-        heaps += 1
-    return np.asarray(np.sort(codes[order[:heaps]]))
+    towers = (widths[order[:-1]] == 1) & (density[order[:-1]] > _FLATTENS * density[order[1:]])
+    return np.sort(codes[order[: int(np.argmin([*towers, False]))]])
 
 
 def _on_axis(

@@ -51,28 +51,24 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
     with _lock:
         foreseen = _kept.pop(key, None)
     if foreseen is None:
-        foreseen = _foreseen(forecast(schema, Budget(epsilon=epsilon, delta=DELTA), rows=rows))
+        outlook = forecast(schema, Budget(epsilon=epsilon, delta=DELTA), rows=rows)
+        cells, names = outlook.schema.cells, outlook.schema.names
+        (first, second), m = cells.pairs, cells.n_attributes
+        # As `Forecast.mostly_noise` has it, without a name for each of two million pairs.
+        ratio = outlook.pair_sd * cells.pair_sizes / outlook.n_rows
+        noisy = np.flatnonzero(ratio > 1)
+        worst = noisy[np.argsort(-ratio[noisy], kind="stable")[:6]]
+        foreseen = Foreseen(
+            forecast=outlook,
+            noisy=noisy.size,
+            noisiest=tuple((names[first[at]], names[second[at]]) for at in worst),
+            by_column=np.bincount(first[noisy], minlength=m) + np.bincount(second[noisy], minlength=m),
+        )
     with _lock:
         _kept[key] = foreseen
         while len(_kept) > 1 and sum(each.forecast.pair_sd.size for each in _kept.values()) > _MOST_PAIRS:
             del _kept[next(iter(_kept))]
     return foreseen
-
-
-def _foreseen(outlook: Forecast) -> Foreseen:
-    """As `Forecast.mostly_noise` has it, without a name for each of two million pairs."""
-    schema = outlook.schema
-    first, second = schema.cells.pairs
-    ratio = outlook.pair_sd * schema.cells.pair_sizes / outlook.n_rows
-    noisy = np.flatnonzero(ratio > 1)
-    m = schema.n_attributes
-    worst = noisy[np.argsort(-ratio[noisy], kind="stable")[:6]]
-    return Foreseen(
-        forecast=outlook,
-        noisy=noisy.size,
-        noisiest=tuple((schema.names[first[at]], schema.names[second[at]]) for at in worst),
-        by_column=np.bincount(first[noisy], minlength=m) + np.bincount(second[noisy], minlength=m),
-    )
 
 
 def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside: bool = False) -> tuple[str, ...]:
