@@ -87,15 +87,9 @@ def test_levels_may_be_written_as_people_write_them() -> None:
 def test_rules_are_about_points_and_special_values_too() -> None:
     hours = {"type": "integer", "edges": [0, 40, 60], "points": [0, 40], "special": ["N"]}
     attributes = {"hours": hours, "works": {"type": "boolean"}}
-    for levels, codes in (
-        (0, (0,)),
-        (40.0, (2,)),
-        ("N", (4,)),
-        (["0", "(0, 40)"], (0, 1)),
-        ({"from": 40}, (2, 3)),
-        ({"below": 40}, (0, 1)),
-        ({"below": 60}, (0, 1, 2, 3)),
-    ):
+    named: list[tuple[Any, tuple[int, ...]]] = [(0, (0,)), (40.0, (2,)), ("N", (4,)), (["0", "(0, 40)"], (0, 1))]
+    ranges = [({"from": 40}, (2, 3)), ({"below": 40}, (0, 1)), ({"below": 60}, (0, 1, 2, 3))]
+    for levels, codes in named + ranges:
         schema = ruled({"forbid": {"hours": levels, "works": False}}, attributes=attributes)
         assert schema.rules == (Forbidden(sides=(("hours", codes), ("works", (0,)))),)
         assert Schema.from_toml(schema.to_toml()) == schema

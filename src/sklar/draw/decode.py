@@ -335,7 +335,7 @@ class _AxisDecoder:
             return held.cast(kind)
         seconds = whole_seconds(attribute)
         if attribute.kind == "duration":
-            return _column(span_texts(pl.lit(held), seconds=seconds))
+            return _column(clock_texts(pl.lit(held), held.dtype, seconds=seconds))
         written = attribute.format or _ISO[attribute.kind] + ("" if seconds else "%.6f")
         return _column(written_texts(pl.lit(held), written))
 
@@ -404,13 +404,10 @@ def written_texts(values: pl.Expr, written: str, *, zoned: bool = False) -> pl.E
     return values.dt.to_string(written.replace("%f", "%6f"))
 
 
-def clock_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
-    """Times of day; `seconds` leaves fractions out."""
-    return values.dt.to_string("%H:%M:%S" if seconds else "%H:%M:%S%.6f")
-
-
-def span_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
-    """Durations as hours, minutes and seconds, -0:00:01.500000; `seconds` leaves fractions out."""
+def clock_texts(values: pl.Expr, kind: pl.DataType, *, seconds: bool) -> pl.Expr:
+    """Times of day, or durations as hours, minutes and seconds, -0:00:01.500000; `seconds` leaves fractions out."""
+    if kind == pl.Time:
+        return values.dt.to_string("%H:%M:%S" if seconds else "%H:%M:%S%.6f")
     counted = values.dt.total_microseconds()
     size, whole = counted.abs(), counted.abs() // 1_000_000
     parts = [(whole // 3_600, 1), (whole // 60 % 60, 2), (whole % 60, 2)]
