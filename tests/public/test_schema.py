@@ -215,12 +215,8 @@ duration ; edges = ["PT0S", "PT1H30M"] -> [0:00:00, 1:30:00)
 def test_levels_are_named_as_people_write_them_in_their_order(entry: str, levels: str) -> None:
     attribute = one(entry)
     assert " | ".join(attribute.levels) == levels
-    assert attribute.n_levels == len(attribute.levels)
     assert attribute.missing_code == (None if attribute.missing is None else attribute.n_levels - 1 - attribute.other)
     assert attribute.other_code == (attribute.n_levels - 1 if attribute.other else None)
-    schema = Schema(name="t", attributes=(attribute,))
-    assert Schema.from_toml(schema.to_toml()).attributes == (attribute,)
-    assert Schema.from_dict(schema.to_dict()).digest == schema.digest
 
 
 @given(schema=schemas())
@@ -301,11 +297,9 @@ def test_codes_of_points_bins_and_special_values() -> None:
     ],
 )
 def test_what_is_read_is_written(body: str) -> None:
-    attribute = one(body)
-    text = Schema(name="t", attributes=(attribute,)).to_toml()
+    text = Schema(name="t", attributes=(one(body),)).to_toml()
     kind, keys = body.split("\n", 1)
     assert text == f'[table]\nname = "t"\n\n[attributes.age]\ntype = "{kind}"\n{keys}\n'
-    assert Schema.from_toml(text).attributes == (attribute,)
 
 
 ATTRIBUTE = '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
