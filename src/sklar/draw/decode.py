@@ -207,7 +207,7 @@ class _AxisDecoder:
         self._attribute, self._kind, self._shape = attribute, column_type(attribute), shape
         self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
         self._single = output.name == "float32"
-        self._unit = Fraction(1, 10**output.scale if output.name == "decimal" else 1)
+        self._unit = Fraction(1, 10**output.scale)
         special = list(zip(attribute.special_codes, attribute.special, attribute.special_numbers, strict=True))
         numbers = dict(zip(attribute.point_codes.tolist(), attribute.points, strict=True))
         numbers |= {code: number for code, _, number in special if number is not None}
