@@ -178,8 +178,10 @@ def test_what_holds_all_pairs_of_levels_as_a_square_refuses_too_many() -> None:
         )
 
 
-def test_a_schema_has_the_levels_of_its_attributes_in_order() -> None:
-    schema = ruled()
+def test_a_schema_has_the_levels_of_its_attributes_in_order_and_its_measured_part_is_read_like_it() -> None:
+    schema = replace(ruled(), reading=Reading(delimiter=";"), person=Person(column="id", count="people"))
+    assert schema.measured.names == ("age", "works")
+    assert (schema.measured.reading, schema.measured.person) == (schema.reading, schema.person)
     assert (schema.n_attributes, schema.n_levels) == (3, 8)
     assert (schema.sizes.tolist(), schema.offsets.tolist()) == ([3, 2, 3], [0, 3, 5, 8])
     assert schema.dummy_names[2:6] == ("age=[65, 99)", "band=young", "band=old", "works=false")
@@ -333,12 +335,6 @@ def test_a_schema_that_says_nothing_has_the_digest_that_it_had() -> None:
     assert schema.digest == hashlib.sha256(json.dumps(document, separators=(",", ":")).encode()).hexdigest()
     plain = '[table]\ndecimal = "."\nencoding = "UTF8"\nquote = "\\""\nheader = true\nnulls = []\n'
     assert Schema.from_toml(plain + ATTRIBUTE) == schema
-
-
-def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
-    schema = replace(ruled(), reading=Reading(delimiter=";"), person=Person(column="id", count="people"))
-    assert schema.measured.names == ("age", "works")
-    assert (schema.measured.reading, schema.measured.person) == (schema.reading, schema.person)
 
 
 # By the decimal sign and the one between thousands: texts, and what Python shall read.

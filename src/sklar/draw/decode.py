@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.extras import lazily
+from sklar.public.axis import DAY
 from sklar.public.outputs import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 from sklar.public.schema import Attribute, Schema
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 else:
     pl = lazily("polars")
 
-_DAY = 86_400_000_000
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 _ISO = {"date": "%Y-%m-%d", "datetime": _SECONDS, "time": "%H:%M:%S", "yearmonth": "%Y-%m"}
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
@@ -319,7 +319,7 @@ class _AxisDecoder:
         """Days, months or microseconds as a column of the attribute's type."""
         kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Datetime):
-            counted = drawn * _DAY if attribute.kind == "date" else drawn
+            counted = drawn * DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
         if attribute.kind == "yearmonth":
