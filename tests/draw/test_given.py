@@ -61,10 +61,8 @@ def law(probabilities: NDArray[Any], schema: Schema) -> dict[tuple[int, ...], fl
         for record in product(*(range(int(size)) for size in schema.sizes))
     }
     others = {record: tuple(code for i, code in enumerate(record) if i not in touched) for record in joint}
-    honored = {
-        record: chance * (not violating(np.array(record)[:, None], schema.allowed)[0])
-        for record, chance in joint.items()
-    }
+    broken = violating(np.array(list(joint)).T, schema.allowed)
+    honored = {record: chance * (not bad) for (record, chance), bad in zip(joint.items(), broken, strict=True)}
     whole, good = defaultdict[tuple[int, ...], float](float), defaultdict[tuple[int, ...], float](float)
     for record, chance in joint.items():
         whole[others[record]] += chance

@@ -41,23 +41,17 @@ def test_texts_that_are_no_finite_number(text: str) -> None:
     assert parse_number(text) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "point"),
-    [
-        (" 7 ", "integer", 7),
-        ("1e3", "integer", 1000.0),
-        ("-Infinity", "real", float("-inf")),
-        ("1970-01-01T23:59", "date", 0),
-        ("1969-12-31", "date", -1),
-        ("1970-01-01T00:00:01", "datetime", 1_000_000),
-        ("1970-01-01T01:00+01:00", "datetime", 0),
-        ("0001-01-01T00:00+10:00", "datetime", None),
-        ("tomorrow", "date", None),
-        ("", "real", None),
-    ],
-)
-def test_points_that_texts_stand_for(text: str, kind: str, point: float | None) -> None:
-    assert AXES[kind].parse(text) == point
+POINTS: dict[str, dict[str, float | None]] = {
+    "integer": {" 7 ": 7, "1e3": 1000.0},
+    "real": {"-Infinity": float("-inf"), "": None},
+    "date": {"1970-01-01T23:59": 0, "1969-12-31": -1, "tomorrow": None},
+    "datetime": {"1970-01-01T00:00:01": 1e6, "1970-01-01T01:00+01:00": 0, "0001-01-01T00:00+10:00": None},
+}
+
+
+def test_points_that_texts_stand_for() -> None:
+    for kind, points in POINTS.items():
+        assert {text: AXES[kind].parse(text) for text in points} == points
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**6), st.integers(1, 50))
@@ -288,29 +282,22 @@ def test_lists_are_whole() -> None:
         assert len(set(known.values)) == len(known.values)
 
 
-@pytest.mark.parametrize(
-    ("name", "texts", "what"),
-    [
-        ("State", {"AL", "TX"}, "states of the USA"),
-        ("home_state", {"ca", "ny"}, "states of the USA"),
-        ("country", {"DE", "FR"}, "countries (ISO 3166, two letters)"),
-        ("x", {"DEU", "FRA", "ITA", "ESP", "POL", "USA", "CAN", "MEX"}, "countries (ISO 3166, three letters)"),
-        ("sex", {"Male", "Female"}, "sexes"),
-        ("x", {"F", "M"}, "sexes"),
-        ("month", {"1", "12"}, "months"),
-        ("x", {"Jan", "Feb", "May"}, "months"),
-        ("x", {"MONDAY", "SUNDAY"}, "days of the week"),
-        ("grade", {"AL", "TX"}, None),
-        ("x", {"1", "12"}, None),
-        ("sex", {"F", "M", "?"}, None),
-        ("country", {"DE", "QQ"}, None),
-        ("code", {"d", "m"}, None),
-    ],
-)
-def test_what_is_recognized(name: str, texts: set[str], what: str | None) -> None:
-    known = find_list(name, texts)
-    assert (None if known is None else known.what) == what
-    assert known is None or texts <= set(known.values)
+RECOGNIZED = {
+    "states of the USA": [("State", "AL TX"), ("home_state", "ca ny")],
+    "countries (ISO 3166, two letters)": [("country", "DE FR")],
+    "countries (ISO 3166, three letters)": [("x", "DEU FRA ITA ESP POL USA CAN MEX")],
+    "sexes": [("sex", "Male Female"), ("x", "F M")],
+    "months": [("month", "1 12"), ("x", "Jan Feb May")],
+    "days of the week": [("x", "MONDAY SUNDAY")],
+    None: [("grade", "AL TX"), ("x", "1 12"), ("sex", "F M ?"), ("country", "DE QQ"), ("code", "d m")],
+}
+
+
+def test_what_is_recognized() -> None:
+    for what, name, texts in ((what, *column) for what, columns in RECOGNIZED.items() for column in columns):
+        known = find_list(name, set(texts.split()))
+        assert (None if known is None else known.what) == what, name
+        assert known is None or set(texts.split()) <= set(known.values)
 
 
 def test_yes_and_no_keep_their_texts() -> None:

@@ -15,21 +15,14 @@ from sklar.public.schema import Schema
 from tests.linked import EVENTS, PEOPLE, small
 
 
-def test_one_file_holds_both_schemas(tmp_path: Path) -> None:
-    (tmp_path / "both.toml").write_text(small().to_toml())
-    assert Linked.load(tmp_path / "both.toml") == small()
+def test_one_file_holds_both_schemas_or_names_files_beside_it(tmp_path: Path) -> None:
+    beside = '[people]\nschema = "p.toml"\nkey = "id"\n[events]\nschema = "e.toml"\nkey = "person"\nat_most = 3\n'
+    files = {"p.toml": PEOPLE, "e.toml": EVENTS, "both.toml": small().to_toml(), "beside.toml": beside}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert Linked.load(tmp_path / "both.toml") == Linked.load(tmp_path / "beside.toml") == small()
     assert Linked.of(tmp_path / "both.toml").digest == small().digest
-    assert Linked.of(small()) == small()
-    assert Linked.from_dict(small().to_dict()) == small()
-
-
-def test_schemas_may_lie_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "p.toml").write_text(PEOPLE)
-    (tmp_path / "e.toml").write_text(EVENTS)
-    (tmp_path / "both.toml").write_text(
-        '[people]\nschema = "p.toml"\nkey = "id"\n[events]\nschema = "e.toml"\nkey = "person"\nat_most = 3\n'
-    )
-    assert Linked.load(tmp_path / "both.toml") == small()
+    assert Linked.of(small()) == Linked.from_dict(small().to_dict()) == small()
 
 
 def test_bins_cover_every_number_of_events() -> None:
@@ -43,10 +36,11 @@ def schema(text: str) -> Schema:
     return Schema.from_toml(text)
 
 
-def test_names_of_what_was_read_from_rows() -> None:
+def test_what_was_read_from_rows_is_named_and_what_was_not_reviewed_is_refused() -> None:
     linked = replace(small(), people=schema(PEOPLE.replace('"west"]', '"west"], provenance = "rows"')))
-    assert linked.read_from_rows == ("people: region",)
-    assert linked.name == "people"
+    assert (linked.name, linked.read_from_rows) == ("people", ("people: region",))
+    with pytest.raises(SchemaError, match="not reviewed: urgent"):
+        replace(small(), events=schema(EVENTS.replace('"boolean"', '"boolean", reviewed = false'))).require_reviewed()
 
 
 PRIVATE = '{ type = "categorical", domain = "private" }'
@@ -112,8 +106,3 @@ def test_budgets_are_by_person() -> None:
     assert small().budget_for(Budget(epsilon=1.0)).rows_per_person == 1
     with pytest.raises(BudgetError, match="cost the same for any number of events, got rows_per_person=4"):
         small().budget_for(Budget(epsilon=1.0, rows_per_person=4))
-
-
-def test_entries_must_be_reviewed() -> None:
-    with pytest.raises(SchemaError, match="not reviewed: urgent"):
-        replace(small(), events=schema(EVENTS.replace('"boolean"', '"boolean", reviewed = false'))).require_reviewed()

@@ -65,7 +65,7 @@ def test_rules_are_read_from_toml_and_written_back() -> None:
         """
     )
     assert schema.rules == (
-        Forbidden(first="sex", first_levels=(1,), second="year of birth", second_levels=(2, 3)),
+        Forbidden(sides=(("sex", (1,)), ("year of birth", (2, 3)))),
         Determined(attribute="decade", by="year of birth", levels=(0, 0, 1, 1)),
     )
     assert Schema.from_toml(schema.to_toml()) == schema == Schema.from_dict(schema.to_dict())
@@ -78,8 +78,8 @@ def test_levels_may_be_written_as_people_write_them() -> None:
         {"forbid": {"born": "2000-01-01", "age": 15}},
         {"forbid": {"born": "[2000-01-02, 2001-01-01)", "code": "1"}},
     )
-    spoken = [(rule.first_levels, rule.second_levels) for rule in schema.rules if isinstance(rule, Forbidden)]
-    assert spoken == [((1,), (1,)), ((0,), (3,)), ((0,), (1,)), ((1,), (0,))]
+    spoken = [[levels for _, levels in rule.sides] for rule in schema.rules if isinstance(rule, Forbidden)]
+    assert spoken == [[(1,), (1,)], [(0,), (3,)], [(0,), (1,)], [(1,), (0,)]]
     native = Schema.from_toml(schema.to_toml().replace('born = ["2000-01-01"]', "born = 2000-01-01"))
     assert native == schema
 
@@ -87,17 +87,11 @@ def test_levels_may_be_written_as_people_write_them() -> None:
 def test_rules_are_about_points_and_special_values_too() -> None:
     hours = {"type": "integer", "edges": [0, 40, 60], "points": [0, 40], "special": ["N"]}
     attributes = {"hours": hours, "works": {"type": "boolean"}}
-    for levels, codes in (
-        (0, (0,)),
-        (40.0, (2,)),
-        ("N", (4,)),
-        (["0", "(0, 40)"], (0, 1)),
-        ({"from": 40}, (2, 3)),
-        ({"below": 40}, (0, 1)),
-        ({"below": 60}, (0, 1, 2, 3)),
-    ):
+    named: list[tuple[Any, tuple[int, ...]]] = [(0, (0,)), (40.0, (2,)), ("N", (4,)), (["0", "(0, 40)"], (0, 1))]
+    ranges = [({"from": 40}, (2, 3)), ({"below": 40}, (0, 1)), ({"below": 60}, (0, 1, 2, 3))]
+    for levels, codes in named + ranges:
         schema = ruled({"forbid": {"hours": levels, "works": False}}, attributes=attributes)
-        assert [rule.first_levels for rule in schema.rules if isinstance(rule, Forbidden)] == [codes]
+        assert schema.rules == (Forbidden(sides=(("hours", codes), ("works", (0,)))),)
         assert Schema.from_toml(schema.to_toml()) == schema
 
 
@@ -196,8 +190,8 @@ def test_determined_attributes_are_not_measured_and_their_rules_pass_on() -> Non
     assert part.whole is schema
     assert schema.determined == {"band": "age"}
     assert set(part.rules) == {
-        Forbidden(first="sex", first_levels=(1,), second="role", second_levels=(1,)),
-        Forbidden(first="role", first_levels=(0,), second="age", second_levels=(0, 1)),
+        Forbidden(sides=(("sex", (1,)), ("role", (1,)))),
+        Forbidden(sides=(("role", (0,)), ("age", (0, 1)))),
     }
     codes = np.array([[0], [0], [3], [0], [0], [0]], dtype=np.int32)
     assert schema.complete(codes)[:, 0].tolist() == [0, 0, 3, 1, 0, 0, 0]

@@ -301,7 +301,7 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
                 has, by = codes(rule.attribute), codes(rule.by)
                 breaks = (has != np.array(rule.levels)[by]) & (has >= 0) & (by >= 0)
             else:
-                breaks = np.isin(codes(rule.first), rule.first_levels) & np.isin(codes(rule.second), rule.second_levels)
+                breaks = np.logical_and(*(np.isin(codes(name), levels) for name, levels in rule.sides))
             broken[number] += int(np.count_nonzero(breaks))
     return broken
 

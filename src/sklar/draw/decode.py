@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.extras import lazily
+from sklar.public.axis import DAY
 from sklar.public.outputs import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 from sklar.public.schema import Attribute, Schema
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 else:
     pl = lazily("polars")
 
-_DAY = 86_400_000_000
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 _ISO = {"date": "%Y-%m-%d", "datetime": _SECONDS, "time": "%H:%M:%S", "yearmonth": "%Y-%m"}
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
@@ -207,7 +207,7 @@ class _AxisDecoder:
         self._attribute, self._kind, self._shape = attribute, column_type(attribute), shape
         self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
         self._single = output.name == "float32"
-        self._unit = Fraction(1, 10**output.scale if output.name == "decimal" else 1)
+        self._unit = Fraction(1, 10**output.scale)
         special = list(zip(attribute.special_codes, attribute.special, attribute.special_numbers, strict=True))
         numbers = dict(zip(attribute.point_codes.tolist(), attribute.points, strict=True))
         numbers |= {code: number for code, _, number in special if number is not None}
@@ -319,7 +319,7 @@ class _AxisDecoder:
         """Days, months or microseconds as a column of the attribute's type."""
         kind, attribute = self._kind, self._attribute
         if isinstance(kind, pl.Datetime):
-            counted = drawn * _DAY if attribute.kind == "date" else drawn
+            counted = drawn * DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
         if attribute.kind == "yearmonth":
@@ -335,7 +335,7 @@ class _AxisDecoder:
             return held.cast(kind)
         seconds = whole_seconds(attribute)
         if attribute.kind == "duration":
-            return _column(span_texts(pl.lit(held), seconds=seconds))
+            return _column(clock_texts(pl.lit(held), held.dtype, seconds=seconds))
         written = attribute.format or _ISO[attribute.kind] + ("" if seconds else "%.6f")
         return _column(written_texts(pl.lit(held), written))
 
@@ -404,13 +404,10 @@ def written_texts(values: pl.Expr, written: str, *, zoned: bool = False) -> pl.E
     return values.dt.to_string(written.replace("%f", "%6f"))
 
 
-def clock_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
-    """Times of day; `seconds` leaves fractions out."""
-    return values.dt.to_string("%H:%M:%S" if seconds else "%H:%M:%S%.6f")
-
-
-def span_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
-    """Durations as hours, minutes and seconds, -0:00:01.500000; `seconds` leaves fractions out."""
+def clock_texts(values: pl.Expr, kind: pl.DataType, *, seconds: bool) -> pl.Expr:
+    """Times of day, or durations as hours, minutes and seconds, -0:00:01.500000; `seconds` leaves fractions out."""
+    if kind == pl.Time:
+        return values.dt.to_string("%H:%M:%S" if seconds else "%H:%M:%S%.6f")
     counted = values.dt.total_microseconds()
     size, whole = counted.abs(), counted.abs() // 1_000_000
     parts = [(whole // 3_600, 1), (whole // 60 % 60, 2), (whole % 60, 2)]

@@ -173,15 +173,12 @@ def exchange(
                     if a == b:
                         continue
                     of_a, of_b = errors[a], errors[b]
-                    change, apart = np.int64(0), 0
+                    change = np.int64(0)
                     for j in range(m):
                         u, v = one[j], other[j]
                         if u != v and j != i:
-                            change += of_b[u] - of_a[u] + of_a[v] - of_b[v]
-                            apart += 1
-                    if apart == 0:
-                        continue
-                    change = weight * (change + 2 * _UNIT * apart)
+                            change += of_b[u] - of_a[u] + of_a[v] - of_b[v] + 2 * _UNIT
+                    change *= weight
                     for p in range(triples):
                         j, k = index[i, p, 0], index[i, p, 1]
                         if one[j] != other[j] or one[k] != other[k]:
@@ -238,16 +235,12 @@ def exchange_plainly(
                     if a == b:
                         continue
                     of_a, of_b = table[a], table[b]
-                    differ = [(u, v) for u, v in zip(one, other, strict=True) if u != v]
-                    change = sum(of_b[u] - of_a[u] + of_a[v] - of_b[v] for u, v in differ)
-                    # The attribute itself is among those that differ.
-                    change -= of_b[a] - of_a[a] + of_a[b] - of_b[b]
-                    if change + 2 * _UNIT * (len(differ) - 1) >= 0 or len(differ) == 1:
+                    # Levels are numbered over all attributes: no other one has the level a.
+                    differ = [(u, v) for u, v in zip(one, other, strict=True) if u != v and u != a]
+                    if sum(of_b[u] - of_a[u] + of_a[v] - of_b[v] + 2 * _UNIT for u, v in differ) >= 0:
                         continue
                     made += 1
                     for u, v in differ:
-                        if u == a:
-                            continue
                         for level, own, step in ((a, u, -_UNIT), (b, u, _UNIT), (a, v, _UNIT), (b, v, -_UNIT)):
                             table[level][own] += step
                             table[own][level] += step

@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, span_texts, written_texts
+from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
 from sklar.machine.extras import lazily, require
 from sklar.machine.stores import fresh_file
@@ -197,8 +197,7 @@ def _texts(column: pl.Expr, kind: pl.DataType, attribute: Attribute | None) -> p
         zoned = isinstance(kind, pl.Datetime) and kind.time_zone is not None
         column = written_texts(column, attribute.format, zoned=zoned)
     elif isinstance(kind, pl.Time | pl.Duration):
-        shown = clock_texts if kind == pl.Time else span_texts
-        column = shown(column, seconds=attribute is not None and whole_seconds(attribute))
+        column = clock_texts(column, kind, seconds=attribute is not None and whole_seconds(attribute))
     elif isinstance(kind, pl.Datetime):
         zone = kind.time_zone if output is None else output.zone
         # Six zeros more would only be noise to a reader.

@@ -48,8 +48,8 @@ _MONTH = re.compile(r"(\d{4})(?:[-/.](\d{1,2})|(\d{2}))", re.ASCII)
 _PLAIN = {"%Y": "[1-9][0-9]{3}", "%m": "[0-9]{2}", "%d": "[0-9]{2}", "%H": "[0-2][0-9]", "%M": "[0-5][0-9]"}
 _PLAIN |= {"%S": "[0-5][0-9]"}
 _LITERAL = " ./:,_T-"
-_FINEST = (("%f", 1), ("%S", SECOND), ("%M", 60 * SECOND), ("%H", 3_600 * SECOND))
-_WHOLE_SECONDS = ("%c", "%X", "%T", "%s")
+_FINEST = dict.fromkeys(("%c", "%X", "%T", "%s"), SECOND)
+_FINEST |= {"%f": 1, "%S": SECOND, "%M": 60 * SECOND, "%H": 3_600 * SECOND}
 _PER_DECADE = 3
 # Of the powers of ten that floats hold.
 _LEAST_POWER = -320
@@ -285,9 +285,7 @@ def plain_pattern(written: str) -> str | None:
 
 def format_grain(written: str) -> int:
     """The microseconds below which a format says nothing: those of a day where it has no time."""
-    if any(code in written for code in _WHOLE_SECONDS):
-        return SECOND
-    return next((grain for code, grain in _FINEST if code in written), DAY)
+    return next((grain for code, grain in _FINEST.items() if code in written), DAY)
 
 
 def _fraction(digits: str | None) -> int:

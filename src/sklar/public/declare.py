@@ -260,19 +260,17 @@ def _check(attribute: Attribute) -> None:
     false, true = attribute.texts or ("false", "true")
     blank = false == true or any(not text or text != text.strip() for text in (false, true))
     turned = false.lower() == "true" or true.lower() == "false"
-    twice, got = repeated(map(attribute.axis.text, attribute.points)), f"got {list(attribute.texts)!r}"
+    axis, points, got = attribute.axis, attribute.points, f"got {list(attribute.texts)!r}"
+    twice, past = repeated(map(axis.text, points)), "Move the edges past it, or list it under special"
+    outside = next((axis.text(point) for point in points if not attribute.within(point)), None)
+    large = next((point for point in points if axis.numeric and abs(point) >= _EXACT), None)
     refuse(
         (blank, f"texts must differ, without blanks around them, {got}. Correct one."),
         (turned, f"texts must be those of false and then true, {got}. Turn them around."),
         (twice is not None, f"points must differ, got {twice} twice. Remove one."),
+        (outside is not None, f"points must lie within the edges, got {outside}. {past}."),
+        (large is not None, f"points must be smaller than 2**53 in size, got {large}. Leave it in its bin."),
     )
-    for point in attribute.points:
-        got = f"got {attribute.axis.text(point)}. Move the edges past it, or list it under special"
-        large = attribute.axis.numeric and abs(point) >= _EXACT
-        refuse(
-            (not attribute.within(point), f"points must lie within the edges, {got}."),
-            (large, f"points must be smaller than 2**53 in size, got {point}. Leave it in its bin."),
-        )
     output = output_of(attribute)
     reason = None if attribute.output is None else misfit(output, attribute)
     refuse((reason, f"output '{output}' {reason}."))

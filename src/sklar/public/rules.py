@@ -33,17 +33,9 @@ MAX_EFFORT = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forbidden:
-    """No record has one of `first_levels` of `first` together with one of `second_levels` of `second`."""
+    """No record has one of the levels of the attribute on the one side together with one of those on the other."""
 
-    first: str
-    first_levels: tuple[int, ...]
-    second: str
-    second_levels: tuple[int, ...]
-
-    @property
-    def sides(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Both attributes, each with its levels."""
-        return (self.first, self.first_levels), (self.second, self.second_levels)
+    sides: tuple[tuple[str, tuple[int, ...]], ...]
 
     def describe(self, levels: LevelNames) -> dict[str, Any]:
         """The entry that `parse_rules` reads."""
@@ -51,8 +43,8 @@ class Forbidden:
 
     def divided(self, parts: Mapping[str, NDArray[np.int64]]) -> Forbidden:
         """The same rule over finer levels, given the level here that each of them is part of."""
-        first, second = (tuple(np.flatnonzero(np.isin(parts[name], codes)).tolist()) for name, codes in self.sides)
-        return replace(self, first_levels=first, second_levels=second)
+        finer = ((name, np.flatnonzero(np.isin(parts[name], codes)).tolist()) for name, codes in self.sides)
+        return Forbidden(sides=tuple((name, tuple(codes)) for name, codes in finer))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +106,7 @@ def _rule(entry: object, known: Mapping[str, Attribute]) -> Rule:
     if not isinstance(sides, Mapping) or len(sides) != 2:
         example = "Write forbid = { sex = 'Male', relationship = ['Wife'] }"
         raise SchemaError(f"forbid must name two attributes and their levels, got {sides!r}. {example}.")
-    (one, here), (two, there) = ((name, _codes(_named(name, known), levels)) for name, levels in sides.items())
-    return Forbidden(first=one, first_levels=here, second=two, second_levels=there)
+    return Forbidden(sides=tuple((name, _codes(_named(name, known), levels)) for name, levels in sides.items()))
 
 
 def _determined(entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Determined:
@@ -226,12 +217,12 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
     for number, rule in enumerate(rules, start=1):
         if not isinstance(rule, Forbidden):
             continue
-        (i, one), (j, two) = decided[rule.first], decided[rule.second]
-        first, second = np.isin(one, rule.first_levels), np.isin(two, rule.second_levels)
+        (i, first), (j, second) = ((decided[name][0], np.isin(decided[name][1], own)) for name, own in rule.sides)
+        names = " and ".join(f"'{name}'" for name, _ in rule.sides)
         if i == j:
             # Both follow from one attribute: the maps show which of its levels lead to both.
             level = attributes[i].levels[int(np.argmax(first & second))]
-            both = f"'{rule.first}' and '{rule.second}' both follow from '{attributes[i].name}'"
+            both = f"{names} both follow from '{attributes[i].name}'"
             never = f"{both}, whose level '{level}' could then never occur. Correct one of them"
             refuse(((first & second).any(), f"rule {number}: it forbids what the maps require: {never}."))
             continue
@@ -240,8 +231,7 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         free = allowed.setdefault((i, j), np.ones((attributes[i].n_levels, attributes[j].n_levels), dtype=bool))
         cells = np.ix_(first, second)
         if first.any() and second.any() and not free[cells].any():
-            what = f"what it forbids for '{rule.first}' and '{rule.second}'"
-            raise SchemaError(f"rule {number}: earlier rules already forbid {what}. Remove it.")
+            raise SchemaError(f"rule {number}: earlier rules already forbid what it forbids for {names}. Remove it.")
         free[cells] = False
     return allowed
 
@@ -254,8 +244,8 @@ def forbidden_rules(attributes: Sequence[Attribute], allowed: Allowed) -> tuple[
         for number, pattern in enumerate(patterns):
             here, there = np.flatnonzero(which.ravel() == number).tolist(), np.flatnonzero(~pattern).tolist()
             if there:
-                levels = {"first_levels": tuple(here), "second_levels": tuple(there)}
-                rules.append(Forbidden(first=attributes[i].name, second=attributes[j].name, **levels))
+                sides = (attributes[i].name, tuple(here)), (attributes[j].name, tuple(there))
+                rules.append(Forbidden(sides=sides))
     return tuple(rules)
 
 

@@ -368,8 +368,7 @@ class Divided:
     @property
     def measured_parts(self) -> tuple[NDArray[np.int64], ...]:
         """Those of the measured attributes."""
-        determined = self.schema.determined
-        return tuple(own for name, own in zip(self.schema.names, self.parts, strict=True) if name not in determined)
+        return tuple(self.parts[i] for i in self.schema._places)
 
 
 def divide_schema(schema: Schema, cuts: Mapping[str, Sequence[int | float]]) -> Divided:

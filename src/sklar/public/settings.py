@@ -111,11 +111,10 @@ def codec_of(encoding: str) -> str | None:
 @within("[table] ")
 def parse_reading(table: Mapping[str, Any]) -> Reading:
     """The reading that `[table]` states; keys that it leaves out have their plain meaning."""
-    plain = {"decimal": ".", "encoding": "utf-8", "quote": '"', "header": True, "columns": [], "nulls": []}
-    stated: dict[str, Any] = dict.fromkeys(READING_KEYS) | plain | dict(table)
-    delimiter, decimal, thousands, encoding, quote, header, columns, nulls = (stated[key] for key in READING_KEYS)
+    stated = [table.get(key, getattr(PLAIN, key)) for key in READING_KEYS]
+    delimiter, decimal, thousands, encoding, quote, header, columns, nulls = stated
     for key, texts in (("columns", columns), ("nulls", nulls)):
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise SchemaError(f"{key} must be a list of texts, got {texts!r}.")
         twice = repeated(texts)
         refuse((twice is not None, f"{key} must differ, got {twice!r} twice. Remove one."))

@@ -57,7 +57,7 @@ def _interval(attribute: Attribute, low: float, high: float) -> str:
         while apart and exact(apart[-1]) == final:
             final -= unit
             apart.pop()
-        bounds = [int(each) if each.denominator == 1 else float(each) for each in dict.fromkeys((first, final))]
+        bounds = [int(each) if each.denominator == 1 else float(each) for each in (first, final)]
         text = " to ".join(shown_number(attribute, each) for each in bounds[: 1 if first >= final else 2])
     if not apart:
         return text

@@ -190,7 +190,7 @@ def test_names_and_values_cannot_break_out(evil: str) -> None:
             Attribute(name=evil, kind="categorical", values=(evil, "b"), missing=f"?{evil}"),
             Attribute(name="x", kind="categorical", values=("'", '"')),
         ),
-        rules=(Forbidden(first=evil, first_levels=(0,), second="x", second_levels=(0,)),),
+        rules=(Forbidden(sides=((evil, (0,)), ("x", (0,)))),),
     )
     table = pa.table({evil: ["b"] * 50, "x": ["'"] * 50})
     model = sklar.fit(table, schema, epsilon=1.0)
