@@ -112,6 +112,20 @@ def test_more_components_than_rows_one_level_and_more_levels_than_a_byte_holds()
     assert codes[1].sum() == 0.75 * BLOCK_ROWS
 
 
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 1, 7, 2), (300, 2, 5)])
+@pytest.mark.parametrize(("components", "rows"), [(33, 20), (200, 3_000)])
+def test_compiled_code_deals_the_same_rows(
+    sizes: tuple[int, ...], components: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, dealt = dirichlet_model(schema_of(*sizes), components, 0.2), []
+    # Levels that nobody has in a component, or all.
+    model.probabilities[: components // 3, : sizes[0]] = np.eye(sizes[0], dtype=np.float32)[sizes[0] // 2]
+    for most in (np.inf, 0):
+        monkeypatch.setattr("sklar.draw.blocks._PLAIN_VALUES", most)
+        dealt.append(model.sampler().draw(7, 3, rows))
+    assert np.array_equal(dealt[0], dealt[1])
+
+
 @pytest.mark.parametrize("kind", ["latent", "records", "dummies"])
 def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks(kind: str) -> None:
     from tests.paper.test_estimate import SCHEMA, probabilities

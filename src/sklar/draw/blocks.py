@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.refine import Refiner
 from sklar.kernel.cells import Cells, Codes, Doubles, Floats, Ints
+from sklar.machine.compiled import OFFSETS, Worth, compiled
 from sklar.public.rules import Allowed, constrained
 from sklar.public.schema import Schema
 
@@ -26,6 +27,8 @@ BLOCK_ROWS = 1 << 14
 REFINED_ROWS = 1 << 17
 # So are those of models of many components, each of which has so many rows of a block, up to so many values in all.
 _ROWS_EACH, _MOST_VALUES = 16, 1 << 25
+# Values that a sampler deals in NumPy before compiled code is worth loading: it deals a third as many at a time.
+_PLAIN_VALUES = 20_000_000
 # Up to this many components rows are dealt by NumPy's permutations: components side by side would be too few.
 _FEW = 32
 # xorshift64* (Vigna 2016): shuffles need speed, and rows of a component are few. Its states come from splitmix64.
@@ -142,6 +145,7 @@ class LatentSampler:
         self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
         self._visits, self._shares = _visits_and_shares(model.probabilities, self._cells.offsets)
         self.block_rows = REFINED_ROWS if model.rounds else dealt_rows(self._cells, self._components)
+        self._worth_compiling = Worth(_PLAIN_VALUES)
         # A repair draws the attributes of rules anew.
         free = np.setdiff1d(np.arange(self._cells.n_attributes), constrained(model.schema.allowed))
         self._refiner = Refiner(model, free, chances) if model.rounds and free.size > 1 else None
@@ -161,13 +165,18 @@ class LatentSampler:
         uniforms = generator.random(cells.n_levels)
         keys = generator.integers(1, 2**63, size=cells.n_attributes, dtype=np.uint64)
         codes, sizes = empty_codes(cells, rows), np.diff(bounds)
-        for own, visits, key, (first, last) in zip(codes, self._visits, keys, pairwise(cells.offsets), strict=True):
-            took = _allotted(self._shares[first:last], visits, sizes, uniforms[first:last])
-            if number <= _FEW:
+        # Whichever way, the rows are the same.
+        if number > _FEW and self._worth_compiling(codes.size):
+            deal = deal_bytes if codes.dtype == np.uint8 else deal_shorts
+            deal(codes, self._shares, cells.offsets, self._visits, bounds, place, uniforms, keys)
+        else:
+            for own, visits, key, (first, last) in zip(codes, self._visits, keys, pairwise(cells.offsets), strict=True):
+                took = _allotted(self._shares[first:last], visits, sizes, uniforms[first:last])
+                if number > _FEW:
+                    _deal(own, took, bounds, place, key)
+                    continue
                 for counts, (begin, end) in zip(took, pairwise(bounds), strict=True):
                     own[place[begin:end]] = generator.permutation(np.repeat(np.arange(counts.size), counts))
-            else:
-                _deal(own, took, bounds, place, key)
         if self._refiner is not None:
             self._refiner(codes, place, bounds, generator.integers(1, 2**63, dtype=np.uint64))
         return codes
@@ -246,3 +255,55 @@ def _deal(codes: Codes, took: Ints, bounds: Ints, place: Ints, key: np.uint64) -
     others = np.repeat(np.tile(np.arange(took.shape[1], dtype=codes.dtype), sizes.size), took.ravel())
     dealt[np.arange(others.size) + np.repeat(starts - np.cumsum(steps) + steps, steps)] = others
     codes[place] = dealt
+
+
+def _deal_all(
+    codes: Codes,
+    shares: Doubles,
+    offsets: Ints,
+    visits: NDArray[np.int32],
+    bounds: Ints,
+    place: Ints,
+    uniforms: Doubles,
+    keys: NDArray[np.uint64],
+) -> None:
+    """The same as `_allotted` and `_deal` for all attributes, to the last bit: component by component, compiled."""
+    for a in range(codes.shape[0]):
+        own, first, last = codes[a], offsets[a], offsets[a + 1]
+        running, took = uniforms[first:last].copy(), np.empty(last - first, dtype=np.int64)
+        for c in visits[a]:
+            begin, end = bounds[c], bounds[c + 1]
+            left, largest, reached = end - begin, 0, 0
+            while left > 0:
+                share = shares[first + reached, c]
+                took[reached] = left
+                if share < 1.0:
+                    before = np.int64(np.floor(running[reached]))
+                    running[reached] += left * share
+                    took[reached] = min(max(np.int64(np.floor(running[reached])) - before, 0), left)
+                largest = reached if took[reached] > took[largest] else largest
+                left -= took[reached]
+                reached += 1
+            for row in range(begin, end):
+                own[place[row]] = largest
+            state = keys[a] + np.uint64(c + 1) * _GOLDEN
+            state = (state ^ (state >> _30)) * _MIX
+            state = (state ^ (state >> _27)) * _MIX_AGAIN
+            state = (state ^ (state >> _31)) | _ONE
+            for k in range(reached):
+                for _ in range(took[k] if k != largest else 0):
+                    state ^= state >> _12
+                    state ^= state << _25
+                    state ^= state >> _27
+                    word = (state * _MULTIPLIER) >> _32
+                    other = begin + np.int64((word * np.uint64(end - begin)) >> _32)
+                    chosen = place[other]
+                    place[other] = place[begin]
+                    place[begin] = chosen
+                    own[chosen] = k
+                    begin += 1
+
+
+_REST = f"float64[:, ::1], {OFFSETS}, int32[:, ::1], int64[::1], int64[::1], float64[::1], uint64[::1]"
+deal_bytes = compiled(f"void(uint8[:, ::1], {_REST})")(_deal_all)
+deal_shorts = compiled(f"void(uint16[:, ::1], {_REST})")(_deal_all)

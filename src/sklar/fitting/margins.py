@@ -72,7 +72,8 @@ def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | Non
     cells = queries[0].cells
     if any(isinstance(query, Parities) for query in queries):
         (ones, ones_sd), (odd, odd_sd), (third, third_sd) = (
-            _average(looks[order], np.ones(math.comb(cells.n_attributes, order), dtype=np.int64)) for order in (1, 2, 3)
+            _average(looks[order], np.ones(sum(each.size for _, each in looks[order][:1]), dtype=np.int64))
+            for order in (1, 2, 3)
         )
         return Estimates(
             cells=cells,

@@ -31,6 +31,7 @@ FOLDER = "NUMBA_CACHE_DIR"
 KERNELS = {
     "sklar.rows.planes": "counting",
     "sklar.fitting.steps": "fitting",
+    "sklar.draw.blocks": "dealing",
     "sklar.draw.refine": "refining",
     "sklar.paper.winners": "sampling from the binary copula",
 }
