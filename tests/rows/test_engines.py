@@ -86,7 +86,11 @@ def count_in(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path, 
             data = rows.to_reader()
         if session is not None and way == "frame":
             plain = [f"c{number}" for number in range(len(data.schema))]
-            frame = session.createDataFrame(data.read_all().combine_chunks().rename_columns(plain))
+            # Spark reads what is too large to be handed over by the driver.
+            if rows.count_rows() > 1_000_000:
+                frame = session.read.parquet(str(path))
+            else:
+                frame = session.createDataFrame(data.read_all().combine_chunks().rename_columns(plain))
             data = frame.repartition(3).toDF(*[field.name for field in data.schema])
         if way == "database":
             import duckdb
