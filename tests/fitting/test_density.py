@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,12 +10,13 @@ from sklar.budget.search import Ladder, ladder_of, next_cells
 from sklar.fitting.density import Density, estimate_density
 from sklar.fitting.domains import found_numbers
 from sklar.public.schema import Attribute
+from tests.budget.test_search import private
 
 SCALE = 30.0
 
 
-def attribute(high: int, **rest: Any) -> Attribute:
-    return Attribute(name="x", kind="integer", edges=(0, high), domain="private", **{"at_most": 20, **rest})
+def attribute(high: int) -> Attribute:
+    return private("integer", 0, high)
 
 
 def searched(values: NDArray[np.int64], ladder: Ladder, scale: float, seed: int) -> list[NDArray[np.int64]]:
@@ -58,8 +57,7 @@ def test_a_heap_is_found_down_to_its_grain(heap: int) -> None:
 
 def test_a_smooth_column_has_no_heaps_and_bins_of_about_equal_rows() -> None:
     values = np.random.default_rng(3).normal(50, 12, 10_000).clip(0, 119).astype(np.int64)
-    ladder = ladder_of(attribute(120))
-    found = found_numbers(attribute(120), searched(values, ladder, SCALE, 1), SCALE)
+    found = found_numbers(attribute(120), searched(values, ladder_of(attribute(120)), SCALE, 1), SCALE)
     assert found.points == ()
     assert found.n_bins == 20
     assert np.histogram(values, found.edges)[0].max() < 1500

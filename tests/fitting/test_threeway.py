@@ -55,9 +55,8 @@ NONE = np.zeros(CELLS.n_levels - CELLS.n_attributes, dtype=np.float32)
 def test_the_loss_is_the_weighted_squared_distance() -> None:
     targets, own, other = GENERATOR.random(TRIPLES.n_cells), components(), components(number=1, seed=1)
     per_cell = np.repeat(WEIGHTS, TRIPLES.sizes)
-    error, distance = descent.TableLoss(TRIPLES, targets, WEIGHTS, 3.0).score(
-        contrasts(own, CELLS), contrasts(other, CELLS)[:, 0]
-    )
+    loss = descent.TableLoss(TRIPLES, targets, WEIGHTS, 3.0)
+    error, distance = loss.score(contrasts(own, CELLS), contrasts(other, CELLS)[:, 0])
     assert error == pytest.approx(float(per_cell @ (predicted(own, TRIPLES) - targets) ** 2) - 3.0, rel=1e-4)
     apart = per_cell @ (predicted(own, TRIPLES) - predicted(other, TRIPLES)) ** 2
     assert distance == pytest.approx(WEIGHT * float(apart), rel=1e-3)
@@ -78,9 +77,8 @@ def test_every_part_is_renewed_in_turn() -> None:
 
 def estimates_of(cells: Cells, triples: Tables, codes: NDArray[np.int64], sd: float) -> Estimates:
     """Exact counts that claim noise of this sd."""
-    one_way, pairs, three = (
-        query.count(codes).astype(np.float64) for query in (*(Tables(cells=cells, order=k) for k in (1, 2)), triples)
-    )
+    queries = (Tables(cells=cells, order=1), Tables(cells=cells, order=2), triples)
+    one_way, pairs, three = (query.count(codes).astype(np.float64) for query in queries)
     third_sd = np.full(len(triples.members), sd)
     return estimates(cells, codes.shape[1], one_way, pairs, sd, triples=triples, third=three, third_sd=third_sd)
 
@@ -121,9 +119,8 @@ def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
 
 
 def bits(m: int) -> Schema:
-    return Schema(
-        name="bits", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(m))
-    )
+    attributes = (Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(m))
+    return Schema(name="bits", attributes=tuple(attributes))
 
 
 def frame(codes: NDArray[np.int64]) -> pl.DataFrame:
@@ -157,17 +154,15 @@ def parities(m: int = 5, n: int = 10_000) -> Estimates:
 
 def test_halves_keep_their_margins_and_the_noise_that_they_state() -> None:
     codes = np.stack([np.random.default_rng(2).integers(0, size, 500) for size in CELLS.sizes])
-    tables = estimates_of(CELLS, TRIPLES, codes, 30.0)
     whole = parities()
-    for each in (whole, tables):
+    for each in (estimates_of(CELLS, TRIPLES, codes, 30.0), whole):
         train, held = thin(each, np.random.default_rng(5))
         assert train.third_sd == pytest.approx(each.third_sd * np.sqrt(1.25))
         assert held.pair_sd == pytest.approx(each.pair_sd * np.sqrt(5))
         # The weights of the two halves that undo the thinning give the whole back: no noise is in both alike.
         for name in ("one_way", "pairs", "third"):
             assert np.allclose((getattr(train, name) * 4 + getattr(held, name)) / 5, getattr(each, name))
-    train, held = thin(whole, np.random.default_rng(5))
-    for half in (train, held):
+    for half in thin(whole, np.random.default_rng(5)):
         ones = half.one_way[1::2]
         for i, j in zip(*whole.cells.pairs, strict=True):
             table = whole.cells.table(half.pairs, i, j)
@@ -221,7 +216,6 @@ def test_an_exclusive_or_is_seen() -> None:
 
 
 def test_a_stream_and_a_person_have_no_second_pass() -> None:
-    codes = with_xor(5_000, 4)
-    table = frame(codes).to_arrow()
+    table = frame(with_xor(5_000, 4)).to_arrow()
     assert measure(table, bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6 + 4
     assert measure(table.to_reader(), bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6
