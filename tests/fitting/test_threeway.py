@@ -118,26 +118,23 @@ def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     assert loss.score(contrasts(even, CELLS), NONE)[0] == pytest.approx(expected, rel=1e-3, abs=1e-7)
 
 
-def bits(m: int) -> Schema:
-    attributes = (Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(m))
-    return Schema(name="bits", attributes=tuple(attributes))
+BITS = Schema(name="t", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(4)))
 
 
 def frame(codes: NDArray[np.int64]) -> pl.DataFrame:
     return pl.DataFrame({f"b{i}": column for i, column in enumerate(codes)})
 
 
-def with_xor(rows: int, m: int, seed: int = 1) -> NDArray[np.int64]:
+def with_xor(rows: int) -> NDArray[np.int64]:
     """Independent bits, the last of which is the first two's exclusive or."""
-    codes = (np.random.default_rng(seed).random((m, rows)) < 0.4).astype(np.int64)
+    codes = (np.random.default_rng(1).random((4, rows)) < 0.4).astype(np.int64)
     codes[-1] = codes[0] ^ codes[1]
     return codes
 
 
 def test_tables_follow_from_parities_without_noise() -> None:
-    codes = with_xor(500, 4)
-    measured = measure(frame(codes), bits(4), Budget(epsilon=1e9))
-    pooled, cells = pool(measured), Cells([2] * 4)
+    codes = with_xor(500)
+    pooled, cells = pool(measure(frame(codes), BITS, Budget(epsilon=1e9))), BITS.cells
     assert np.array_equal(pooled.one_way, Tables(cells=cells, order=1).count(codes))
     assert np.array_equal(pooled.pairs, Tables(cells=cells, order=2).count(codes))
     assert np.array_equal(pooled.third, Parities(cells=cells, orders=3).count(codes)[-4:])
@@ -205,8 +202,8 @@ def test_an_exclusive_or_is_seen() -> None:
 
     The noise of the parity of the three is 0.2% of the rows: 0.05 would be 25 standard deviations.
     """
-    codes = with_xor(40_000, 4)
-    model = sklar.fit(frame(codes), bits(4), epsilon=1.0)
+    codes = with_xor(40_000)
+    model = sklar.fit(frame(codes), BITS, epsilon=1.0)
     drawn = model.sample(40_000, seed=3).to_numpy().T.astype(np.int64)
 
     def joint(rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -216,6 +213,6 @@ def test_an_exclusive_or_is_seen() -> None:
 
 
 def test_a_stream_and_a_person_have_no_second_pass() -> None:
-    table = frame(with_xor(5_000, 4)).to_arrow()
-    assert measure(table, bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6 + 4
-    assert measure(table.to_reader(), bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6
+    table = frame(with_xor(5_000)).to_arrow()
+    assert measure(table, BITS, Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6 + 4
+    assert measure(table.to_reader(), BITS, Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6
