@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,6 +32,7 @@ from tests.trust.forge import forged
 TOML = (
     '[table]\nname = "t"\n[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n[attributes.b]\ntype = "boolean"\n'
 )
+SEARCHED = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
 CSV = "a,b\n" + "x,true\ny,false\n" * 60
 
 
@@ -76,31 +78,21 @@ def test_a_receipt_holds_nothing_else(book: Ledger, tmp_path: Path, receipt: Any
 
 def test_heads_tell_nothing_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ledgers with the same entries, to the second and the file, have heads that share nothing."""
-
-    class Noon:
-        @staticmethod
-        def now(_zone: object) -> dt.datetime:
-            return dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-
-    monkeypatch.setattr(chain, "datetime", Noon)
+    monkeypatch.setattr(chain, "datetime", Mock(now=lambda _: dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)))
     monkeypatch.setattr(chain.Pages, "_identity", lambda _: "1")
-    found = []
-    for name in ("a.db", "b.db"):
-        book = opened(tmp_path / name)
-        found.append([(entry.dataset, entry.time, entry.head) for entry in book.history()][1:])
-    assert [entry[:2] for entry in found[0]] == [entry[:2] for entry in found[1]]
-    assert {entry[2] for entry in found[0]}.isdisjoint(entry[2] for entry in found[1])
+    one, other = (opened(tmp_path / name).history()[1:] for name in ("a.db", "b.db"))
+    assert [(entry.dataset, entry.time) for entry in one] == [(entry.dataset, entry.time) for entry in other]
+    assert {entry.head for entry in one}.isdisjoint(entry.head for entry in other)
 
 
 def problem(book: Ledger, *models: Model) -> str | None:
-    entries = book.history()
-    found = check_releases("l", entries, (), [(f"m{i}", model.measured) for i, model in enumerate(models)])
+    found = check_releases("l", book.history(), (), [(f"m{i}", model.measured) for i, model in enumerate(models)])
     assert found.passed == (not any(found.releases.values()))
     return found.releases[f"m{len(models) - 1}"]
 
 
-def stated(model: Model, **changes: Any) -> Model:
-    certificate = replace(model.certificate, **changes)
+def stated(model: Model, receipt: Receipt | None) -> Model:
+    certificate = replace(model.certificate, receipt=receipt)
     return replace(model, measured=replace(model.measured, certificate=certificate))
 
 
@@ -111,17 +103,14 @@ def test_every_release_must_be_in_the_ledger(book: Ledger, tmp_path: Path) -> No
     # Another model of the same noisy tables is paid for; other tables are not.
     again = sklar.fit_tables(first.measured, method="binary")
     assert problem(book, first, again) is None
-    shared = stated(second, receipt=first.certificate.receipt)
+    paid, opening = first.certificate.receipt, Receipt(entry=2, head=book.history()[1].head)
+    shared = stated(second, paid)
     assert "entry 3 as its charge, which paid for other tables" in str(problem(book, first, shared))
     assert "has no receipt: no ledger was charged for it" in str(problem(book, fitted(None)))
-    opened = Receipt(entry=2, head=book.history()[1].head)
-    assert "measured more than entry 2 was charged for" in str(problem(book, stated(first, receipt=opened)))
-    dear = fitted(None, epsilon=2.0)
-    assert "measured more than entry 3" in str(problem(book, stated(dear, receipt=first.certificate.receipt)))
-    foreign = Receipt(entry=3, head="a" * 64)
-    assert "entry 3 of another ledger, or entries were changed since" in str(
-        problem(book, stated(first, receipt=foreign))
-    )
+    assert "measured more than entry 2 was charged for" in str(problem(book, stated(first, opening)))
+    assert "measured more than entry 3" in str(problem(book, stated(fitted(None, epsilon=2.0), paid)))
+    foreign = stated(first, Receipt(entry=3, head="a" * 64))
+    assert "entry 3 of another ledger, or entries were changed since" in str(problem(book, foreign))
     book.path.write_bytes(backup)
     assert "and the ledger has 2: the ledger is older than the release, or another" in str(problem(book, first))
 
@@ -216,19 +205,15 @@ STEPS = (
 
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_fails_after_the_charge_says_what_was_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Every step of a release, with a search, whose charge comes first: all but finding out that it fits fail late."""
-    book = opened(tmp_path / "l.db", 5.0)
-    schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
-
     monkeypatch.setattr(f"sklar.{step}", fails)
-    (tmp_path / "d.csv").write_text(CSV)
-    failed = refuses("planted", sklar.fit, tmp_path / "d.csv", schema, epsilon=1.0, ledger=book, error=RuntimeError)
+    failed = refuses("planted", sklar.fit, "d.csv", SEARCHED, epsilon=1.0, ledger="l.db", error=RuntimeError)
     assert charge_notes(failed) == [
         "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
     ]
-    assert len(book.account("t").charges) == 1
+    assert len(Ledger("l.db").account("t").charges) == 1
 
 
 def test_what_fails_before_the_charge_says_nothing_of_one(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,12 +249,9 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_the_command_line_says_it_too(
     stopped: Any, monkeypatch: pytest.MonkeyPatch, command: list[str], fails: str, error: BaseException, said: str
 ) -> None:
-    def fail(*_: Any, **_settings: Any) -> Any:
-        # What others note may quote a row: it is not shown.
-        error.add_note("Jane Doe")
-        raise error
-
-    monkeypatch.setattr(Model, fails, fail)
+    # What others note may quote a row: it is not shown.
+    error.add_note("Jane Doe")
+    monkeypatch.setattr(Model, fails, Mock(side_effect=error))
     printed = stopped(*command)
     assert f"sklar: {said}" in printed
     assert "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent." in printed
@@ -305,8 +287,7 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
 
     Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     monkeypatch.setattr(Measurer, "search", cut)
-    schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
-    failed = refuses("d.csv.gz", sklar.fit, "d.csv.gz", schema, epsilon=1.0, ledger="l.db", error=DataError)
+    failed = refuses("d.csv.gz", sklar.fit, "d.csv.gz", SEARCHED, epsilon=1.0, ledger="l.db", error=DataError)
     assert "no privacy was spent" not in str(failed)
     assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 

@@ -24,10 +24,6 @@ from tests.linked import small
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 
 
-def cells_of(m: int) -> Cells:
-    return Cells([2] * m)
-
-
 def share_of(stages: plans.Stages) -> float:
     """Of the cost of all tables, that of the one-way tables."""
     costs = [float(np.sum(scales**-2.0)) for scales in (stages.first.scales(1), stages.first.scales(2), stages.reserve)]
@@ -35,16 +31,16 @@ def share_of(stages: plans.Stages) -> float:
 
 
 def test_plans_of_tables_split_the_budget_by_a_share() -> None:
-    equal = plan_tables(cells_of(5), Budget(epsilon=1.0))
+    equal = plan_tables(Cells([2] * 5), Budget(epsilon=1.0))
     assert [equal.scales(order).size for order in (0, 1, 2)] == [0, 5, 10]
     assert np.unique([*equal.scales(1), *equal.scales(2)]).size == 1
     with pytest.raises(ValueError, match="read-only"):
         equal.scales(2)[0] = 1e-9
     for share in (0.1, 0.5, 0.9):
-        plan = plan_tables(cells_of(6), Budget(epsilon=2.0), one_way_share=share)
+        plan = plan_tables(Cells([2] * 6), Budget(epsilon=2.0), one_way_share=share)
         one_way, pairs = np.sum(plan.scales(1) ** -2), np.sum(plan.scales(2) ** -2)
         assert one_way / (one_way + pairs) == pytest.approx(share, rel=1e-5)
-    alone = plan_tables(cells_of(1), Budget(epsilon=1.0), one_way_share=0.3)
+    alone = plan_tables(Cells([2]), Budget(epsilon=1.0), one_way_share=0.3)
     assert [alone.scales(order).size for order in (1, 2)] == [1, 0]
 
 
@@ -53,15 +49,15 @@ def test_plans_of_tables_split_the_budget_by_a_share() -> None:
 @pytest.mark.parametrize("share", [None, 0.3])
 def test_a_plan_spends_the_whole_budget_and_no_more(settings: Any, neighbors: Any, share: float | None) -> None:
     budget = Budget(epsilon=0.7, neighbors=neighbors, **settings)
-    plan = plan_tables(cells_of(4), budget, one_way_share=share)
-    release = plan_release(cells_of(5), budget, Method(), n_rows=None)
+    plan = plan_tables(Cells([2] * 4), budget, one_way_share=share)
+    release = plan_release(Cells([2] * 5), budget, Method(), n_rows=None)
     for spend in (plan.spend(budget), release.spend):
         assert 0.7 * (1 - 1e-5) < budget.spent(spend) <= 0.7
     assert (plan.scales(0).size > 0) == (neighbors == "add-remove")
 
 
 def test_dependent_pairs_get_less_noise_in_the_second_stage() -> None:
-    cells = cells_of(4)
+    cells = Cells([2] * 4)
     stages = plan_stages(cells, Budget(epsilon=1.0), 5_000)
     second = plan_second(cells, stages, np.array([0.0, 0.0, 3_000.0, 0.0, 0.0, 0.0]))
     assert second.scales(1).size == 0
@@ -84,7 +80,7 @@ def test_the_method_and_the_noise_decide_how_many_stages_there_are() -> None:
     laplace = Budget(epsilon=1.0, mechanism="laplace")
     assert plan_release(cells, gaussian, Method(), n_rows=1_000).reserve.size == cells.n_pairs
     assert plan_release(cells, laplace, Method(), n_rows=1_000).reserve.size == 0
-    alone = plan_stages(cells_of(1), gaussian, 100)
+    alone = plan_stages(Cells([2]), gaussian, 100)
     assert alone.reserve.size == alone.first.scales(2).size == 0
     once = plan_release(cells, gaussian, Method(name="binary"), n_rows=1_000)
     assert once.reserve.size == 0
@@ -215,14 +211,14 @@ def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
         (16, Budget(epsilon=1.0, rows_per_person=3)),
     )
     for m, budget in cases:
-        stages = plan_release(cells_of(m), budget, Method(), n_rows=100_000 if budget.rows_are_public else None)
+        stages = plan_release(Cells([2] * m), budget, Method(), n_rows=100_000 if budget.rows_are_public else None)
         assert stages.looks == 2
         assert stages.first.of_parities
         assert stages.first.scales(0).size == (not budget.rows_are_public)
         assert 1 - 1e-5 < budget.spent(stages.spend) <= 1.0
 
     def first(**settings: Any) -> plans.Plan:
-        return plan_release(cells_of(5), Budget(epsilon=1.0), Method(), **{"n_rows": 100_000, **settings}).first
+        return plan_release(Cells([2] * 5), Budget(epsilon=1.0), Method(), **{"n_rows": 100_000, **settings}).first
 
     assert first().scales(3).size == 10
     # Not where their noise drowns them, rows cannot be counted again, or attributes have weights.
@@ -289,14 +285,14 @@ def test_refusals() -> None:
     stages = plan_stages(cells, budget, 10**6)
     for share in (0.0, 1.0, -0.2):
         strictly = r"^the one-way share must lie strictly between 0 and 1, got"
-        refused(strictly, plan_tables, cells_of(3), budget, one_way_share=share)
+        refused(strictly, plan_tables, Cells([2] * 3), budget, one_way_share=share)
     wanted = triples(cells, np.array([(0.41 * np.sum(stages.reserve**-2.0)) ** -0.5]))
     dear = r"^three-way tables may take 40% of what is set aside .*, got 41%\. Want fewer"
     refused(dear, plan_second, cells, stages, np.ones(3), None, wanted)
     half = r"^scores may take half of what is set aside .*, got \d+%\. Set more aside\.$"
     refused(half, plan_scores, cells, 10**6, replace(stages, reserve=stages.reserve * 5))
     largest = "above the largest that can be drawn exactly"
-    refused(largest, plan_release, cells_of(20), Budget(epsilon=1e-6), Method(), n_rows=100)
+    refused(largest, plan_release, Cells([2] * 20), Budget(epsilon=1e-6), Method(), n_rows=100)
     gaussian = "linked tables take gaussian noise, got mechanism 'laplace'"
     refused(gaussian, plans.plan_linked, small(), replace(PERSON, mechanism="laplace"))
     binary = r"^the paper's preset and its dummies go with method 'binary', got method 'auto'"

@@ -77,9 +77,8 @@ def test_of_very_many_tables_some_judge_as_all_would(monkeypatch: pytest.MonkeyP
 
     # As many operations as let 10, 5 and 1 of 10 strips judge: right on average over which they are. The variance that
     # a gain has by chance grows as the tables' part of it is multiplied.
-    errors, chances = np.array(
-        [[score(share * 40**2, seed) for seed in range(60)] for share in (1.0, 0.5, 0.1)]
-    ).transpose(2, 0, 1)
+    judged = [[score(share * 40**2, seed) for seed in range(60)] for share in (1.0, 0.5, 0.1)]
+    errors, chances = np.array(judged).transpose(2, 0, 1)
     assert errors.mean(axis=1) == pytest.approx(errors[0].mean(), rel=0.1)
     all_judge, half, tenth = (chances**2).mean(axis=1)
     assert (tenth - all_judge) / (half - all_judge) == pytest.approx(9, rel=0.1)

@@ -10,25 +10,18 @@ from sklar.budget.plan import plan_linked
 from sklar.draw.sample import LinkedSampler
 from sklar.fitting import classes as fitting
 from sklar.fitting.classes import fit_classes
-from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget
 from sklar.rows.shares import count_tokens, join
+from tests.fitting.test_margins import noisy_blocks
 from tests.linked import small, tables
 
 
-def measured(n: int = 400, *, noise: float = 0.0, epsilon: float = 1.0) -> LinkedMeasured:
-    """Tables of tokens, with noise from a fixed seed instead of the vault's."""
-    linked, budget = small(), Budget(epsilon=epsilon, rows_per_person=1)
+def measured(n: int = 400, *, noise: float) -> LinkedMeasured:
+    """Tables of tokens, with so much of the noise that is due."""
+    linked, budget = small(), Budget(epsilon=1.0, rows_per_person=1)
     plan = plan_linked(linked, budget)
-    exact = count_tokens(join(*tables(n), linked), linked, plan)
-    rng = np.random.default_rng(5)
-    blocks = []
-    for (query, scales), tokens in zip(plan.parts, exact, strict=True):
-        drawn = np.repeat(scales, query.sizes) * rng.standard_normal(tokens.size)
-        values = np.round(tokens + noise * drawn).astype(np.int64)
-        blocks.append(Block(query=query, scales=scales, values=values))
-    certificate = certify(linked, budget, blocks, n)
-    return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
+    blocks = noisy_blocks(plan, count_tokens(join(*tables(n), linked), linked, plan), 5, noise)
+    return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certify(linked, budget, blocks, n))
 
 
 def test_the_gradient_is_that_of_the_error() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,27 +9,25 @@ from numpy.typing import NDArray
 from sklar.budget.search import Ladder, ladder_of, next_cells
 from sklar.fitting.density import Density, estimate_density
 from sklar.fitting.domains import found_numbers
-from sklar.public.schema import Attribute
+from tests.budget.test_search import private
 
 SCALE = 30.0
 
 
-def attribute(high: int, **rest: Any) -> Attribute:
-    return Attribute(name="x", kind="integer", edges=(0, high), domain="private", **{"at_most": 20, **rest})
+WIDE, NARROW = (private("integer", 0, high) for high in (10**6, 120))
 
 
-def searched(values: NDArray[np.int64], ladder: Ladder, scale: float, seed: int) -> list[NDArray[np.int64]]:
+def searched(values: NDArray[np.int64], ladder: Ladder, seed: int) -> list[NDArray[np.int64]]:
     generator, tables = np.random.default_rng(seed), list[NDArray[np.int64]]()
     for _ in range(ladder.tables):
-        cells = next_cells(ladder, tables, scale)[-1]
-        exact = np.histogram(values, cells)[0]
-        tables.append(exact + np.rint(generator.normal(0, scale, exact.size)).astype(np.int64))
+        exact = np.histogram(values, next_cells(ladder, tables, SCALE)[-1])[0]
+        tables.append(exact + np.rint(generator.normal(0, SCALE, exact.size)).astype(np.int64))
     return tables
 
 
-def density_of(values: NDArray[np.int64], high: int, seed: int = 0, scale: float = SCALE) -> Density:
-    ladder = ladder_of(attribute(high))
-    return estimate_density(ladder, searched(values, ladder, scale, seed), scale)
+def density_of(values: NDArray[np.int64], high: int, seed: int = 0) -> Density:
+    ladder = ladder_of(private("integer", 0, high))
+    return estimate_density(ladder, searched(values, ladder, seed), SCALE)
 
 
 @pytest.mark.parametrize("high", [300, 10**6, 10**9])
@@ -52,14 +48,12 @@ def test_a_heap_is_found_down_to_its_grain(heap: int) -> None:
     values = np.concatenate([np.full(1000, heap), generator.lognormal(9, 1, 9000).astype(np.int64)])
     found = density_of(values, 10**6)
     assert heap in found.edges[found.heaps].tolist()
-    noisy = searched(values, ladder_of(attribute(10**6)), SCALE, 0)
-    assert heap in found_numbers(attribute(10**6), noisy, SCALE).points
+    assert heap in found_numbers(WIDE, searched(values, ladder_of(WIDE), 0), SCALE).points
 
 
 def test_a_smooth_column_has_no_heaps_and_bins_of_about_equal_rows() -> None:
     values = np.random.default_rng(3).normal(50, 12, 10_000).clip(0, 119).astype(np.int64)
-    ladder = ladder_of(attribute(120))
-    found = found_numbers(attribute(120), searched(values, ladder, SCALE, 1), SCALE)
+    found = found_numbers(NARROW, searched(values, ladder_of(NARROW), 1), SCALE)
     assert found.points == ()
     assert found.n_bins == 20
     assert np.histogram(values, found.edges)[0].max() < 1500

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from hypothesis.extra.numpy import arrays
 from sklar.budget.plan import Plan, plan_tables
 from sklar.fitting import margins as fitting
 from sklar.fitting.denoise import center, shrink
-from sklar.fitting.margins import Estimates, estimate_rows, implied_counts, margins, pool_blocks, project
+from sklar.fitting.margins import estimate_rows, implied_counts, margins, pool_blocks, project
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.kernel.theorems import Budget
 from sklar.paper.estimate import read_tables
+from tests.fitting.test_denoise import estimates
 
 CELLS = Cells([4, 6, 2])
 ROWS = 5_000
@@ -27,22 +29,21 @@ CODES = np.stack(
 ONE_WAY, PAIRS = (Tables(cells=CELLS, order=order).count(CODES) for order in (1, 2))
 
 
-def measured(plan: Plan, seed: int = 0, codes: np.ndarray = CODES) -> list[Block]:
-    """Blocks with noise from a fixed seed instead of the vault's."""
+def noisy_blocks(plan: Plan, exact: Iterable[np.ndarray], seed: int, noise: float = 1.0) -> list[Block]:
+    """Blocks of these counts, with noise from a fixed seed instead of the vault's."""
     generator, blocks = np.random.default_rng(seed), []
-    for query, scales in plan.parts:
-        assert isinstance(query, Tables)
-        exact = query.count(codes)
-        noise = np.repeat(scales, query.sizes) * generator.standard_normal(exact.size)
-        blocks.append(Block(query=query, scales=scales, values=exact + np.rint(noise).astype(np.int64)))
+    for (query, scales), counts in zip(plan.parts, exact, strict=True):
+        drawn = noise * np.repeat(scales, query.sizes) * generator.standard_normal(counts.size)
+        blocks.append(Block(query=query, scales=scales, values=counts + np.rint(drawn).astype(np.int64)))
     return blocks
 
 
+def measured(plan: Plan, seed: int = 0, codes: np.ndarray = CODES) -> list[Block]:
+    return noisy_blocks(plan, (query.count(codes) for query, _ in plan.parts if isinstance(query, Tables)), seed)
+
+
 def test_exact_counts_come_back_as_exact_probabilities() -> None:
-    sd = np.full(3, 0.01)
-    exact = Estimates(
-        cells=CELLS, n_rows=ROWS, one_way=ONE_WAY.astype(float), one_way_sd=sd, pairs=PAIRS.astype(float), pair_sd=sd
-    )
+    exact = estimates(CELLS, ROWS, ONE_WAY.astype(float), PAIRS.astype(float), 0.01)
     for paper in (True, False):
         probabilities = read_tables(exact, paper=paper)
         np.testing.assert_allclose(probabilities.levels, ONE_WAY / ROWS, atol=1e-6)

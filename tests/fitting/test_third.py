@@ -64,9 +64,7 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     seen = disagreement(fits, cells, coarse, 1_000_000)
     assert seen.triples.members.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
     thirds = fits[:, :, 9:].astype(np.float64) @ np.eye(4)[coarse[9:]]
-    tables = np.stack(
-        [np.einsum("ci,cj,ck->ijk", fit[:, :3], fit[:, 3:7], own) / 6 for fit, own in zip(fits, thirds, strict=True)]
-    )
+    tables = np.einsum("fci,fcj,fck->fijk", fits[:, :, :3], fits[:, :, 3:7], thirds) / 6
     for axis in (1, 2, 3):
         tables -= tables.mean(axis=axis, keepdims=True)
     apart = tables - tables.mean(axis=0)
@@ -86,16 +84,11 @@ def made(number: int, seed: int = 0) -> Disagreement:
     generator = np.random.default_rng(seed)
     variation = generator.gamma(1.0, 0.01, number)
     cells = Cells([8, 8, *generator.integers(2, 9, number)])
-    attributes = np.stack([np.zeros(number), np.ones(number), np.arange(2, number + 2)], axis=1).astype(np.int64)
+    attributes = np.array([(0, 1, other) for other in range(2, number + 2)])
     coarse = np.concatenate([np.arange(size) for size in cells.sizes])
     triples = Tables(cells=cells, order=3, sets=attributes, coarse=coarse)
-    return Disagreement(
-        triples=triples,
-        variation=variation,
-        distance=variation * 3_000 * generator.uniform(0.5, 1.5, number),
-        reference=np.zeros(triples.n_cells, dtype=np.int64),
-        n_rows=20_000,
-    )
+    distance, none = variation * 3_000 * generator.uniform(0.5, 1.5, number), np.zeros(triples.n_cells, dtype=np.int64)
+    return Disagreement(triples=triples, variation=variation, distance=distance, reference=none, n_rows=20_000)
 
 
 def test_scales_are_those_of_the_best_trade() -> None:

@@ -55,9 +55,8 @@ NONE = np.zeros(CELLS.n_levels - CELLS.n_attributes, dtype=np.float32)
 def test_the_loss_is_the_weighted_squared_distance() -> None:
     targets, own, other = GENERATOR.random(TRIPLES.n_cells), components(), components(number=1, seed=1)
     per_cell = np.repeat(WEIGHTS, TRIPLES.sizes)
-    error, distance = descent.TableLoss(TRIPLES, targets, WEIGHTS, 3.0).score(
-        contrasts(own, CELLS), contrasts(other, CELLS)[:, 0]
-    )
+    loss = descent.TableLoss(TRIPLES, targets, WEIGHTS, 3.0)
+    error, distance = loss.score(contrasts(own, CELLS), contrasts(other, CELLS)[:, 0])
     assert error == pytest.approx(float(per_cell @ (predicted(own, TRIPLES) - targets) ** 2) - 3.0, rel=1e-4)
     apart = per_cell @ (predicted(own, TRIPLES) - predicted(other, TRIPLES)) ** 2
     assert distance == pytest.approx(WEIGHT * float(apart), rel=1e-3)
@@ -78,9 +77,8 @@ def test_every_part_is_renewed_in_turn() -> None:
 
 def estimates_of(cells: Cells, triples: Tables, codes: NDArray[np.int64], sd: float) -> Estimates:
     """Exact counts that claim noise of this sd."""
-    one_way, pairs, three = (
-        query.count(codes).astype(np.float64) for query in (*(Tables(cells=cells, order=k) for k in (1, 2)), triples)
-    )
+    queries = (Tables(cells=cells, order=1), Tables(cells=cells, order=2), triples)
+    one_way, pairs, three = (query.count(codes).astype(np.float64) for query in queries)
     third_sd = np.full(len(triples.members), sd)
     return estimates(cells, codes.shape[1], one_way, pairs, sd, triples=triples, third=three, third_sd=third_sd)
 
@@ -120,27 +118,23 @@ def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     assert loss.score(contrasts(even, CELLS), NONE)[0] == pytest.approx(expected, rel=1e-3, abs=1e-7)
 
 
-def bits(m: int) -> Schema:
-    return Schema(
-        name="bits", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(m))
-    )
+BITS = Schema(name="t", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(4)))
 
 
 def frame(codes: NDArray[np.int64]) -> pl.DataFrame:
     return pl.DataFrame({f"b{i}": column for i, column in enumerate(codes)})
 
 
-def with_xor(rows: int, m: int, seed: int = 1) -> NDArray[np.int64]:
+def with_xor(rows: int) -> NDArray[np.int64]:
     """Independent bits, the last of which is the first two's exclusive or."""
-    codes = (np.random.default_rng(seed).random((m, rows)) < 0.4).astype(np.int64)
+    codes = (np.random.default_rng(1).random((4, rows)) < 0.4).astype(np.int64)
     codes[-1] = codes[0] ^ codes[1]
     return codes
 
 
 def test_tables_follow_from_parities_without_noise() -> None:
-    codes = with_xor(500, 4)
-    measured = measure(frame(codes), bits(4), Budget(epsilon=1e9))
-    pooled, cells = pool(measured), Cells([2] * 4)
+    codes = with_xor(500)
+    pooled, cells = pool(measure(frame(codes), BITS, Budget(epsilon=1e9))), BITS.cells
     assert np.array_equal(pooled.one_way, Tables(cells=cells, order=1).count(codes))
     assert np.array_equal(pooled.pairs, Tables(cells=cells, order=2).count(codes))
     assert np.array_equal(pooled.third, Parities(cells=cells, orders=3).count(codes)[-4:])
@@ -157,17 +151,15 @@ def parities(m: int = 5, n: int = 10_000) -> Estimates:
 
 def test_halves_keep_their_margins_and_the_noise_that_they_state() -> None:
     codes = np.stack([np.random.default_rng(2).integers(0, size, 500) for size in CELLS.sizes])
-    tables = estimates_of(CELLS, TRIPLES, codes, 30.0)
     whole = parities()
-    for each in (whole, tables):
+    for each in (estimates_of(CELLS, TRIPLES, codes, 30.0), whole):
         train, held = thin(each, np.random.default_rng(5))
         assert train.third_sd == pytest.approx(each.third_sd * np.sqrt(1.25))
         assert held.pair_sd == pytest.approx(each.pair_sd * np.sqrt(5))
         # The weights of the two halves that undo the thinning give the whole back: no noise is in both alike.
         for name in ("one_way", "pairs", "third"):
             assert np.allclose((getattr(train, name) * 4 + getattr(held, name)) / 5, getattr(each, name))
-    train, held = thin(whole, np.random.default_rng(5))
-    for half in (train, held):
+    for half in thin(whole, np.random.default_rng(5)):
         ones = half.one_way[1::2]
         for i, j in zip(*whole.cells.pairs, strict=True):
             table = whole.cells.table(half.pairs, i, j)
@@ -210,8 +202,8 @@ def test_an_exclusive_or_is_seen() -> None:
 
     The noise of the parity of the three is 0.2% of the rows: 0.05 would be 25 standard deviations.
     """
-    codes = with_xor(40_000, 4)
-    model = sklar.fit(frame(codes), bits(4), epsilon=1.0)
+    codes = with_xor(40_000)
+    model = sklar.fit(frame(codes), BITS, epsilon=1.0)
     drawn = model.sample(40_000, seed=3).to_numpy().T.astype(np.int64)
 
     def joint(rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -221,7 +213,6 @@ def test_an_exclusive_or_is_seen() -> None:
 
 
 def test_a_stream_and_a_person_have_no_second_pass() -> None:
-    codes = with_xor(5_000, 4)
-    table = frame(codes).to_arrow()
-    assert measure(table, bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6 + 4
-    assert measure(table.to_reader(), bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6
+    table = frame(with_xor(5_000)).to_arrow()
+    assert measure(table, BITS, Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6 + 4
+    assert measure(table.to_reader(), BITS, Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6

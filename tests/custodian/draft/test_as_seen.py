@@ -20,12 +20,13 @@ from sklar.public.schema import Attribute, AttributeKind, Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 from tests.conftest import NAMES, TEXTS
+from tests.custodian.draft.test_draft import drafted
 from tests.rows.test_encode import PASSING
 
 
 def proposed(values: list[object], kind: pa.DataType | None = None) -> Attribute:
     """The domain that a column of these values shows."""
-    return draft(pa.table({"x": pa.array(values, type=kind), "y": [True] * len(values)})).as_seen().attribute("x")
+    return drafted("x", values, kind).as_seen().attribute("x")
 
 
 def read(kind: AttributeKind, **keys: Any) -> Attribute:
@@ -91,24 +92,20 @@ def test_a_draft_states_the_type_of_a_typed_column(values: list[object], kind: p
 
 
 def test_types_of_typed_columns() -> None:
-    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), pa.array([7, 3, 5]))
-    numbers = draft(pa.table({"x": column, "y": [True] * 3})).as_seen().attribute("x")
+    numbers = proposed(pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), pa.array([7, 3, 5])))
     assert (numbers.values, numbers.output) == ((7, 3, 5), "category")
     assert proposed([True, None]) == Attribute(name="x", kind="boolean", missing="")
     assert proposed([1.5, float("nan")]) == read("real", edges=proposed([1.5]).edges, missing="")
     beyond_python = pa.array([2**60, -(2**60)]).cast(pa.timestamp("s"))
-    assert draft(pa.table({"x": beyond_python})).as_seen().attribute("x").kind == "datetime"
+    assert proposed(beyond_python).kind == "datetime"
     assert proposed([dt.datetime(2000, 1, 1, 5)], pa.timestamp("ns", "UTC")).kind == "datetime"
 
 
 def test_what_the_rows_show_ends_where_they_hold_too_many_texts() -> None:
-    def shown(values: list[object]) -> Schema:
-        return draft(pa.table({"x": values, "y": [True] * len(values)})).as_seen()
-
-    assert shown([f"person {i}" for i in range(201)]).names == ("y",)
-    assert shown([None, "", "?"]).names == ("y",)
-    assert shown([f"{10**17 + i}" for i in range(300)]).names == ("y",)
-    few = shown([f"person {i}" for i in range(200)])
+    people = [f"person {i}" for i in range(201)]
+    for values in (people, [None, "", "?"], [f"{10**17 + i}" for i in range(300)]):
+        assert drafted("x", values).as_seen().names == ("y",)
+    few = drafted("x", people[1:]).as_seen()
     # It must be reviewed, and says where it is from.
     with pytest.raises(SchemaError, match="not reviewed: x"):
         few.require_reviewed()

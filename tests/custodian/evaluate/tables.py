@@ -46,12 +46,8 @@ def dummies(rows: int, seed: int = 0) -> pl.DataFrame:
 
 
 def as_dummies(drawn: NDArray[np.int32], schema: Schema = SCHEMA) -> NDArray[np.bool_]:
-    """The dummies of codes, one by one."""
-    out = np.zeros((schema.n_levels, drawn.shape[1]), dtype=bool)
-    for (attribute, row), code in np.ndenumerate(drawn):
-        if code >= 0:
-            out[schema.offsets[attribute] + code, row] = True
-    return out
+    """The dummies of codes: of a row in no cell of an attribute, none."""
+    return np.concatenate([own == np.arange(size)[:, None] for own, size in zip(drawn, schema.sizes, strict=True)])
 
 
 def brute_force(matrix: NDArray[np.bool_], order: int, schema: Schema = SCHEMA) -> dict[tuple[int, ...], int]:
