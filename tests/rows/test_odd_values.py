@@ -174,10 +174,9 @@ SQL = [
 
 
 @pytest.mark.parametrize("schema", [SCHEMAS[kind] for kind in (0, 2, 8)])
-def test_queries(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> None:
-    path = tmp_path_factory.getbasetemp() / "odd.duckdb"
-    if not path.exists():
-        duckdb.connect(str(path)).close()
+def test_queries(tmp_path: Path, schema: Schema) -> None:
+    path = tmp_path / "odd.duckdb"
+    duckdb.connect(str(path)).close()
     for values in SQL:
         rows = ", ".join(f"({value})" for value in [*values, "NULL"])
         found = codes(Query(path, f"SELECT * FROM (VALUES {rows}) AS t(x)"), schema)

@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -32,16 +33,12 @@ from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
 from tests.rows.test_count import Told
 
-ATTRIBUTES = """
-[attributes]
-ward = {type = "categorical", values = ["A", "B", "C"]}
-age = {type = "integer", edges = [0, 20, 40, 60]}
-"""
 
-
-def schema(most: int | None = None, null_ids: NullIds = "person") -> Schema:
+def schema(most: int | None = None) -> Schema:
     how = 'count = "people"' if most is None else f'count = "rows"\nrows_per_person = {most}'
-    return Schema.from_toml(f'[table]\nname = "v"\nperson = "id"\n{how}\nnull_ids = "{null_ids}"\n{ATTRIBUTES}')
+    wards = '[attributes.ward]\ntype = "categorical"\nvalues = ["A", "B", "C"]\n'
+    ages = '[attributes.age]\ntype = "integer"\nedges = [0, 20, 40, 60]\n'
+    return Schema.from_toml(f'[table]\nname = "v"\nperson = "id"\n{how}\n{wards}{ages}')
 
 
 def visits(people: int = 300, seed: int = 0) -> pl.DataFrame:
@@ -58,10 +55,9 @@ def visits(people: int = 300, seed: int = 0) -> pl.DataFrame:
 
 
 @pytest.fixture(params=[1 << 26, 0], ids=["in memory", "in files"])
-def held_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def held_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many bytes of records are held."""
     monkeypatch.setattr(bounded, "HELD_BYTES", request.param)
-    return int(request.param)
 
 
 def numbered(ids: pl.Series, size: int = 100) -> list[pl.DataFrame]:
@@ -276,12 +272,9 @@ def test_what_leaves_is_of_the_rows_that_count_and_progress_tells_none_of_them(m
 def test_private_domains_are_found_among_the_rows_that_count() -> None:
     """Of a value that one person has in a thousand rows, one row counts: no threshold lets it out."""
     rows = pl.DataFrame({"id": ["odd"] * 3000 + [str(n) for n in range(3000)], "ward": ["rare"] * 3000 + ["A"] * 3000})
-    described = Schema.from_toml(
-        '[table]\nname = "v"\nperson = "id"\ncount = "people"\n'
-        '[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n'
-    )
-    assert measure(rows, described, Budget(epsilon=1.0)).schema.attributes[0].values == ("A",)
     plain = Schema.from_toml('[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n')
+    described = replace(plain, person=Person(column="id", count="people"))
+    assert measure(rows, described, Budget(epsilon=1.0)).schema.attributes[0].values == ("A",)
     assert measure(rows, plain, Budget(epsilon=1.0)).schema.attributes[0].values == ("A", "rare")
 
 

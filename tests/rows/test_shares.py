@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -165,28 +166,25 @@ def test_shares_are_those_of_the_recipe() -> None:
 def _shares(
     kind: str, i: int, j: int, shape: tuple[int, ...], person: list[int], events: list[list[int]], bins: tuple[int, ...]
 ) -> list[tuple[int, Fraction]]:
-    k, one = len(events), Fraction(1)
+    k = len(events)
     in_bin = max(at for at, begin in enumerate(bins) if begin <= k)
-    if kind == "people":
-        return [(0, one)]
-    if kind == "person":
-        return [(person[i], one)]
-    if kind == "number":
-        return [(k, one)]
-    if kind == "person-person":
-        return [(person[i] * shape[1] + person[j], one)]
-    if kind == "number-person":
-        return [(in_bin * shape[1] + person[i], one)]
-    if kind == "person-event":
-        return [(person[i] * shape[1] + event[j], one / k) for event in events]
-    if kind == "event-event":
-        return [(event[i] * shape[1] + event[j], one / k) for event in events]
-    if kind == "number-event":
-        return [((in_bin - 1) * shape[1] + event[i], one / k) for event in events]
     if kind == "event":
         weight = Fraction(min(k, 12), 12)
         halves = [(event[i], weight / k) for event in events]
         return halves + [(shape[1] + event[i], (1 - weight) / k) for event in events]
-    pairs = [sorted((events[s][i], events[t][i])) for s in range(k) for t in range(s)]
-    found = [int(triangle(np.array(low), np.array(high), shape[0])) for low, high in pairs]
-    return [(cell, Fraction(2, k * (k - 1))) for cell in found]
+    # A person's cells, with equal shares.
+    cells: dict[str, Callable[[], list[int]]] = {
+        "people": lambda: [0],
+        "person": lambda: [person[i]],
+        "number": lambda: [k],
+        "person-person": lambda: [person[i] * shape[1] + person[j]],
+        "number-person": lambda: [in_bin * shape[1] + person[i]],
+        "person-event": lambda: [person[i] * shape[1] + event[j] for event in events],
+        "event-event": lambda: [event[i] * shape[1] + event[j] for event in events],
+        "number-event": lambda: [(in_bin - 1) * shape[1] + event[i] for event in events],
+        "two-events": lambda: [
+            int(triangle(*np.sort([first[i], second[i]]), shape[0])) for first, second in combinations(events, 2)
+        ],
+    }
+    found = cells[kind]()
+    return [(cell, Fraction(1, len(found))) for cell in found]

@@ -156,8 +156,7 @@ def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pyt
     assert there[1].values.tolist() == here[1].values.tolist()
 
 
-PRIVATE = Schema.from_toml(
-    """
+PRIVATE = Schema.from_toml("""
     [table]
     name = "t"
     person = "id"
@@ -167,8 +166,7 @@ PRIVATE = Schema.from_toml(
     city = {type = "categorical", domain = "private", at_most = 5}
     age = {type = "integer", domain = "private", low = 0, high = 120, bins = 6}
     flag = {type = "boolean"}
-    """
-)
+""")
 
 
 def people(rows: int = 900) -> pl.DataFrame:
@@ -194,9 +192,8 @@ def test_private_domains_and_people_are_counted_in_executors(
     monkeypatch.setattr(parts, "TASK_SECONDS", 1e-6)
     schema, rows = PRIVATE if by_person else replace(PRIVATE, person=None), people()
     rows.write_parquet(tmp_path / "t.parquet", row_group_size=100)
-    data: Any = tmp_path / "t.parquet"
-    if way == "DataFrame":
-        data = spark.createDataFrame(rows.to_arrow()).repartition(5)
+    frame = spark.createDataFrame(rows.to_arrow()).repartition(5)
+    data: Any = tmp_path / "t.parquet" if way == "files" else frame
     table = open_table(data, schema, engine="spark")
     answers = table.count(Ask(values=tuple(schema.private_domains)))
     n_rows, (cities, ages) = answers.n_rows, answers.values
