@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import subprocess
 import sys
 import zipfile
@@ -228,6 +227,7 @@ def many_scales(model: Path, to: Path) -> Path:
 
 CHILD = """
 import resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
 from sklar.trust.verify import verify
 import sklar.trust.verify.refit
 for path in sys.argv[1:]:
@@ -243,13 +243,7 @@ def test_a_hostile_file_takes_less_than_a_gigabyte(model: Path, tmp_path: Path) 
     paths = [put(model, tmp_path / f"{n}.sklar", model__json=text) for n, text in enumerate(descriptions)]
     paths += [many_scales(model, tmp_path / "scales.sklar"), wide(model, tmp_path / "wide.sklar")]
     assert all(path.stat().st_size < 10 << 20 for path in paths)
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
-
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=True, preexec_fn=limit
-    )
+    done = subprocess.run([sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=True)
     said = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert len(said) == len(paths), done.stderr
     assert max(int(kilobytes) for _, kilobytes, _ in said) < 1 << 20, said

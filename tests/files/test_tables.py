@@ -84,9 +84,8 @@ def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tm
     write_tables(original.measured, tmp_path / "t.parquet")
     measured = read_tables(tmp_path / "t.parquet", SCHEMA)
     # Three-way tables, which a release may choose, and distances are in the model file alone.
-    own = replace(
-        original.measured, blocks=tuple(b for b in original.measured.blocks if getattr(b.query, "order", 3) < 3)
-    )
+    blocks = tuple(block for block in original.measured.blocks if getattr(block.query, "order", 3) < 3)
+    own = replace(original.measured, blocks=blocks)
     assert own.n_rows == measured.n_rows
     for ours, read in zip(own.blocks, measured.blocks, strict=True):
         assert np.array_equal(ours.values, read.values)
@@ -114,9 +113,8 @@ def test_what_is_read_is_marked_as_claimed_everywhere(model: Model, exported: Pa
     found = verify_model(model)
     assert found.passed
     assert found.independent_epsilon is None
-    assert next(check.detail for check in found.checks if check.name == "privacy").startswith(
-        "claimed by the caller, not checked: epsilon "
-    )
+    privacy = next(check.detail for check in found.checks if check.name == "privacy")
+    assert privacy.startswith("claimed by the caller, not checked: epsilon ")
     assert found.lines()[-1].startswith("is claimed by the caller ('sklar ")
     assert "learns little" not in "\n".join(found.lines())
     page = publishable(model)

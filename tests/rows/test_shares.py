@@ -183,7 +183,8 @@ def _shares(
         "event-event": lambda: [event[i] * shape[1] + event[j] for event in events],
         "number-event": lambda: [(in_bin - 1) * shape[1] + event[i] for event in events],
         "two-events": lambda: [
-            int(triangle(*np.sort([first[i], second[i]]), shape[0])) for first, second in combinations(events, 2)
+            int(triangle(np.minimum(one[i], two[i]), np.maximum(one[i], two[i]), shape[0]))
+            for one, two in combinations(events, 2)
         ],
     }
     found = cells[kind]()

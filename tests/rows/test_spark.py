@@ -192,8 +192,9 @@ def test_private_domains_and_people_are_counted_in_executors(
     monkeypatch.setattr(parts, "TASK_SECONDS", 1e-6)
     schema, rows = PRIVATE if by_person else replace(PRIVATE, person=None), people()
     rows.write_parquet(tmp_path / "t.parquet", row_group_size=100)
-    frame = spark.createDataFrame(rows.to_arrow()).repartition(5)
-    data: Any = tmp_path / "t.parquet" if way == "files" else frame
+    data: Any = tmp_path / "t.parquet"
+    if way == "DataFrame":
+        data = spark.createDataFrame(rows.to_arrow()).repartition(5)
     table = open_table(data, schema, engine="spark")
     answers = table.count(Ask(values=tuple(schema.private_domains)))
     n_rows, (cities, ages) = answers.n_rows, answers.values
