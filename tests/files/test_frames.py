@@ -76,8 +76,7 @@ def as_held(library: str, folder: Path) -> Any:
     """The same table as this library's users hold it."""
     table = held()
     if library == "pandas":
-        frame = table.to_pandas()
-        return frame.astype({"nullable integer": "Int32", "boolean": "boolean"})
+        return table.to_pandas().astype({"nullable integer": "Int32", "boolean": "boolean"})
     if library == "polars":
         return pl.from_arrow(table)
     if library == "duckdb":
@@ -93,14 +92,10 @@ def as_held(library: str, folder: Path) -> Any:
     return table
 
 
-LIBRARIES = ("arrow", "pandas", "polars", "duckdb", "parquet", "folder")
-
-
-@pytest.fixture(scope="module", params=LIBRARIES)
+@pytest.fixture(scope="module", params=["arrow", "pandas", "polars", "duckdb", "parquet", "folder"])
 def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Schema, Model]:
     """The library, the draft of its table as if reviewed, and a model that was measured from its table."""
-    folder = tmp_path_factory.mktemp("held")
-    data = as_held(request.param, folder)
+    data = as_held(request.param, tmp_path_factory.mktemp("held"))
     schema = Schema.from_toml(draft(data).as_seen().reviewed("rows").to_toml())
     # Fitting every time would test the fit. The binary copula is the fastest, and decodes as all do.
     return request.param, schema, sklar.fit(data, schema, epsilon=50.0, method="binary")
@@ -115,9 +110,8 @@ def test_a_type_survives_the_round_trip(released: tuple[str, Schema, Model], nam
         frame = model.sample(50, seed=1, to="pandas")
         # What pandas calls a column of texts depends on its version.
         assert str(frame[name].dtype) == (case.pandas or str(held().to_pandas()[name].dtype))
-        kinds = {type(value) for value in frame[name].dropna()}
         if name in ("date", "decimal"):
-            assert kinds == {dt.date if name == "date" else Decimal}
+            assert set(frame[name].dropna().map(type)) == {dt.date if name == "date" else Decimal}
         return
     if library == "polars":
         assert model.sample(50, seed=1, to="polars").schema[name] == case.polars
@@ -237,8 +231,7 @@ def test_arrow_and_pandas_hold_what_polars_cannot() -> None:
     assert set(frame["day"].dropna().map(type)) == {dt.date}
 
 
-KINDS = Schema.from_toml(
-    """
+KINDS = Schema.from_toml("""
 [attributes]
 clock = {type = "time", edges = ["0:00", "6:00", "18:00", "24:00"], points = ["12:00"], missing = ""}
 coarse = {type = "time", edges = ["0:00", "12:00", "24:00"], output = "time32[s]"}
@@ -257,8 +250,7 @@ type = "datetime"
 edges = ["2000-01-01", "2000-06-01T12:30", "2001-01-01"]
 format = "%d/%m/%Y %H:%M"
 output = "timestamp[ms]"
-"""
-)
+""")
 CODES = np.stack([np.random.default_rng(7).integers(0, size, 120) for size in KINDS.sizes]).astype(np.int32)
 FRAME = Decoder(KINDS).decode(CODES, np.random.default_rng(1))
 
@@ -309,6 +301,5 @@ def test_a_csv_holds_what_people_wrote(tmp_path: Path) -> None:
 def test_months_of_pandas() -> None:
     periods = pd.DataFrame({"month": pd.PeriodIndex(["1999-12", "2000-06", None], freq="M")})
     schema = Schema(name="t", attributes=(KINDS.attribute("month"),))
-    source = open_source(periods)
-    (batch,) = source.batches(("month",))
+    (batch,) = open_source(periods).batches(("month",))
     assert encode(batch, schema).tolist() == [[0, 1, 2]]

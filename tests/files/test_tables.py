@@ -55,11 +55,6 @@ def exported(model: Model, tmp_path: Path) -> Path:
     return tmp_path / "t.parquet"
 
 
-def as_stored(path: Path) -> pa.Table:
-    """A file's rows, with the metadata that Arrow writes again."""
-    return pq.read_table(path).replace_schema_metadata({KEY: pl.read_parquet_metadata(path)[KEY]})
-
-
 def edited(path: Path, change: Any = None, metadata: Any = None) -> Path:
     """The same file with its rows, as a list of dictionaries, or its JSON changed."""
     table = pq.read_table(path)
@@ -89,9 +84,8 @@ def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tm
     write_tables(original.measured, tmp_path / "t.parquet")
     measured = read_tables(tmp_path / "t.parquet", SCHEMA)
     # Three-way tables, which a release may choose, and distances are in the model file alone.
-    own = replace(
-        original.measured, blocks=tuple(b for b in original.measured.blocks if getattr(b.query, "order", 3) < 3)
-    )
+    blocks = tuple(block for block in original.measured.blocks if getattr(block.query, "order", 3) < 3)
+    own = replace(original.measured, blocks=blocks)
     assert own.n_rows == measured.n_rows
     for ours, read in zip(own.blocks, measured.blocks, strict=True):
         assert np.array_equal(ours.values, read.values)
@@ -119,9 +113,8 @@ def test_what_is_read_is_marked_as_claimed_everywhere(model: Model, exported: Pa
     found = verify_model(model)
     assert found.passed
     assert found.independent_epsilon is None
-    assert next(check.detail for check in found.checks if check.name == "privacy").startswith(
-        "claimed by the caller, not checked: epsilon "
-    )
+    privacy = next(check.detail for check in found.checks if check.name == "privacy")
+    assert privacy.startswith("claimed by the caller, not checked: epsilon ")
     assert found.lines()[-1].startswith("is claimed by the caller ('sklar ")
     assert "learns little" not in "\n".join(found.lines())
     page = publishable(model)
@@ -159,10 +152,6 @@ def without(**wanted: Any) -> Any:
     return lambda rows: [row for row in rows if any(row[key] != value for key, value in wanted.items())]
 
 
-def every(**changed: Any) -> Any:
-    return lambda rows: [row | changed for row in rows]
-
-
 def first(**changed: Any) -> Any:
     return lambda rows: [rows[0] | changed, *rows[1:]]
 
@@ -182,7 +171,7 @@ CELLS: list[tuple[Any, str]] = [
     (lambda rows: rows + rows[:1], "stage 1 holds a cell twice."),
     (lambda rows: rows * 2, "stage 1 has"),
     (lambda rows: [], "its stages must be numbered 1, 2, ..., got []"),
-    (every(stage=3), "its stages must be numbered 1, 2, ..., got [3]"),
+    (lambda rows: [row | {"stage": 3} for row in rows], "its stages must be numbered 1, 2, ..., got [3]"),
     (first(stage=None), "a row has no stage."),
     (first(scale=0.0), "scales must be positive numbers."),
     (first(scale=None), "scales must be positive numbers."),
@@ -240,12 +229,13 @@ def test_forged_descriptions_are_refused(exported: Path, part: str, changed: Any
 def test_other_files_are_refused(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"tables file '.*none.parquet' does not exist"):
         read_tables(tmp_path / "none.parquet", SCHEMA)
-    whole, table = exported.read_bytes(), as_stored(exported)
+    whole, metadata = exported.read_bytes(), {KEY: pl.read_parquet_metadata(exported)[KEY]}
+    table = pq.read_table(exported).replace_schema_metadata(metadata)
 
     def column(name: str, values: list[Any]) -> pa.Table:
         return table.set_column(table.column_names.index(name), name, pa.array(values))
 
-    n, metadata = table.num_rows, table.schema.metadata
+    n = table.num_rows
     wrong: list[tuple[bytes | pa.Table, str]] = [
         (b"not Parquet", r"is not a Parquet file, or it is damaged \(ComputeError\)"),
         (whole[: len(whole) // 2] + whole[-len(whole) // 4 :], "file"),

@@ -31,16 +31,14 @@ from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 from tests.conftest import schemas_with_codes
 
-PLAIN = Schema.from_toml(
-    """
+PLAIN = Schema.from_toml("""
 [attributes]
 city = {type = "categorical", values = ["Bern", "Lugano"], missing = "?"}
 age = {type = "integer", edges = [40, 41], missing = "NA"}
 income = {type = "real", edges = [0, 5e-324], missing = ""}
 born = {type = "date", edges = ["1970-01-01", "1970-01-02"]}
 citizen = {type = "boolean", missing = "unknown"}
-"""
-)
+""")
 CODES = np.array([[0, 1, 2], [0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 1, 2]], dtype=np.int32)
 FAILURES = [RuntimeError("stop"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")]
 
@@ -198,10 +196,8 @@ def test_csv_has_the_texts_that_arrow_writes(tmp_path: Path) -> None:
         if attribute.name in ("day", "whole"):
             column = column.cast(pa.timestamp("s"))
         columns[attribute.name] = column.cast(pa.string()).fill_null(attribute.missing or "")
-    sink = pa.BufferOutputStream()
-    pyarrow.csv.write_csv(
-        pa.table(columns), sink, pyarrow.csv.WriteOptions(quoting_style="none", quoting_header="none")
-    )
+    sink, options = pa.BufferOutputStream(), pyarrow.csv.WriteOptions(quoting_style="none", quoting_header="none")
+    pyarrow.csv.write_csv(pa.table(columns), sink, options)
     assert (tmp_path / "out.csv").read_bytes() == sink.getvalue().to_pybytes()
 
 
@@ -236,9 +232,7 @@ def test_a_stream_that_breaks_leaves_what_was_there(
     with pytest.raises(expected) as raised:
         write_frames(path, record_schema(PLAIN), broken(failure), PLAIN)
     if isinstance(failure, OSError):
-        assert str(raised.value) == (
-            f"'{path}' could not be written: No space left on device. Nothing was left behind."
-        )
+        assert str(raised.value) == f"'{path}' could not be written: No space left on device. Nothing was left behind."
     assert sorted(tmp_path.iterdir()) == ([] if before is None else [path])
     assert before is None or path.read_text() == before
 

@@ -384,14 +384,10 @@ def typed() -> st.SearchStrategy[pa.Array]:
     def several(values: st.SearchStrategy[object], kind: pa.DataType) -> st.SearchStrategy[pa.Array]:
         return st.lists(st.none() | values, max_size=8).map(lambda drawn: pa.array(drawn, type=kind))
 
-    number_texts = st.sampled_from(
-        ["1", "01", "1.0", "1e3", "nan", "-inf", "1_0", " 5 ", "0.1", "9" * 30, "true", "No"]
-    )
+    numbers = ["1", "01", "1.0", "1e3", "nan", "-inf", "1_0", " 5 ", "0.1", "9" * 30, "true", "No"]
+    some = st.sampled_from([*numbers, "PT1H", "1:30 pm", "2000-03", "N/A"])
     day_texts = st.datetimes().map(str) | st.dates().map(str) | st.dates().map(lambda day: f"{day:%d.%m.%Y}")
-    clock_texts = (
-        st.times().map(str) | st.timedeltas().map(str) | st.sampled_from(["PT1H", "1:30 pm", "2000-03", "N/A"])
-    )
-    texts = TEXTS | number_texts | day_texts | clock_texts
+    texts = TEXTS | some | day_texts | st.times().map(str) | st.timedeltas().map(str)
     near = st.sampled_from([0.0, 0.5, 1.0, 10.0, 20.0, -1.0])
     widths = [(8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64())]
     unsigned = [(8, pa.uint8()), (64, pa.uint64())]
@@ -433,14 +429,11 @@ def test_codes_are_within_the_domain_of_any_schema(schema: Schema, texts: list[s
         assert_elementwise(column, attribute)
 
 
-@given(attribute=st.sampled_from(ATTRIBUTES), value=st.floats() | INT64)
+@given(attribute=st.sampled_from(ATTRIBUTES), value=st.floats(allow_nan=False) | INT64)
 @settings(max_examples=100, deadline=None)
 def test_a_number_has_the_code_of_its_text(attribute: Attribute, value: float) -> None:
-    column = pa.array([value])
-    text = repr(int(value)) if value == value and abs(value) != float("inf") and value == int(value) else repr(value)
-    if value != value:
-        return
-    assert encoded(column, attribute).tolist() == encoded(pa.array([text]), attribute).tolist()
+    text = repr(int(value)) if abs(value) != float("inf") and value == int(value) else repr(value)
+    assert codes([value], attribute) == codes([text], attribute)
 
 
 def written_plainly() -> st.SearchStrategy[str]:
@@ -460,13 +453,10 @@ def test_many_texts_are_read_as_each_of_them_is(texts: list[str], attribute: Att
 
 
 def test_times_and_durations_of_every_unit() -> None:
-    half = [0, 43_200, 86_399, None]
-    for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")):
-        per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-        column = pa.array([None if each is None else each * per for each in half], pa.int64())
-        column = column.cast(pa.int32()).cast(kind) if kind.bit_width == 32 else column.cast(kind)
-        assert encoded(column, of("clock")).tolist() == [0, 1, 2, 3]
     for unit, per in {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}.items():
+        whole, kind = (pa.int32(), pa.time32(unit)) if per <= 10**3 else (pa.int64(), pa.time64(unit))
+        column = pa.array([0, 43_200 * per, 86_399 * per, None], whole).cast(kind)
+        assert encoded(column, of("clock")).tolist() == [0, 1, 2, 3]
         column = pa.array([0, 59 * per, 60 * per, -5 * per, None], pa.int64()).cast(pa.duration(unit))
         assert encoded(column, of("span")).tolist() == [0, 1, 2, 1, 3]
     objects = pl.Series([dt.time(12), dt.timedelta(minutes=1), dt.date(1970, 2, 1), None], dtype=pl.Object)

@@ -76,27 +76,25 @@ CODES: dict[int, list[object]] = {
 }
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_the_codes_of_python_objects(code: int) -> None:
-    values = CODES[code]
-    assert codes(pd.DataFrame({"x": pd.Series(values, dtype=object)}), CATEGORIES) == [code] * len(values)
-    assert codes(pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)}), CATEGORIES) == [code] * len(values)
-
-
 def index_of(values: list[object]) -> pd.Index:
     return pd.Index(values, dtype=object, name="x", tupleize_cols=False)
 
 
+MAKE: dict[str, Callable[[list[object]], object]] = {
+    "pandas": lambda values: pd.DataFrame({"x": pd.Series(values, dtype=object)}),
+    "polars": lambda values: pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)}),
+    "pandas index": lambda values: pd.DataFrame({"y": range(len(values))}, index=index_of(values)),
+}
+
+
+@pytest.mark.parametrize("library", MAKE)
+def test_the_codes_of_python_objects(library: str) -> None:
+    for code, values in CODES.items():
+        assert codes(MAKE[library](values), CATEGORIES) == [code] * len(values)
+
+
 @pytest.mark.parametrize("schema", SCHEMAS)
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda values: pd.DataFrame({"x": pd.Series(values, dtype=object)}),
-        lambda values: pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)}),
-        lambda values: pd.DataFrame({"y": range(len(values))}, index=index_of(values)),
-    ],
-    ids=["pandas", "polars", "pandas index"],
-)
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 def test_python_objects(make: Callable[[list[object]], object], schema: Schema) -> None:
     usual: list[object] = ["a", "7", "5", "15", "true", "2015-01-01"]
     expected = codes(make(usual), schema)
@@ -115,8 +113,7 @@ def test_categories_of_pandas(schema: Schema) -> None:
     expected = codes(pd.DataFrame({"x": pd.Categorical(usual, categories=usual)}), schema)
     for value in ("\ud800", b"\xff", 7, 1.5, Decimal(7), (1,), dt.date(2005, 1, 1), dt.timedelta(1), object(), "\0"):
         listed = pd.Index([*usual, value], dtype=object)
-        frame = pd.DataFrame({"x": pd.Categorical.from_codes([0, 4, 1, 2, 3], categories=listed)})
-        found = codes(frame, schema)
+        found = codes(pd.DataFrame({"x": pd.Categorical.from_codes([0, 4, 1, 2, 3], categories=listed)}), schema)
         assert found[:1] + found[2:] == expected
 
 
@@ -135,20 +132,20 @@ TEXTS = [
 ]  # fmt: skip
 
 
+def codes_in(path: Path, lines: list[bytes], schema: Schema) -> list[int]:
+    """The codes of these lines in a file."""
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return codes(path, schema)
+
+
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_csv_files(tmp_path: Path, schema: Schema) -> None:
-    usual = [b"a,1", b"7,1", b"5,1", b"15,1", b"2015-01-01,1"]
-    path = tmp_path / "t.csv"
-
-    def found(rows: list[bytes]) -> list[int]:
-        path.write_bytes(b"x,y\n" + b"\n".join(rows) + b"\n")
-        return codes(path, schema)
-
-    expected = sorted(found(usual))
+    path, usual = tmp_path / "t.csv", [b"x,y", b"a,1", b"7,1", b"5,1", b"15,1", b"2015-01-01,1"]
+    expected = sorted(codes_in(path, usual, schema))
     for text in TEXTS:
         # A quote that nobody closes is the last of a file.
-        odd = found([*usual, text + b",1"])
-        assert len(odd) == len(usual) + 1
+        odd = codes_in(path, [*usual, text + b",1"], schema)
+        assert len(odd) == len(usual) == len(expected) + 1
         assert sorted(odd[:-1]) == expected or sorted(odd[1:]) == expected
 
 
@@ -160,16 +157,10 @@ def test_json_lines(tmp_path: Path, schema: Schema) -> None:
     odd += [b"{", b"7", b"[1]", b"\0", b"\xff", b'{"y": 1}', b'{"x": 1, "x": 2}', b'{"x": 1} trailing']
     odd.append(b'{"x": ' + b"[" * 10_000)
     path = tmp_path / "t.jsonl"
-
-    def found(rows: list[bytes]) -> list[int]:
-        path.write_bytes(b"\n".join(rows) + b"\n")
-        return codes(path, schema)
-
-    expected = found(usual)
     # A blank line is no row.
-    together = found([*usual, b"", *odd])
-    assert together[: len(usual)] == expected
-    assert together[len(usual) :] == [found([line])[0] for line in odd]
+    together = codes_in(path, [*usual, b"", *odd], schema)
+    assert together[: len(usual)] == codes_in(path, usual, schema)
+    assert together[len(usual) :] == [codes_in(path, [line], schema)[0] for line in odd]
 
 
 # Values that a query may return, each list in one column.
@@ -183,10 +174,9 @@ SQL = [
 
 
 @pytest.mark.parametrize("schema", [SCHEMAS[kind] for kind in (0, 2, 8)])
-def test_queries(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> None:
-    path = tmp_path_factory.getbasetemp() / "odd.duckdb"
-    if not path.exists():
-        duckdb.connect(str(path)).close()
+def test_queries(tmp_path: Path, schema: Schema) -> None:
+    path = tmp_path / "odd.duckdb"
+    duckdb.connect(str(path)).close()
     for values in SQL:
         rows = ", ".join(f"({value})" for value in [*values, "NULL"])
         found = codes(Query(path, f"SELECT * FROM (VALUES {rows}) AS t(x)"), schema)

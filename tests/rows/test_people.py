@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -26,34 +27,18 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.public.settings import NullIds, Person
 from sklar.release import measure
-from sklar.rows import bounded as module
-from sklar.rows.bounded import (
-    BUCKETS,
-    Buckets,
-    Secrets,
-    by_bucket,
-    choose,
-    choose_here,
-    ids_of,
-    marks_of,
-    placed,
-    records_of,
-    reduced,
-)
+from sklar.rows import bounded
+from sklar.rows.bounded import Secrets, ids_of, marks_of, placed, records_of
 from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
 from tests.rows.test_count import Told
 
-ATTRIBUTES = """
-[attributes]
-ward = {type = "categorical", values = ["A", "B", "C"]}
-age = {type = "integer", edges = [0, 20, 40, 60]}
-"""
 
-
-def schema(most: int | None = None, null_ids: NullIds = "person") -> Schema:
+def schema(most: int | None = None) -> Schema:
     how = 'count = "people"' if most is None else f'count = "rows"\nrows_per_person = {most}'
-    return Schema.from_toml(f'[table]\nname = "v"\nperson = "id"\n{how}\nnull_ids = "{null_ids}"\n{ATTRIBUTES}')
+    wards = '[attributes.ward]\ntype = "categorical"\nvalues = ["A", "B", "C"]\n'
+    ages = '[attributes.age]\ntype = "integer"\nedges = [0, 20, 40, 60]\n'
+    return Schema.from_toml(f'[table]\nname = "v"\nperson = "id"\n{how}\n{wards}{ages}')
 
 
 def visits(people: int = 300, seed: int = 0) -> pl.DataFrame:
@@ -70,10 +55,9 @@ def visits(people: int = 300, seed: int = 0) -> pl.DataFrame:
 
 
 @pytest.fixture(params=[1 << 26, 0], ids=["in memory", "in files"])
-def held_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def held_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many bytes of records are held."""
-    monkeypatch.setattr(module, "HELD_BYTES", request.param)
-    return int(request.param)
+    monkeypatch.setattr(bounded, "HELD_BYTES", request.param)
 
 
 def numbered(ids: pl.Series, size: int = 100) -> list[pl.DataFrame]:
@@ -84,7 +68,7 @@ def numbered(ids: pl.Series, size: int = 100) -> list[pl.DataFrame]:
 def chosen_of(ids: pl.Series, person: Person, *, batch: int = 100) -> list[int]:
     """The places of the rows that are chosen, in batches."""
     records = records_of(placed(numbered(ids, batch), 0), person, lambda frame: frame, Secrets())
-    return [row for found in choose_here(records, person.rows_per_person) for row in found["row"]]
+    return [row for found in bounded.choose_here(records, person.rows_per_person) for row in found["row"]]
 
 
 def gathered(
@@ -96,12 +80,12 @@ def gathered(
         order = np.random.default_rng().permutation(part.height) if by_content else np.arange(part.height)
         batches = part[order].iter_slices(1000)
         given = placed(batches, number, by_content=by_content)
-        sent = reduced(records_of(given, person, lambda frame: frame, secrets), person.rows_per_person)
+        sent = bounded.reduced(records_of(given, person, lambda frame: frame, secrets), person.rows_per_person)
         for records in sent:
-            for bucket, own in by_bucket(records, buckets):
+            for bucket, own in bounded.by_bucket(records, buckets):
                 meeting.setdefault(bucket, []).append(own)
     assert set(meeting) <= set(range(buckets))
-    found = [choose(records, person.rows_per_person) for records in meeting.values()]
+    found = [bounded.choose(records, person.rows_per_person) for records in meeting.values()]
     return pl.concat([each for each in found if each is not None])
 
 
@@ -216,10 +200,10 @@ def test_files_have_no_name_and_no_reader_and_hold_nothing_readable(scratch: Pat
     secret = "a text that nobody may read"
     rows, person = placed(numbered(pl.Series(range(500)), 500), 0), Person(column="id", count="people")
     (records,) = records_of(rows, person, lambda _: pl.DataFrame({"row": [secret] * 500}), Secrets())
-    with Buckets() as buckets:
+    with bounded.Buckets() as buckets:
         buckets.add([records[:300], records[300:]])
         assert list(scratch.iterdir()) == []
-        found = pl.concat([piece for bucket in range(BUCKETS) for piece in buckets.read(bucket)])
+        found = pl.concat([piece for bucket in range(bounded.BUCKETS) for piece in buckets.read(bucket)])
         assert sorted(found["_mark_0"]) == sorted(records["_mark_0"])
         assert (found["row"] == secret).all()
         held = buckets._files[0]
@@ -256,7 +240,7 @@ def test_a_killed_run_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_no_room_for_temporary_files_is_one_sentence(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch.rmdir()
-    monkeypatch.setattr(module, "HELD_BYTES", 0)
+    monkeypatch.setattr(bounded, "HELD_BYTES", 0)
     with pytest.raises(DataError, match=r"no room or no permission. Set TMPDIR to a folder on a disk"):
         chosen_of(pl.Series(np.arange(10)), Person(column="id", count="people"))
 
@@ -272,16 +256,10 @@ def test_a_checkpoint_does_not_go_with_people(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [None, 4])
-def test_progress_does_not_tell_how_many_rows_people_have(most: int | None) -> None:
-    told = Told()
-    measure(visits(), schema(most), Budget(epsilon=1.0), progress=told)
+def test_what_leaves_is_of_the_rows_that_count_and_progress_tells_none_of_them(most: int | None) -> None:
+    rows, told = visits(), Told()
+    exact = measure(rows, schema(most), Budget(epsilon=1e9), progress=told)
     assert (set(told.totals), told.steps) == ({None}, [])
-
-
-@pytest.mark.parametrize("most", [None, 4])
-def test_what_leaves_is_of_the_rows_that_count(most: int | None) -> None:
-    rows = visits()
-    exact = measure(rows, schema(most), Budget(epsilon=1e9))
     times = Counter(rows["id"].to_list()).values()
     counted = sum(min(own, most or 1) for own in times)
     total, one_way = (exact.blocks[0].values.tolist(), exact.blocks[1].values) if most else ([], exact.blocks[0].values)
@@ -294,12 +272,9 @@ def test_what_leaves_is_of_the_rows_that_count(most: int | None) -> None:
 def test_private_domains_are_found_among_the_rows_that_count() -> None:
     """Of a value that one person has in a thousand rows, one row counts: no threshold lets it out."""
     rows = pl.DataFrame({"id": ["odd"] * 3000 + [str(n) for n in range(3000)], "ward": ["rare"] * 3000 + ["A"] * 3000})
-    described = Schema.from_toml(
-        '[table]\nname = "v"\nperson = "id"\ncount = "people"\n'
-        '[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n'
-    )
-    assert measure(rows, described, Budget(epsilon=1.0)).schema.attributes[0].values == ("A",)
     plain = Schema.from_toml('[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n')
+    described = replace(plain, person=Person(column="id", count="people"))
+    assert measure(rows, described, Budget(epsilon=1.0)).schema.attributes[0].values == ("A",)
     assert measure(rows, plain, Budget(epsilon=1.0)).schema.attributes[0].values == ("A", "rare")
 
 
@@ -311,7 +286,7 @@ def test_a_person_has_at_most_so_many_rows_wherever_they_lie(monkeypatch: pytest
     # The same again, also where records are sent in smaller pieces.
     assert sorted(gathered(rows, two, secrets, buckets=1)["row"]) == sorted(first["row"])
     assert sorted(gathered(rows, two, Secrets())["row"]) != sorted(first["row"])
-    monkeypatch.setattr(module, "HELD_BYTES", 100)
+    monkeypatch.setattr(bounded, "HELD_BYTES", 100)
     assert sorted(gathered(rows, two, secrets)["row"]) == sorted(first["row"])
 
 

@@ -33,14 +33,12 @@ from sklar.rows.source import BATCH_ROWS, batch_rows, require_columns
 COLUMNS = {"name": ["Ann", "Bo, jr", 'C "x"', None], "age": [30, None, 5, 41], "city": ["é", "a\nb", "", "z"]}
 CSV = 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n"C ""x""",5,\n,41,z\n'
 JSON_LINES = "\n".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) for row in zip(*COLUMNS.values(), strict=True))
-SCHEMA = Schema.from_toml(
-    """
+SCHEMA = Schema.from_toml("""
     [attributes]
     city = {type = "categorical", values = ["é", "a\\nb", "z"], missing = ""}
     name = {type = "categorical", values = ["Ann", "Bo, jr", 'C "x"'], missing = "?"}
     age = {type = "integer", edges = [0, 10, 35, 50], missing = "?"}
-    """
-)
+""")
 CODES = [[0, 1, 3, 2], [0, 1, 2, 3], [1, 3, 0, 2]]
 SECRET = "SECRETCELL"
 UNREADABLE = ", it is damaged, or a column has a type that polars cannot read."
@@ -49,8 +47,6 @@ SUFFIXES = (
     "file '{}' must end in .parquet, .arrow, .csv, .tsv, .ndjson or .jsonl (text files also in .gz and other "
     "compressions)."
 )
-
-
 TABLE = pa.table(COLUMNS)
 TEXT = CSV.encode()
 
@@ -287,14 +283,11 @@ CUT = "could not be read to its end: it is damaged or cut off. Nothing was relea
 def test_a_file_that_is_cut_off_is_refused_without_quoting_it(tmp_path: Path) -> None:
     rows = "".join(f"{SECRET}{i * 7919 % 100_003},{i}\n" for i in range(20_000))
     packed = gzip.compress(f"a,b\n{rows}".encode())
-    path = tmp_path / "t.csv.gz"
-    path.write_bytes(packed[: len(packed) // 2])
-    assert refusal(path) == f"file '{path}' {CUT}"
-    pq.write_table(pa.table({"a": [f"{SECRET}{i}" for i in range(20_000)]}), tmp_path / "t.parquet")
-    data = bytearray((tmp_path / "t.parquet").read_bytes())
-    data[4:5_000] = b"\xff" * 4_996
-    (tmp_path / "t.parquet").write_bytes(data)
-    assert refusal(tmp_path / "t.parquet") == f"file '{tmp_path / 't.parquet'}' {CUT}"
+    data = as_bytes(partial(pq.write_table, pa.table({"a": [f"{SECRET}{i}" for i in range(20_000)]})))
+    cut = {"t.csv.gz": packed[: len(packed) // 2], "t.parquet": data[:4] + b"\xff" * 4_996 + data[5_000:]}
+    for name, content in cut.items():
+        (tmp_path / name).write_bytes(content)
+        assert refusal(tmp_path / name) == f"file '{tmp_path / name}' {CUT}"
 
 
 def test_a_stream_that_breaks_is_refused_without_quoting_it() -> None:
@@ -350,8 +343,7 @@ def test_pandas_columns_that_are_in_no_domain() -> None:
 
 def test_a_named_index_is_a_column_and_labels_are_texts() -> None:
     frame = pd.DataFrame({7: [1, 2], "y": [3, 4]}, index=pd.Index([5, 15], name="x"))
-    source = open_source(frame)
-    assert source.columns == ("7", "y", "x")
+    assert open_source(frame).columns == ("7", "y", "x")
     assert coded(frame, NUMBERS) == [[0], [1]]
 
 
@@ -388,14 +380,12 @@ def test_no_column_that_is_not_asked_for_is_looked_at() -> None:
     assert coded(pa.table({"u": union, "t": nowhere, "x": [12]}), NUMBERS) == [[1]]
 
 
-PARTITIONED = Schema.from_toml(
-    """
+PARTITIONED = Schema.from_toml("""
     [attributes]
     x = {type = "integer", edges = [0, 10, 20]}
     city = {type = "categorical", values = ["a b", "c"], missing = "?"}
     year = {type = "integer", edges = [2000, 2001, 2002]}
-    """
-)
+""")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson"])
@@ -429,16 +419,13 @@ def test_a_compression_that_needs_more_is_said(tmp_path: Path, monkeypatch: pyte
 
 
 def test_folders_are_refused(tmp_path: Path) -> None:
-    assert (
-        refusal(tmp_path)
-        == f"the folder '{tmp_path}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files."
-    )
+    message = f"the folder '{tmp_path}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files."
+    assert refusal(tmp_path) == message
     first, second = tmp_path / "1.csv", tmp_path / "2.csv"
     first.write_text("a,b\n1,2\n")
     second.write_text("a,c\n1,2\n")
-    assert refusal(tmp_path) == (
-        f"file '{second}' and file '{first}' have different columns. Files of a folder must agree."
-    )
+    message = f"file '{second}' and file '{first}' have different columns. Files of a folder must agree."
+    assert refusal(tmp_path) == message
     second.write_text("a,b,b\n1,2,3\n")
     assert refusal(tmp_path) == f"columns 2 and 3 of file '{second}' have the same name. Rename one of them."
 
@@ -489,9 +476,8 @@ def test_linked_folders_are_read_once(folder: Path, tmp_path: Path) -> None:
 
 def test_a_link_to_nothing_is_refused(folder: Path) -> None:
     (folder / "b.csv").symlink_to("gone.csv")
-    assert refusal(folder) == (
-        f"'{folder / 'b.csv'}' is a link to a file that does not exist. Remove it, or bring the file back."
-    )
+    message = f"'{folder / 'b.csv'}' is a link to a file that does not exist. Remove it, or bring the file back."
+    assert refusal(folder) == message
     (folder / "_b.csv").symlink_to("gone.csv")
     (folder / "b.csv").unlink()
     assert files_of(folder) == [folder / "a.csv"]

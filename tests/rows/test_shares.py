@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -36,49 +37,41 @@ def joined(ids: Any, owners: Any, *, at_most: int = 3) -> Joined:
 
 def test_events_stand_with_their_people() -> None:
     found = joined(["x", "y", "z"], ["z", "x", "z", "x"])
-    assert found.numbers.tolist() == [2, 0, 2]
     assert found.events[0].tolist() == [1, 0, 0, 2]
-    assert (found.unmatched, found.beyond, found.repeated) == (0, 0, 0)
     assert repr(found) == "Joined(private)"
 
 
-def test_keys_without_a_person_are_dropped_and_counted() -> None:
-    found = joined([1, 2], [2, 3, None, 2])
-    assert found.numbers.tolist() == [0, 2]
-    assert found.unmatched == 2
-
-
-def test_people_without_a_key_are_people_without_events() -> None:
-    found = joined([None, "a", None], ["a", None])
-    assert found.n_people == 3
-    assert found.numbers.tolist() == [0, 1, 0]
-
-
-def test_a_person_counts_once() -> None:
-    found = joined([5, 5, 6], [5, 6, 5])
-    assert (found.n_people, found.repeated) == (2, 1)
-    assert found.numbers.tolist() == [2, 1]
-
-
-def test_keys_of_any_type_are_compared_as_texts() -> None:
-    assert joined([1, 2], ["2", "02"]).numbers.tolist() == [0, 1]
-    assert joined([1.0, 2.0, None], [1, 2]).numbers.tolist() == [1, 1, 0]
-    assert joined([dt.date(2020, 1, 1)], ["2020-01-01"]).numbers.tolist() == [1]
-    assert joined([Decimal("1.50")], [Decimal("1.50")]).numbers.tolist() == [1]
+@pytest.mark.parametrize(
+    ("ids", "owners", "numbers", "unmatched", "repeated"),
+    [
+        (["x", "y", "z"], ["z", "x", "z", "x"], [2, 0, 2], 0, 0),
+        # An event without a person is dropped, and a person without a key has no events.
+        ([1, 2], [2, 3, None, 2], [0, 2], 2, 0),
+        ([None, "a", None], ["a", None], [0, 1, 0], 1, 0),
+        ([5, 5, 6], [5, 6, 5], [2, 1], 0, 1),
+        # Keys of any type are compared as texts.
+        ([1, 2], ["2", "02"], [0, 1], 1, 0),
+        ([1.0, 2.0, None], [1, 2], [1, 1, 0], 0, 0),
+        ([dt.date(2020, 1, 1)], ["2020-01-01"], [1], 0, 0),
+        ([Decimal("1.50")], [Decimal("1.50")], [1], 0, 0),
+    ],
+)
+def test_whose_events_are_whose(ids: Any, owners: Any, numbers: list[int], unmatched: int, repeated: int) -> None:
+    found = joined(ids, owners)
+    assert (found.n_people, found.numbers.tolist()) == (len(numbers), numbers)
+    assert (found.unmatched, found.beyond, found.repeated) == (unmatched, 0, repeated)
 
 
 def test_no_key_raises() -> None:
     odd = [[1], b"\xff", object(), float("nan"), 10**30, "", "x" * 9, None]
-    column = pl.Series(odd, dtype=pl.Object)
-    assert id_texts(column).null_count() >= 3
+    assert id_texts(pl.Series(odd, dtype=pl.Object)).null_count() >= 3
     for values in ([[1, 2], [3]], [{"a": 1}], [b"\xff", b"a"], [float("inf"), float("nan")], [True, None]):
         assert len(id_texts(pl.Series(values))) == len(values)
 
 
 def test_of_too_many_events_a_random_part_is_chosen_afresh() -> None:
     """Of 12 events 3 are chosen: each with the same chance, and every run anew."""
-    ids = list(range(2_000))
-    owners = np.repeat(ids, 12).tolist()
+    ids, owners = list(range(2_000)), np.repeat(range(2_000), 12).tolist()
     found = joined(ids, owners)
     assert found.numbers.tolist() == [3] * 2_000
     assert found.beyond == 9 * 2_000
@@ -89,14 +82,15 @@ def test_of_too_many_events_a_random_part_is_chosen_afresh() -> None:
 
 def test_a_key_that_a_table_lacks_is_told(tmp_path: Path) -> None:
     people, events = tables(10)
-    with pytest.raises(DataError, match=r"has no column 'id', which \[people\] names as its key"):
-        join(people.drop("id"), events, small())
-    with pytest.raises(DataError, match=r"has no column 'person', which \[events\] names as its key"):
-        join(people, events.drop("person"), small())
-    with pytest.raises(DataError, match="has no column for 'kind'"):
-        join(people, events.drop("kind"), small())
-    with pytest.raises(DataError, match="does not exist"):
-        join(tmp_path / "people.csv", events, small())
+    wrong: list[tuple[Any, Any, str]] = [
+        (people.drop("id"), events, r"has no column 'id', which \[people\] names as its key"),
+        (people, events.drop("person"), r"has no column 'person', which \[events\] names as its key"),
+        (people, events.drop("kind"), "has no column for 'kind'"),
+        (tmp_path / "people.csv", events, "does not exist"),
+    ]
+    for one, other, message in wrong:
+        with pytest.raises(DataError, match=message):
+            join(one, other, small())
 
 
 def test_parts_cover_everyone_once() -> None:
@@ -172,28 +166,26 @@ def test_shares_are_those_of_the_recipe() -> None:
 def _shares(
     kind: str, i: int, j: int, shape: tuple[int, ...], person: list[int], events: list[list[int]], bins: tuple[int, ...]
 ) -> list[tuple[int, Fraction]]:
-    k, one = len(events), Fraction(1)
+    k = len(events)
     in_bin = max(at for at, begin in enumerate(bins) if begin <= k)
-    if kind == "people":
-        return [(0, one)]
-    if kind == "person":
-        return [(person[i], one)]
-    if kind == "number":
-        return [(k, one)]
-    if kind == "person-person":
-        return [(person[i] * shape[1] + person[j], one)]
-    if kind == "number-person":
-        return [(in_bin * shape[1] + person[i], one)]
-    if kind == "person-event":
-        return [(person[i] * shape[1] + event[j], one / k) for event in events]
-    if kind == "event-event":
-        return [(event[i] * shape[1] + event[j], one / k) for event in events]
-    if kind == "number-event":
-        return [((in_bin - 1) * shape[1] + event[i], one / k) for event in events]
     if kind == "event":
         weight = Fraction(min(k, 12), 12)
         halves = [(event[i], weight / k) for event in events]
         return halves + [(shape[1] + event[i], (1 - weight) / k) for event in events]
-    pairs = [sorted((events[s][i], events[t][i])) for s in range(k) for t in range(s)]
-    found = [int(triangle(np.array(low), np.array(high), shape[0])) for low, high in pairs]
-    return [(cell, Fraction(2, k * (k - 1))) for cell in found]
+    # A person's cells, with equal shares.
+    cells: dict[str, Callable[[], list[int]]] = {
+        "people": lambda: [0],
+        "person": lambda: [person[i]],
+        "number": lambda: [k],
+        "person-person": lambda: [person[i] * shape[1] + person[j]],
+        "number-person": lambda: [in_bin * shape[1] + person[i]],
+        "person-event": lambda: [person[i] * shape[1] + event[j] for event in events],
+        "event-event": lambda: [event[i] * shape[1] + event[j] for event in events],
+        "number-event": lambda: [(in_bin - 1) * shape[1] + event[i] for event in events],
+        "two-events": lambda: [
+            int(triangle(np.minimum(one[i], two[i]), np.maximum(one[i], two[i]), shape[0]))
+            for one, two in combinations(events, 2)
+        ],
+    }
+    found = cells[kind]()
+    return [(cell, Fraction(1, len(found))) for cell in found]

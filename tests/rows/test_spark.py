@@ -156,8 +156,7 @@ def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pyt
     assert there[1].values.tolist() == here[1].values.tolist()
 
 
-PRIVATE = Schema.from_toml(
-    """
+PRIVATE = Schema.from_toml("""
     [table]
     name = "t"
     person = "id"
@@ -167,8 +166,7 @@ PRIVATE = Schema.from_toml(
     city = {type = "categorical", domain = "private", at_most = 5}
     age = {type = "integer", domain = "private", low = 0, high = 120, bins = 6}
     flag = {type = "boolean"}
-    """
-)
+""")
 
 
 def people(rows: int = 900) -> pl.DataFrame:

@@ -116,33 +116,34 @@ def test_the_command_line_reads_a_query_and_keeps_an_address_to_itself(database:
     assert "hidden" not in forgotten.output + unreachable.output + str(unreachable.exception)
 
 
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process of its own in this folder."""
+    (folder / "s.toml").write_text(SCHEMA)
+    command = [sys.executable, "-m", "sklar", *arguments, "--schema", "s.toml", "--epsilon", "1"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 def test_a_release_of_a_query_says_nothing_of_its_own_end(database: Path, tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(SCHEMA)
-    command = [sys.executable, "-m", "sklar", "fit", str(database), "--query", "SELECT * FROM people", "--quiet"]
-    settings = ["--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar"]
-    done = subprocess.run([*command, *settings], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run(tmp_path, "fit", str(database), "--query", "SELECT * FROM people", "--quiet", "--model", "m.sklar")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def filled() -> Iterator[str]:
     """The address of a PostgreSQL server of our own, which lives in a folder and listens on a socket there."""
     with serving() as home:
-        yield f"postgresql://tester:hidden@/postgres?host={home}"
+        from adbc_driver_postgresql import dbapi
 
-
-@pytest.fixture(scope="module")
-def filled(server: str) -> str:
-    from adbc_driver_postgresql import dbapi
-
-    with dbapi.connect(server) as connection, connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE TABLE people AS SELECT (i % 100)::smallint AS age, (array['Bern', 'Rome', NULL])[1 + i % 3] AS city"
-            ", i % 2 = 0 AS member, DATE '2020-01-01' + i % 300 AS since, now() - i % 90 * INTERVAL '1 day' AS seen, "
-            f"(i % 900)::numeric(8, 2) / 100 AS paid, '{SECRET}' AS name FROM generate_series(1, 200000) AS i"
-        )
-        connection.commit()
-    return server
+        address = f"postgresql://tester:hidden@/postgres?host={home}"
+        with dbapi.connect(address) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE TABLE people AS SELECT (i % 100)::smallint AS age, i % 2 = 0 AS member, "
+                "(array['Bern', 'Rome', NULL])[1 + i % 3] AS city, DATE '2020-01-01' + i % 300 AS since, "
+                "now() - i % 90 * INTERVAL '1 day' AS seen, (i % 900)::numeric(8, 2) / 100 AS paid, "
+                f"'{SECRET}' AS name FROM generate_series(1, 200000) AS i"
+            )
+            connection.commit()
+        yield address
 
 
 @pytest.mark.slow
@@ -155,8 +156,7 @@ def test_postgresql_is_read_as_a_stream(filled: str) -> None:
 
 @pytest.mark.slow
 def test_a_table_that_nobody_reads_leaves_no_connection_behind(filled: str) -> None:
-    query = Query(filled, "SELECT * FROM people")
-    source = open_source(query)
+    source = open_source(Query(filled, "SELECT * FROM people"))
     next(source.batches(source.columns))
     del source
     asked = "SELECT count(*) AS n FROM pg_stat_activity WHERE backend_type = 'client backend'"
@@ -184,10 +184,7 @@ def test_postgresql_types_reach_the_draft(filled: str) -> None:
 
 @pytest.mark.slow
 def test_postgresql_is_released_from_the_command_line(filled: str, tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(SCHEMA)
-    command = [sys.executable, "-m", "sklar", "release", filled, "--query", "SELECT * FROM people WHERE age < 50"]
-    settings = ["--schema", "s.toml", "--epsilon", "1", "--out", "o.csv"]
-    done = subprocess.run([*command, *settings], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run(tmp_path, "release", filled, "--query", "SELECT * FROM people WHERE age < 50", "--out", "o.csv")
     assert done.returncode == 0, done.stderr
     assert "100,000 synthetic rows in o.csv" in done.stdout
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
