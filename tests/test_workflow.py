@@ -237,27 +237,3 @@ def test_weights_shift_the_budget(folder: Path, table: pl.DataFrame, model: Mode
         assert np.isclose(one_way[0] / one_way[2], 2.0, rtol=1e-3)
     with pytest.raises(BudgetError, match="weights in the schema go with Gaussian noise, got mechanism 'laplace'"):
         sklar.forecast(weighted, sklar.Budget(epsilon=1.0, mechanism="laplace"), rows=600)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('attributes.a = {type = "boolean", weight = 0}', "'a': weight must be a number from 0.01 to 100, got 0."),
-        ('attributes.a = {type = "boolean", weight = true}', "weight must be a number from 0.01 to 100, got True."),
-        ("pairs = 3", "pairs must be tables, got 3. Write [[pairs]] with attributes and weight."),
-        ("[[pairs]]\nweight = 2", "pair 1: a pair has the keys attributes and weight, got"),
-        ('[[pairs]]\nweight = 2\nattributes = ["a", "a"]', "pair 1: attributes must be two different names, got"),
-        ('[[pairs]]\nweight = 2\nattributes = ["a", "c"]', "pair 1: the schema has no attribute 'c'. It has: a, b."),
-        ('[[pairs]]\nweight = 2\nattributes = ["a", "b"]\n' * 2, "pair 2: 'a' and 'b' have a weight already."),
-        (
-            '[[rules]]\nattribute = "a"\ndetermined_by = "b"\nmap = {false = "false", true = "true"}\n'
-            '[[pairs]]\nweight = 2\nattributes = ["a", "b"]',
-            "pair 1: a rule determines 'a', which is not measured. Remove the pair.",
-        ),
-    ],
-)  # fmt: skip
-def test_weights_that_make_no_sense_are_refused(text: str, message: str) -> None:
-    both = "" if text.startswith("attributes") else 'attributes = {a = {type = "boolean"}, b = {type = "boolean"}}\n'
-    with pytest.raises(SchemaError) as refused:
-        Schema.from_toml(both + text)
-    assert message in str(refused.value)
