@@ -132,7 +132,7 @@ def test_whoever_reviews_in_python_says_where_entries_come_from_before_a_release
     refusals: dict[str, Callable[[], object]] = {
         UNSAID.format("a, c"): schema.reviewed,
         UNSAID.format("c"): lambda: schema.reviewed({"a": "public"}),
-        "provenance of 'a' must be 'public' or 'rows', got 'hearsay'.": lambda: schema.reviewed("hearsay"),
+        "provenance of 'a' must be 'public' or 'rows', got 'hearsay'.": lambda: schema.reviewed("hearsay"),  # type: ignore[arg-type]
         "the schema has no attribute 'd'. It has: a, b, c.": lambda: schema.reviewed(dict.fromkeys("acd", "rows")),
         "these entries are not reviewed: a, c. A domain read from the rows tells who is in them, which no noise "
         "repairs. Answer the questions of sklar schema review S.toml; or compare each entry with public knowledge (a "
