@@ -139,8 +139,7 @@ def test_one_step_takes_a_regression_and_a_correlation_from_the_model_to_the_tab
     ages = np.array([24.5, 34.5, 44.5, 54.5, np.nan])[rows[0].astype(int)]
     kept = ~np.isnan(ages)
     x = np.stack([np.ones(kept.sum()), rows[1][kept], ages[kept]], axis=1)
-    y = rows[3][kept]
-    true = np.linalg.lstsq(x, y, rcond=None)[0]
+    true = np.linalg.lstsq(x, rows[3][kept], rcond=None)[0]
     found = infer(exactly(model), "owns ~ sex + age", scores={"age": "midpoint", "owns": {"false": 0, "true": 1}})
     assert found.statistic == "Linear regression of owns on sex, age"
     assert [figure.name for figure in found.figures] == ["(intercept)", "sex = Male", "age"]
@@ -408,8 +407,7 @@ def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
 
 
 def test_a_measured_number_of_rows_is_part_of_the_error() -> None:
-    budget = Budget(epsilon=2.0, neighbors="add-remove")
-    model = sklar.fit(frame(1500), SCHEMA, budget)
+    model = sklar.fit(frame(1500), SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"))
     found = infer(model, "mean(age) by sex", target="table")
     assert abs(found.n_rows - 1500) < 200
     assert pool_effects(model.measured, (0,)).n_rows_variance > 0
