@@ -205,8 +205,7 @@ def test_a_query_that_cuts_a_bin_says_so_and_adds_its_uncertainty(model: Model, 
     # Of some 33 rows in the bin: noise of a standard error of 2 makes them negative once in 1e60 releases.
     assert estimates == sorted(estimates)
     assert (found.standard_error or 0.0) > (found.split_error or 0.0) > 0
-    assert whole.split == ()
-    assert whole.split_error is None
+    assert (whole.split, whole.split_error) == ((), None)
     said = "cut bins        age [15, 20): their shares are the model's, not measured; that adds"
     assert said in "\n".join(found.lines())
     assert model.query("age < 18 and sex = 'Male'").split == found.split

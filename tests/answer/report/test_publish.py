@@ -230,8 +230,7 @@ def test_the_command_needs_the_model_alone(model: Model, document: str, tmp_path
 
 
 def channels(color: str) -> NDArray[np.float64]:
-    digits = color.lstrip("#")
-    return np.array([*bytes.fromhex("".join(2 * digit for digit in digits) if len(digits) == 3 else digits)]) / 255
+    return np.array([*bytes.fromhex("".join(2 * d for d in color) if len(color) == 3 else color)]) / 255
 
 
 def luminance(color: NDArray[np.float64]) -> float:
@@ -241,7 +240,7 @@ def luminance(color: NDArray[np.float64]) -> float:
 
 def test_contrast_is_at_least_4_5_in_light_and_dark() -> None:
     style = (files("sklar.answer.report") / "templates" / "style.css").read_text()
-    schemes = [re.findall(r"--([\w-]+):(#\w+)", block) for block in re.findall(r":root\{([^}]*)\}", style)]
+    schemes = [re.findall(r"--([\w-]+):#(\w+)", block) for block in re.findall(r":root\{([^}]*)\}", style)]
     assert len(schemes) == 3
     for scheme in schemes:
         colors = {name: channels(color) for name, color in scheme}
