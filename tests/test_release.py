@@ -22,6 +22,7 @@ from sklar.rows.read import open_source
 ADULT = Path(__file__).parents[2] / "shared" / "data" / "adult.csv"
 needs_adult = pytest.mark.skipif(not ADULT.exists(), reason="the shared data folder is absent")
 CENSUS = Schema.from_toml(schema_toml("census"))
+SMALL = Schema(name="census", attributes=CENSUS.attributes[:5])
 
 
 def census(rows: int) -> pl.DataFrame:
@@ -66,18 +67,16 @@ def test_adult_by_default() -> None:
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("mechanism", "method"), [("gaussian", "binary"), ("laplace", "binary"), ("laplace", "auto")])
 def test_large_budgets_give_close_margins(neighbors: Any, mechanism: Any, method: Any) -> None:
-    small = Schema(name="census", attributes=CENSUS.attributes[:5])
     data = census(4_000)
-    exact = counts_of(data, small)
-    model = sklar.fit(data, small, Budget(epsilon=200.0, neighbors=neighbors, mechanism=mechanism), method=method)
-    drawn = counts_of(model.sample(seed=1), small)
+    exact = counts_of(data, SMALL)
+    model = sklar.fit(data, SMALL, Budget(epsilon=200.0, neighbors=neighbors, mechanism=mechanism), method=method)
+    drawn = counts_of(model.sample(seed=1), SMALL)
     assert np.abs(drawn.one_way - exact.one_way).mean() < 8
 
 
 def test_dependence_is_looked_at_twice() -> None:
     """By default a second measurement follows the first, and gives dependent pairs less noise."""
-    small = Schema(name="census", attributes=CENSUS.attributes[:5])
-    model = sklar.fit(census(4_000), small, epsilon=4.0)
+    model = sklar.fit(census(4_000), SMALL, epsilon=4.0)
     one_way, first, second, *later = model.measured.blocks
     assert (one_way.scales.size, first.scales.size) == (5, 10)
     assert second.scales.max() > 1.3 * second.scales.min()

@@ -50,14 +50,8 @@ def test_filled_values_have_the_models_conditional_distribution(given: dict[str,
 
 def test_what_was_given_is_kept_and_determines_the_rest() -> None:
     model = model_of(PLAIN + DETERMINED + RULES)
-    partial = pl.DataFrame(
-        {
-            "age": [33, 40, None, 89],
-            "role": ["Wife", None, "Husband", None],
-            "side": ["up", "down", None, "down"],
-            "area": [None, None, "North", "West"],
-        }
-    )
+    given: dict[str, Any] = {"age": [33, 40, None, 89], "role": ["Wife", None, "Husband", None]}
+    partial = pl.DataFrame(given | {"side": ["up", "down", None, "down"], "area": [None, None, "North", "West"]})
     found = completed(model, partial)
     assert found["age"].to_list()[:2] == [33, 40]
     assert (found["sex"][0], found["sex"][2], found["area"][0]) == ("Female", "Male", "North")

@@ -414,12 +414,6 @@ def test_counts_are_exact_without_noise(neighbors: Neighbors) -> None:
     assert one.counts[1, 0] == pytest.approx(((CODES[0] == 1) & (CODES[2] == 0)).sum())
 
 
-def shifted(measured: Measured, at: int) -> Measured:
-    """With one noisy parity moved by one in both looks."""
-    blocks = [replace(each, values=each.values + (np.arange(each.values.size) == at)) for each in measured.blocks]
-    return replace(measured, blocks=tuple(blocks))
-
-
 def test_standard_errors_are_those_of_the_linear_function() -> None:
     measured = measure(FRAME, BITS, Budget(epsilon=1.0))
     cells = np.array([[True, False], [False, False]])
@@ -427,7 +421,10 @@ def test_standard_errors_are_those_of_the_linear_function() -> None:
     query, scales = measured.blocks[0].query, measured.blocks[0].scales
     variance = 0.0
     for at, scale in enumerate(np.repeat(scales, query.sizes)):
-        slope = count_by_parities(shifted(measured, at), cells, (1, 2))[0] - base
+        # One noisy parity moves by one in both looks.
+        moved = np.arange(query.n_cells) == at
+        blocks = tuple(replace(each, values=each.values + moved) for each in measured.blocks)
+        slope = count_by_parities(replace(measured, blocks=blocks), cells, (1, 2))[0] - base
         variance += slope**2 * float(scale) ** 2 / 2
     assert sd == pytest.approx(np.sqrt(variance))
     found = count_cells(measured, cells, (1, 2))

@@ -66,10 +66,9 @@ def test_the_judge_reads_codes_and_dummies_alike() -> None:
 
 
 def test_independent_codes_have_the_margins() -> None:
-    table = bench()
-    drawn = accuracy.independent(table, epsilon=100.0, seed=1)
-    assert drawn.shape == table.codes.shape
-    assert judge.judge(table, drawn)["tv1"] < 0.15
+    drawn = accuracy.independent(bench(), epsilon=100.0, seed=1)
+    assert drawn.shape == bench().codes.shape
+    assert judge.judge(bench(), drawn)["tv1"] < 0.15
 
 
 @pytest.mark.parametrize("method", ["mixture", "binary", "dpc"])
@@ -160,8 +159,7 @@ def test_structures_have_the_structure_that_they_are_named_for() -> None:
     sizes = {"functions": 8, "sequences": 9, "bits": 16, "sums": 7}
     assert {name: codes.shape for name, codes in drawn.items()} == {name: (m, 60_000) for name, m in sizes.items()}
     steps = drawn["sequences"]
-    kept = (steps[2:] == (steps[1:-1] + steps[:-2]) % 5).mean()
-    assert kept == pytest.approx(0.7 + 0.3 / 5, abs=0.01)
+    assert (steps[2:] == (steps[1:-1] + steps[:-2]) % 5).mean() == pytest.approx(0.7 + 0.3 / 5, abs=0.01)
     a, b, c, d, ab, bcd, _ = drawn["sums"]
     assert (ab == a + b).all()
     assert (bcd == b + c + d).all()
@@ -226,7 +224,7 @@ def test_peers_rows_are_judged_and_what_the_folder_lacks_is_kept(tmp_path: Path,
     np.savez(work / "azpro.aim3-8.1.1.npz", codes=codes, seconds=9.0, rounds=4, whole=False)
     np.savez(work / "azpro.npz", codes=codes, sizes=SCHEMA.sizes)
     (work / "azpro.auto.1.1.json").write_text(json.dumps(made()))
-    said = output_of(aim.main, "page", "--work", str(work), "--out", str(out))
+    assert output_of(aim.main, "page", "--work", work, "--out", out) == ""
     runs = {(run["table"], run["method"]): run for run in json.loads((out / "aim.json").read_text())["runs"]}
     assert list(runs) == [("mid", "mst"), ("azpro", "auto"), ("azpro", "aim3-8"), ("azpro", "mst")]
     found = judge.judge(bench(), codes.T.astype(np.int32))
@@ -234,14 +232,12 @@ def test_peers_rows_are_judged_and_what_the_folder_lacks_is_kept(tmp_path: Path,
     assert runs["azpro", "mst"]["seconds"] == 3.2
     assert runs["mid", "mst"]["tv2"] == 0.3
     assert not runs["azpro", "aim3-8"]["whole"]
-    assert said == ""
-    page = (out / "aim.md").read_text()
-    assert "| 1 | AIM-3, 8 MB | 1, 1 stopped |" in page
+    assert "| 1 | AIM-3, 8 MB | 1, 1 stopped |" in (out / "aim.md").read_text()
 
 
 def test_a_table_is_in_one_group_and_every_group_s_table_exists() -> None:
-    listed = [name for names in aim.GROUPS.values() for name in names]
-    assert sorted(listed) == sorted(set(listed)) == sorted(aim.TABLES)
+    listed = sorted(name for names in aim.GROUPS.values() for name in names)
+    assert listed == sorted(set(listed)) == sorted(aim.TABLES)
     assert set(listed) <= set(tables.NAMES)
 
 
@@ -250,8 +246,7 @@ def test_inferred_tables_are_those_of_mbi(tmp_path: Path) -> None:
     sizes = np.array([2, 3, 4, 2, 3, 2, 3])
     table = graphical.Table(np.random.default_rng(0).integers(0, sizes, (500, 7)), sizes)
     a, b, c, d, e, f, g = table.names
-    model, inferred = graphical.estimated(
-        table, [table.measure(clique, 1.0) for clique in ((a, b), (b, c), (c, a), (c, d), (d, e, f), (g,))], iters=100
-    )
+    cliques = ((a, b), (b, c), (c, a), (c, d), (d, e, f), (g,))
+    model, inferred = graphical.estimated(table, [table.measure(clique, 1.0) for clique in cliques], iters=100)
     for clique in (each for order in (1, 2, 3) for each in combinations(table.names, order)):
         assert np.abs(inferred.table(clique) - np.asarray(model.project(clique).datavector())).max() < 1e-3

@@ -21,11 +21,10 @@ def test_an_exponent_is_the_least_squares_slope_and_none_without_one() -> None:
 
 
 def test_the_counting_floor_takes_the_cheaper_way_for_each_pair() -> None:
-    sizes = [2, 5, 300]
-    planes = {"popcount": 1e6, "histogram": 1e-3}
-    assert limits.counting_floor(6400, sizes, planes) == pytest.approx((4 + 299 + 4 * 299) * 100 / 1e6)
-    histograms = {"popcount": 1e-3, "histogram": 1e6}
-    assert limits.counting_floor(6400, sizes, histograms) == pytest.approx(3 * 6400 / 1e6)
+    planes, histograms = (4 + 299 + 4 * 299) * 100 / 1e6, 3 * 6400 / 1e6
+    for popcount, histogram, seconds in ((1e6, 1e-3, planes), (1e-3, 1e6, histograms)):
+        found = limits.counting_floor(6400, [2, 5, 300], {"popcount": popcount, "histogram": histogram})
+        assert found == pytest.approx(seconds)
 
 
 def test_the_kernels_of_the_limits_do_what_they_are_timed_for() -> None:
@@ -79,11 +78,8 @@ def test_inputs_of_fewer_attributes_and_more_levels(tmp_path: Path, packed: int)
 
 def test_categories_that_look_like_numbers_stay_text(tmp_path: Path) -> None:
     (tmp_path / "hospital.csv").write_text("zip,beds,left_out\n01234,10,a\n00001,25,b\n")
-    zips, beds = (
-        'zip = {type = "categorical", values = ["01234", "00001"]}',
-        'beds = {type = "integer", edges = [0, 50]}',
-    )
-    (tmp_path / "hospital.toml").write_text(f"[attributes]\n{zips}\n{beds}\n")
+    zips, beds = 'type = "categorical", values = ["01234", "00001"]', 'type = "integer", edges = [0, 50]'
+    (tmp_path / "hospital.toml").write_text(f"[attributes]\nzip = {{{zips}}}\nbeds = {{{beds}}}\n")
     given = shapes.prepare("hospital", work=tmp_path, folder=tmp_path)
     assert pl.read_parquet(given.path).to_dict(as_series=False) == {"zip": ["01234", "00001"], "beds": [10, 25]}
     assert (given.origin, given.title) == ("read", "Hospital")

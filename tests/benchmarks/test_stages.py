@@ -30,7 +30,7 @@ def test_every_stage_is_told_with_its_memory(tmp_path: Path) -> None:
     assert found["cells"] == 63
 
 
-def test_figures_are_zero_for_equal_tables_only() -> None:
+def test_figures_are_zero_for_equal_tables_only_and_the_join_is_released_by_person() -> None:
     ((people, visits),) = generate_visits(3_000)
     real = linked.figures(people, visits, linked_schema())
     assert linked.line("same", real, real) == "| same | 0.0 | 0.0 | 0.0 | 0.0 |  |"
@@ -40,13 +40,9 @@ def test_figures_are_zero_for_equal_tables_only() -> None:
     assert linked.line("join", real, joined).startswith("| join | 0.0 | 0.0 | - | ")
     assert real.number is not None
     assert abs(real.number.sum() - 1) < 1e-9
-
-
-def test_the_join_is_released_by_person() -> None:
-    schema = linked._flat(linked_schema(), 4)
-    assert schema.person is not None
-    assert schema.person.rows_per_person == 4
-    assert schema.n_attributes == 12
+    flat = linked._flat(linked_schema(), 4)
+    assert flat.person is not None
+    assert (flat.person.rows_per_person, flat.n_attributes) == (4, 12)
 
 
 @pytest.mark.parametrize("how", ["people", "rows"])

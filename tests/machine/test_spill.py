@@ -7,8 +7,10 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -59,11 +61,7 @@ def test_where_the_system_reserves_no_room_zeros_are_put(small_memory: Path, mon
 
 def test_what_a_private_array_held_is_overwritten_at_last(small_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[bytes] = []
-
-    def look(handle: int) -> None:
-        left.append(os.pread(handle, 1 << 20, 0))
-
-    monkeypatch.setattr(os, "fsync", look)
+    monkeypatch.setattr(os, "fsync", lambda handle: left.append(os.pread(handle, 1 << 20, 0)))
     array = room_for(3_000_000, np.int8, private=True)
     array[:] = 1
     view = array[5:]
@@ -80,24 +78,26 @@ def test_what_a_private_array_held_is_overwritten_at_last(small_memory: Path, mo
 
 
 def test_a_full_disk_is_an_error_with_a_remedy(small_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_handle: int, _start: int, _size: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OutputError, match=r"needs temporary files of 6\.0 GiB, for which there is no room .*TMPDIR"):
         room_for(6 << 30, np.uint8)
+
+
+def of_levels(names: Iterable[str], levels: int) -> Schema:
+    values = tuple(range(levels))
+    return Schema(name="t", attributes=tuple(Attribute(name=name, kind="categorical", values=values) for name in names))
 
 
 def test_a_release_that_the_disk_cannot_hold_is_refused_before_it_is_charged(
     small_memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attributes = tuple(Attribute(name=name, kind="categorical", values=tuple(range(40))) for name in "ab")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=12 * 4 * 1600 - 1))
+    schema, room = of_levels("ab", 40), SimpleNamespace(free=12 * 4 * 1600 - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: room)
     with pytest.raises(OutputError, match=r"needs temporary files of 0\.0 GiB"):
-        sklar.measure("nowhere.csv", Schema(name="t", attributes=attributes), Budget(epsilon=1.0))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=12 * 4 * 1600))
+        sklar.measure("nowhere.csv", schema, Budget(epsilon=1.0))
+    room.free += 1
     with pytest.raises(DataError, match="does not exist"):
-        sklar.measure("nowhere.csv", Schema(name="t", attributes=attributes), Budget(epsilon=1.0))
+        sklar.measure("nowhere.csv", schema, Budget(epsilon=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,7 @@ def measured() -> Measured:
     """Noisy tables of a few attributes whose dependence is plain."""
     codes = np.random.default_rng(0).integers(0, 4, 3_000)
     columns = {f"c{i}": (codes + i) % 4 for i in range(4)}
-    attributes = tuple(Attribute(name=name, kind="categorical", values=tuple(range(4))) for name in columns)
-    return sklar.measure(pl.DataFrame(columns), Schema(name="t", attributes=attributes), Budget(epsilon=5.0))
+    return sklar.measure(pl.DataFrame(columns), of_levels(columns, 4), Budget(epsilon=5.0))
 
 
 def test_a_fit_is_the_same_whether_its_arrays_lie_in_memory_or_in_files(

@@ -14,6 +14,8 @@ from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from tests.linked import EVENTS, PEOPLE, small
 
+schema = Schema.from_toml
+
 
 def test_one_file_holds_both_schemas_or_names_files_beside_it(tmp_path: Path) -> None:
     beside = '[people]\nschema = "p.toml"\nkey = "id"\n[events]\nschema = "e.toml"\nkey = "person"\nat_most = 3\n'
@@ -30,10 +32,6 @@ def test_bins_cover_every_number_of_events() -> None:
     assert small(2).bins == (0, 1, 2, 3)
     assert small(30).bins == (0, 1, 2, 3, 5, 9, 17, 31)
     assert small(1_000).bins[-1] == 1_001
-
-
-def schema(text: str) -> Schema:
-    return Schema.from_toml(text)
 
 
 def test_what_was_read_from_rows_is_named_and_what_was_not_reviewed_is_refused() -> None:

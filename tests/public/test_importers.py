@@ -29,11 +29,8 @@ SDV_COLUMNS = {
     "note": {"sdtype": "unknown", "pii": False},
 }
 SDV = {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "primary_key": "guest_email", "columns": SDV_COLUMNS}
-SDV_TABLES = {
-    "METADATA_SPEC_VERSION": "V1",
-    "tables": {"hotels": {"primary_key": "guest_email", "columns": SDV_COLUMNS}},
-    "relationships": [],
-}
+HOTELS = {"hotels": {"primary_key": "guest_email", "columns": SDV_COLUMNS}}
+SDV_TABLES = {"METADATA_SPEC_VERSION": "V1", "tables": HOTELS, "relationships": []}
 CONSTRAINTS = ("required", "unique", "minimum", "maximum", "exclusiveMaximum", "enum")
 
 
@@ -259,9 +256,7 @@ def test_no_row_and_no_statistic_of_a_parquet_file_is_read(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_refusals(tmp_path: Path, name: str, content: object, message: str) -> None:
-    path = tmp_path / name
-    if content is not None:
-        put(tmp_path, name, content)
+    path = tmp_path / name if content is None else put(tmp_path, name, content)
     with pytest.raises(SchemaError) as refused:
         import_schema(path).to_toml()
     assert message in str(refused.value)

@@ -134,6 +134,8 @@ real ; edges = [1.00000001, 1.00000002] ; output = "float32" -> ...has no number
 date ; edges = ["1600-01-01", "2000-01-01"] ; output = "timestamp[ns]" -> ...years 1678 to 2262 only...
 datetime ; edges = ["2000-01-01T00:00:00.5", "2001-01-01"] ; output = "timestamp[s]" -> ...whole s.
 datetime ; edges = ["2000-01-01", "2001-01-01"] ; output = "timestamp[s, tz=Mars/X]" -> ...no time zone...
+boolean ; weight = 0 -> weight must be a number from 0.01 to 100, got 0...
+boolean ; weight = true -> weight must be a number from 0.01 to 100, got True...
 boolean ; title = 3 -> title must be a text of 1 to 200 printable characters in one line, got 3.
 boolean ; title = '' -> title must be a text of 1 to 200 printable characters in one line, got ''.
 boolean ; unit = "a\u0000" -> unit must be a text of 1 to 60 printable characters in one line, got ...
@@ -155,6 +157,20 @@ table = 3 -> [table] must be a table of settings. Write [table] and name = '...'
     -> the schema must have at most 40000 levels in all, got 40002; the largest ... values and other = true.
 [attributes] ; x = {type='real', low = 0, high = 1, bins = 10001} ; y = {type='real', low = 0, high = 1, bins = 10000}
     -> two attributes must have at most 100000000 pairs of levels, got 10000 and 10001 levels. ... and other = true.
+[attributes -> the schema is not valid TOML: ....
+a =  -> the schema is not valid TOML: ....
+[attributes.a] ; [attributes.a] -> the schema is not valid TOML: ....
+"""
+# Beside two truth values, a and b.
+PAIRS = r"""
+pairs = 3 -> pairs must be tables, got 3. Write [[pairs]] with attributes and weight.
+[[pairs]] ; weight = 2 -> pair 1: a pair has the keys attributes and weight, got ...
+[[pairs]] ; weight = 2 ; attributes = ["a", "a"] -> pair 1: attributes must be two different names, got ...
+[[pairs]] ; weight = 2 ; attributes = ["a", "c"] -> pair 1: the schema has no attribute 'c'. It has: a, b.
+pairs = [{weight = 2, attributes = ["a", "b"]}, {weight = 2, attributes = ["a", "b"]}]
+    -> pair 2: 'a' and 'b' have a weight already. Remove one.
+rules = [{attribute="a", determined_by="b", map={false=false, true=true}}] ; pairs = [{weight=2, attributes=["a", "b"]}]
+    -> pair 1: a rule determines 'a', which is not measured. Remove the pair.
 """
 TABLES = r"""
 decimal = ';' -> [table] decimal must be '.' or ',', got ';'.
@@ -209,7 +225,11 @@ def test_an_entry_is_refused(entry: str, message: str) -> None:
     assert_refused(entry, message, "attribute 'age': ")
 
 
-@pytest.mark.parametrize(("entry", "message"), cases(DOCUMENTS))
+TRUTHS = 'attributes = {a = {type = "boolean"}, b = {type = "boolean"}}\n'
+WHOLE = cases(DOCUMENTS) + [(TRUTHS + entry, message) for entry, message in cases(PAIRS)]
+
+
+@pytest.mark.parametrize(("entry", "message"), WHOLE)
 def test_a_schema_is_refused(entry: str, message: str) -> None:
     assert_refused(entry, message)
 
@@ -226,6 +246,6 @@ def test_long_schemas_texts_and_numbers_are_refused() -> None:
     assert_refused(wide, f"the schema must have at most 10000 attributes, got 10001. {asks}")
     said = f"description must be a text of 1 to 4,000 printable characters, got '{'x' * 59}."
     assert_refused(f"boolean\ndescription = '{'x' * 4001}'", said, "attribute 'age': ")
-    assert_refused(
-        f"real\nedges = [0, 1{'0' * 309}]", f"edges must be finite numbers, got 1{'0' * 309}.", "attribute 'age': "
-    )
+    huge = f"1{'0' * 309}"
+    assert_refused(f"real\nedges = [0, {huge}]", f"edges must be finite numbers, got {huge}.", "attribute 'age': ")
+    assert_refused(f"a = 1{'0' * 5000}", "the schema is not valid TOML: ....")

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 
 import sklar
@@ -26,6 +25,7 @@ from sklar.files.archive import load
 from sklar.public.rules import Determined, EffortError, Forbidden, SearchSteps, groups, solve, violating
 from sklar.public.schema import Schema
 from sklar.trust.verify import verify_model
+from tests.conftest import output_of
 
 ATTRIBUTES: dict[str, Any] = {
     "sex": {"type": "categorical", "values": ["Female", "Male"]},
@@ -117,28 +117,27 @@ REFUSED: list[tuple[Any, str]] = [
     ([BANDS, BANDS], "rule 2: rule 1 determines 'band' already. Remove one."),
     ([WIVES, WIVES], "rule 2: earlier rules already forbid what it forbids for 'sex' and 'role'. Remove it."),
     ([BANDS, AGES], "rules: 'age' is determined in a circle."),
-    *(
-        ([*before, {"forbid": forbid}], message)
-        for before, forbid, message in (
-            ([], {"sex": "Male"}, "rule 1: forbid must name two attributes and their levels"),
-            ([], {"sex": "Male", "rol": "Wife"}, "rule 1: the schema has no attribute 'rol'. It has: sex, role"),
-            ([], {"sex": "Man", "role": "Wife"}, "'sex' has no level 'Man'. Its levels are 'Female', 'Male'."),
-            ([], {"sex": [], "role": "Wife"}, "'sex' must list different levels, at least one, got []."),
-            ([], {"sex": ["Male", "Male"], "role": "Wife"}, "'sex' must list different levels"),
-            ([], {"age": 30, "role": "Wife"}, "30 lies within the bin [16, 65) of 'age', and rules are about whole"),
-            ([], {"age": 120, "role": "Wife"}, "'age' has no level 120."),
-            ([], {"age": {"below": 17}, "role": "Wife"}, "of 'age' must begin and end at its edges, got 17"),
-            ([], {"age": {"under": 16}, "role": "Wife"}, "a range of 'age' has the keys from or below"),
-            ([], {"age": {"from": 16, "below": 15}, "sex": "Male"}, "the range of 'age' holds no bin"),
-            ([], {"sex": {"below": 1}, "role": "Wife"}, "'sex' is categorical and has no range."),
-            ([], {"sex": ["Female", "Male"], "role": "Wife"}, "level 'Wife' of 'role' is forbidden with every level"),
-            ([BANDS], {"band": "young", "age": 15}, "'band' and 'age' both follow from 'age', whose level '15'"),
-            ([BANDS], {"band": "young", "sex": ["Female", "Male"]}, "level '[0, 15)' of 'age' is forbidden with every"),
-            # Each pair has a partner left, but all three together do not: two of three must differ, with two values.
-            (TRIANGLE, {"code": 2, "member": False}, "level 'Female' of 'sex' can occur in no record: the rules"),
-        )
-    ),
 ]
+# What is forbidden, beside rules before it.
+FORBIDDEN: list[tuple[list[Any], dict[str, Any], str]] = [
+    ([], {"sex": "Male"}, "rule 1: forbid must name two attributes and their levels"),
+    ([], {"sex": "Male", "rol": "Wife"}, "rule 1: the schema has no attribute 'rol'. It has: sex, role"),
+    ([], {"sex": "Man", "role": "Wife"}, "'sex' has no level 'Man'. Its levels are 'Female', 'Male'."),
+    ([], {"sex": [], "role": "Wife"}, "'sex' must list different levels, at least one, got []."),
+    ([], {"sex": ["Male", "Male"], "role": "Wife"}, "'sex' must list different levels"),
+    ([], {"age": 30, "role": "Wife"}, "30 lies within the bin [16, 65) of 'age', and rules are about whole"),
+    ([], {"age": 120, "role": "Wife"}, "'age' has no level 120."),
+    ([], {"age": {"below": 17}, "role": "Wife"}, "of 'age' must begin and end at its edges, got 17"),
+    ([], {"age": {"under": 16}, "role": "Wife"}, "a range of 'age' has the keys from or below"),
+    ([], {"age": {"from": 16, "below": 15}, "sex": "Male"}, "the range of 'age' holds no bin"),
+    ([], {"sex": {"below": 1}, "role": "Wife"}, "'sex' is categorical and has no range."),
+    ([], {"sex": ["Female", "Male"], "role": "Wife"}, "level 'Wife' of 'role' is forbidden with every level"),
+    ([BANDS], {"band": "young", "age": 15}, "'band' and 'age' both follow from 'age', whose level '15'"),
+    ([BANDS], {"band": "young", "sex": ["Female", "Male"]}, "level '[0, 15)' of 'age' is forbidden with every"),
+    # Each pair has a partner left, but all three together do not: two of three must differ, with two values.
+    (TRIANGLE, {"code": 2, "member": False}, "level 'Female' of 'sex' can occur in no record: the rules"),
+]
+REFUSED += [([*before, {"forbid": forbid}], message) for before, forbid, message in FORBIDDEN]
 
 
 @pytest.mark.parametrize(("rules", "message"), REFUSED)
@@ -165,9 +164,7 @@ def test_loading_agrees_with_trying_every_record(data: st.DataObject) -> None:
     two = st.lists(st.integers(0, len(sizes) - 1), min_size=2, max_size=2, unique=True)
     forbidden = [(i, data.draw(codes[i]), j, data.draw(codes[j])) for i, j in data.draw(st.lists(two, max_size=6))]
     every = list(product(*(range(size) for size in sizes)))
-    records = [
-        record for record in every if not any(record[i] in one and record[j] in two for i, one, j, two in forbidden)
-    ]
+    records = [each for each in every if not any(each[i] in one and each[j] in two for i, one, j, two in forbidden)]
     possible = all({record[i] for record in records} == set(range(size)) for i, size in enumerate(sizes))
     rules = [{"forbid": {f"a{i}": one, f"a{j}": two}} for i, one, j, two in forbidden]
     refused = None
@@ -293,13 +290,13 @@ def test_schema_check_tells_rules_and_to_the_custodian_who_breaks_them(tmp_path:
     (tmp_path / "s.toml").write_text(SMALL.to_toml())
     pa.csv.write_csv(rows_of_small(), tmp_path / "rows.csv")
     command = ["schema", "check", str(tmp_path / "s.toml")]
-    public = CliRunner().invoke(cli, command)
-    assert "3 one-way and 3 two-way tables to measure." in public.output
-    assert "Rule 2: no record has 'sex' = 'Male' together with 'role' = 'Wife'." in public.output
-    assert "broken" not in public.output
-    private = CliRunner().invoke(cli, [*command, str(tmp_path / "rows.csv")])
+    public = output_of(cli, *command)
+    assert "3 one-way and 3 two-way tables to measure." in public
+    assert "Rule 2: no record has 'sex' = 'Male' together with 'role' = 'Wife'." in public
+    assert "broken" not in public
+    private = output_of(cli, *command, tmp_path / "rows.csv")
     wives = sum(row == {"sex": "Male", "role": "Wife"} for row in rows_of_small().select(["sex", "role"]).to_pylist())
-    assert f"Rule 2: broken by {wives:,} rows." in private.output.split("PRIVATE")[1]
+    assert f"Rule 2: broken by {wives:,} rows." in private.split("PRIVATE")[1]
 
 
 def test_a_search_finds_a_record_or_proves_that_there_is_none() -> None:
