@@ -103,6 +103,11 @@ class Browser:
             answer = self.ask("GET", answer.headers["Location"].partition("#")[0])
         return answer
 
+    def open(self, table: str = "people", **reading: str) -> Answer:
+        """Choose a CSV file and say how it is read."""
+        self.post("/open", file=f"{table}.csv")
+        return self.post(f"/t/{table}/open", **READ | reading)
+
     def post(self, path: str, **fields: str) -> Answer:
         """A form of the studio's own, redirects followed."""
         body = urlencode({**fields, "form_token": self.session.form_token}).encode()
@@ -120,11 +125,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def studio(server: Browser) -> Browser:
     """A studio of a folder with nothing but a small table, and a browser that has not entered yet."""
-    for path in server.folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    shutil.rmtree(server.folder)
+    server.folder.mkdir()
     (server.folder / "people.csv").write_text(PEOPLE)
     server.session.token = "a-token-of-this-test"
     return Browser(session=server.session, folder=server.folder)
@@ -140,23 +142,21 @@ def inside(studio: Browser) -> Browser:
 @pytest.fixture
 def drafted(inside: Browser) -> Browser:
     """A browser before the draft of the table's schema."""
-    inside.post("/open", file="people.csv")
-    inside.post("/t/people/open", **READ)
+    inside.open()
     return inside
 
 
 @pytest.fixture
 def reviewed(inside: Browser) -> Browser:
     """A browser before a table that is described."""
-    inside.post("/open", file="people.csv")
     (inside.folder / "people.toml").write_text(SCHEMA)
-    inside.post("/t/people/open", **READ)
+    inside.open()
     return inside
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[Browser]:
-    """A studio of a folder, while the block runs."""
+    """A studio of a folder, while the block runs, and a browser that has entered."""
     folder.mkdir(exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         session = Session(host="127.0.0.1", port=listening.getsockname()[1])
@@ -164,8 +164,10 @@ def running(folder: Path) -> Iterator[Browser]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         await_(lambda: server.started)
+        browser = Browser(session=session, folder=folder)
         try:
-            yield Browser(session=session, folder=folder)
+            browser.enter()
+            yield browser
         finally:
             server.should_exit = True
             thread.join(timeout=20)
