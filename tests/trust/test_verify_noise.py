@@ -20,16 +20,9 @@ from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.verify import residuals as under_test
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseResiduals, NoiseTest, visible
+from tests.trust.conftest import schema
 
 Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
-
-
-def schema(sizes: tuple[int, ...], *, complete: bool = True) -> Schema:
-    """Attributes of these sizes, which give every value a level when they are complete."""
-    values = [tuple(f"v{level}" for level in range(size - complete)) for size in sizes]
-    missing = "?" if complete else None
-    named = (Attribute(name=f"a{n}", kind="categorical", values=each, missing=missing) for n, each in enumerate(values))
-    return Schema(name="t", attributes=tuple(named))
 
 
 def counts_of(cells: Cells, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -193,10 +186,7 @@ OTHER: dict[str, tuple[Draw, str]] = {
     "130%": (times(1.3), "between stages"),
     "uniform": (uniform, "distribution between stages"),
     "sparse": (sparse, "distribution between stages"),
-    "Laplace": (
-        lambda own, sizes: discrete_laplace(round_up_scale(own / 2**0.5), sizes),
-        "distribution between stages",
-    ),
+    "Laplace": (lambda s, sizes: discrete_laplace(round_up_scale(s / 2**0.5), sizes), "distribution between stages"),
     # With counts in tens, as statistical offices round them.
     "tens": (lambda scales, sizes: times(0.1)(scales, sizes) * 10, "remainders by 10"),
 }

@@ -31,17 +31,13 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return out
 
 
-def test_frictionless_reads_every_row(published: Path) -> None:
+def test_frictionless_reads_every_row_and_notices_another_file(published: Path, tmp_path: Path) -> None:
     frictionless = pytest.importorskip("frictionless")
     report = frictionless.Package(str(published / "datapackage.json")).validate()
     assert report.valid, [error.message for task in report.tasks for error in task.errors]
     rows = next(task for task in report.tasks if task.name == "synthetic")
     assert rows.stats["fields"] == SCHEMA.n_attributes
     assert rows.stats["rows"] in (60, 150)
-
-
-def test_frictionless_notices_another_file(published: Path, tmp_path: Path) -> None:
-    frictionless = pytest.importorskip("frictionless")
     copy = Path(shutil.copytree(published, tmp_path / "copy"))
     (copy / "synthetic.csv").write_text((copy / "synthetic.csv").read_text().replace("F,", "Q,", 1))
     assert not frictionless.Package(str(copy / "datapackage.json")).validate().valid
