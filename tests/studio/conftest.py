@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -75,8 +75,7 @@ class Browser:
         if method == "POST":
             sent |= {"Origin": f"http://{self.host}", "Content-Type": "application/x-www-form-urlencoded"}
         sent |= headers or {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=300)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=300)) as connection:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in sent.items():
                 if value is not None:
@@ -85,12 +84,8 @@ class Browser:
                 connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
             response = connection.getresponse()
-            given = re.match(r"([^=]+)=([^;]*)", response.headers.get("Set-Cookie", ""))
-            if given:
-                self.cookies[given[1]] = given[2]
+            self.cookies |= re.findall(r"^([^=]+)=([^;]*)", response.headers.get("Set-Cookie", ""))
             return Answer(status=response.status, headers=response.headers, body=response.read())
-        finally:
-            connection.close()
 
     def enter(self) -> Answer:
         """Open the first address."""

@@ -78,12 +78,7 @@ def test_a_file_that_cannot_be_read_is_told(inside: Browser, content: bytes) -> 
 
 def test_a_large_table_is_waited_for(inside: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
-
-    def slow(*arguments: object, **options: object) -> object:
-        held.wait(300)
-        return draft(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("sklar.studio.looks.draft", slow)
+    monkeypatch.setattr("sklar.studio.looks.draft", lambda *table, **how: held.wait(300) and draft(*table, **how))
     monkeypatch.setattr("sklar.studio.pages.opening._WAIT_S", 0.05)
     page = inside.open()
     assert "The rows are being read." in page.said

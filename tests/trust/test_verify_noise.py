@@ -66,10 +66,6 @@ def examine(
     return under_test.examine(blocks, known, mechanism, rows, grids)
 
 
-def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> NoiseResiduals:
-    return NoiseResiduals(blocks, cells, "gaussian", rows, ())
-
-
 SIZES = (2, 3, 4, 3)
 RUNS = 50
 
@@ -148,7 +144,7 @@ def test_scales_that_were_chosen_by_the_first_stage_raise_no_alarm() -> None:
     assert not failing(tests)
     (between,) = [test for test in tests if test.name == "between stages"]
     assert between.chosen == pytest.approx(known.cells.n_pairs * (9 / 2) ** 0.5)
-    squares = residuals(blocks, known.cells, 2_000).squares["between stages"].total
+    squares = NoiseResiduals(blocks, known.cells, "gaussian", 2_000, ()).squares["between stages"].total
     assert squares > between.freedom * (1 + 2 * (2 / between.freedom) ** 0.5)
     # Scales that are stated too large, or much too small, are found all the same.
     second = blocks.pop()
@@ -234,7 +230,7 @@ def test_margins_of_three_way_tables(coarse: list[int] | None) -> None:
     for run in range(24):
         other = measured(known.cells, counts_of(known.cells, codes), scale=40.0)
         fresh = Block(query=query, scales=scales, values=query.count(codes) + discrete_gaussian(scales, query.sizes))
-        found = residuals([*other, fresh], known.cells, 900).squares["margins of three-way tables"]
+        found = NoiseResiduals([*other, fresh], known.cells, "gaussian", 900, ()).squares["margins of three-way tables"]
         total, freedom = total + found.total, freedom + found.freedom
         if run < 4:
             assert not failing(examine([*other, fresh], known))
@@ -281,7 +277,7 @@ def test_squares_are_those_of_least_squares() -> None:
     known = schema((2, 3, 2))
     cells = known.cells
     drawn = measured(cells, counts(cells, 300), scale=9.0, total=True)
-    found = residuals(drawn, cells)
+    found = NoiseResiduals(drawn, cells, "gaussian", None, ())
     levels = np.stack([code.ravel() for code in np.indices(tuple(cells.sizes.tolist()))])
     # What one row of each kind does to all cells: their design.
     design = np.hstack([np.array([block.query.count(row[:, None]) for row in levels.T]) for block in drawn]).T
@@ -293,7 +289,8 @@ def test_squares_are_those_of_least_squares() -> None:
     fitted = weights @ design
     left = seen - fitted @ np.linalg.lstsq(fitted, seen, rcond=None)[0]
     large = [replace(block, values=block.values * 10**6) for block in drawn]
-    assert residuals(large, cells).together.total == pytest.approx(float(left @ left), rel=1e-4)
+    found = NoiseResiduals(large, cells, "gaussian", None, ())
+    assert found.together.total == pytest.approx(float(left @ left), rel=1e-4)
 
 
 def test_what_can_be_seen_grows_with_the_tables_and_not_at_small_scales() -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -197,10 +198,7 @@ def test_a_place_that_is_taken_is_refused(place: Path, model_file: Path, tmp_pat
 def test_a_failure_leaves_nothing_and_the_old_folder(
     place: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(passport, "write_tables", full)
+    monkeypatch.setattr(passport, "write_tables", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OutputError, match=r"could not be written: No space left on device. Nothing was left behind"):
         publish(model_file, place, rows=10, replace=True)
     monkeypatch.undo()
