@@ -17,6 +17,7 @@ type = "boolean"
 MONEY_AND_DATE = """income = {type = "real", edges = [0, 100000, 500000]}
 born = {type = "date", edges = ["1900-01-01", "1950-01-01", "2000-01-01"]}
 """
+WAYS: dict[str, list[str]] = {"auto": [], "binary": ["--method", "binary"], "paper": ["--preset", "paper", "--dummies"]}
 
 
 def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -30,7 +30,7 @@ from sklar.cli import cli
 from sklar.kernel import noise
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from tests.guarantees.people import BASE, FLAG, walk
+from tests.guarantees.people import BASE, FLAG, WAYS, walk
 from tests.trust.forge import opened
 
 TOML = BASE + FLAG
@@ -61,12 +61,7 @@ TABLES: dict[str, tuple[str, bytes]] = {
     "parquet lists": ("t.parquet", parquet(age=[[1]] * N, city=[{"x": 1}] * N, ok=[b"\xff"] * N)),
     "parquet numbers": ("t.parquet", parquet(age=[1e300] * N, city=list(range(N)), ok=[True] * N)),
 }
-WAYS: dict[str, list[str]] = {
-    "auto": [],
-    "binary": ["--method", "binary"],
-    "paper": ["--preset", "paper", "--dummies"],
-    "laplace": ["--mechanism", "laplace", "--method", "mixture"],
-}
+ALL_WAYS = WAYS | {"laplace": ["--mechanism", "laplace", "--method", "mixture"]}
 
 
 def arrays(path: Path) -> dict[str, Any]:
@@ -148,11 +143,11 @@ def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ALL_WAYS)
 def test_what_can_be_seen_of_a_release_is_the_same_for_all_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, neighbors: str
 ) -> None:
-    arguments = ["--epsilon", "20", "--neighbors", neighbors, *WAYS[way]]
+    arguments = ["--epsilon", "20", "--neighbors", neighbors, *ALL_WAYS[way]]
     reference = seen(tmp_path / "ordinary", "ordinary", arguments, monkeypatch)
     # What is compared is there.
     assert {"count", "measure"} <= {line.partition(":")[0] for line in reference["stderr"]}
@@ -189,8 +184,9 @@ def test_how_many_rows_there_are_is_printed_only_where_it_is_public() -> None:
     assert call.advance(5) in counted(5, "replace-one")
 
 
-def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
+def test_errors_are_the_same_for_all_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a run is refused, and in which words, follows from the schema, the settings and the ledger."""
+    monkeypatch.chdir(tmp_path)
     Ledger(tmp_path / "l.db").open_account("people", epsilon=0.5, delta=2.0**-30)
     (tmp_path / "s.toml").write_text(TOML)
     (tmp_path / "wide.toml").write_text(TOML + '[attributes.more]\ntype = "boolean"\n')
@@ -206,9 +202,7 @@ def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
         messages = set()
         for file, data in TABLES.values():
             (tmp_path / file).write_bytes(data)
-            with pytest.MonkeyPatch.context() as patched:
-                patched.chdir(tmp_path)
-                done = CliRunner().invoke(cli, ["release", file, "--out", "o.csv", *arguments])
+            done = CliRunner().invoke(cli, ["release", file, "--out", "o.csv", *arguments])
             assert done.exception is not None, name
             printed = tuple(public(done.output, rows=True))
             messages.add((type(done.exception), str(done.exception).replace(file, "FILE"), printed))

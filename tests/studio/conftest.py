@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -75,8 +75,7 @@ class Browser:
         if method == "POST":
             sent |= {"Origin": f"http://{self.host}", "Content-Type": "application/x-www-form-urlencoded"}
         sent |= headers or {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=300)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=300)) as connection:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in sent.items():
                 if value is not None:
@@ -85,12 +84,8 @@ class Browser:
                 connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
             response = connection.getresponse()
-            given = re.match(r"([^=]+)=([^;]*)", response.headers.get("Set-Cookie", ""))
-            if given:
-                self.cookies[given[1]] = given[2]
+            self.cookies |= re.findall(r"^([^=]+)=([^;]*)", response.headers.get("Set-Cookie", ""))
             return Answer(status=response.status, headers=response.headers, body=response.read())
-        finally:
-            connection.close()
 
     def enter(self) -> Answer:
         """Open the first address."""
@@ -102,6 +97,11 @@ class Browser:
         while answer.status == 303:
             answer = self.ask("GET", answer.headers["Location"].partition("#")[0])
         return answer
+
+    def open(self, table: str = "people", **reading: str) -> Answer:
+        """Choose a CSV file and say how it is read."""
+        self.post("/open", file=f"{table}.csv")
+        return self.post(f"/t/{table}/open", **READ | reading)
 
     def post(self, path: str, **fields: str) -> Answer:
         """A form of the studio's own, redirects followed."""
@@ -120,11 +120,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def studio(server: Browser) -> Browser:
     """A studio of a folder with nothing but a small table, and a browser that has not entered yet."""
-    for path in server.folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    shutil.rmtree(server.folder)
+    server.folder.mkdir()
     (server.folder / "people.csv").write_text(PEOPLE)
     server.session.token = "a-token-of-this-test"
     return Browser(session=server.session, folder=server.folder)
@@ -140,23 +137,21 @@ def inside(studio: Browser) -> Browser:
 @pytest.fixture
 def drafted(inside: Browser) -> Browser:
     """A browser before the draft of the table's schema."""
-    inside.post("/open", file="people.csv")
-    inside.post("/t/people/open", **READ)
+    inside.open()
     return inside
 
 
 @pytest.fixture
 def reviewed(inside: Browser) -> Browser:
     """A browser before a table that is described."""
-    inside.post("/open", file="people.csv")
     (inside.folder / "people.toml").write_text(SCHEMA)
-    inside.post("/t/people/open", **READ)
+    inside.open()
     return inside
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[Browser]:
-    """A studio of a folder, while the block runs."""
+    """A studio of a folder, while the block runs, and a browser that has entered."""
     folder.mkdir(exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         session = Session(host="127.0.0.1", port=listening.getsockname()[1])
@@ -164,8 +159,10 @@ def running(folder: Path) -> Iterator[Browser]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         await_(lambda: server.started)
+        browser = Browser(session=session, folder=folder)
         try:
-            yield Browser(session=session, folder=folder)
+            browser.enter()
+            yield browser
         finally:
             server.should_exit = True
             thread.join(timeout=20)

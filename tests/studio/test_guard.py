@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
+from unittest.mock import ANY, Mock
 from urllib.parse import urlencode
 
 import pytest
@@ -125,25 +123,18 @@ def test_text_of_the_table_is_escaped(inside: Browser) -> None:
 
 
 def test_paths_stay_in_the_folder_after_links_are_resolved(inside: Browser) -> None:
-    outside = inside.folder.parent / "outside.csv"
-    outside.write_text("secret\n1\n")
-    (inside.folder / "link.csv").symlink_to(outside)
-    (inside.folder / "linked").symlink_to(outside.parent)
+    other = inside.folder.parent / "other.csv"
+    other.write_text("secret\n1\n")
+    (inside.folder / "link.csv").symlink_to(other)
+    (inside.folder / "linked").symlink_to(other.parent)
     assert Folder(inside.folder).files()[0] == [{"path": "people.csv", "bytes": len(PEOPLE), "database": False}]
     inside.post("/open", file="people.csv")
-    for name in (
-        "../outside.csv",
-        "link.csv",
-        "linked/outside.csv",
-        "a/../../outside.csv",
-        ".sklar-studio/x",
-        f"{outside}",
-    ):
+    for name in ("../other.csv", "link.csv", "linked/other.csv", "a/../../other.csv", ".sklar-studio/x", f"{other}"):
         assert "leads out of the studio" in inside.post("/open", file=name).said
     assert "no path below the studio" in inside.post("/open", file="\0").said
     assert "does not exist any more" in inside.post("/open", file="").said
     # Only what a release may give out is given out: not the rows, not the notes, not what lies elsewhere.
-    for name in ("people.csv", "..%2Foutside.csv", "../outside.csv", ".sklar-studio/people.desk.json", "link.csv"):
+    for name in ("people.csv", "..%2Fother.csv", "../other.csv", ".sklar-studio/people.desk.json", "link.csv"):
         answer = inside.get(f"/t/people/files/{name}")
         assert answer.status in (400, 404)
         assert b"secret" not in answer.body
@@ -185,17 +176,12 @@ def test_without_its_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_address_is_printed_and_the_browser_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
-
-    def serve(root: Path, *, ready: Callable[[str], None], **options: Any) -> None:
-        given.update(options, root=root)
-        ready("http://127.0.0.1:1/enter?token=x")
-
+    serve = Mock(side_effect=lambda *_, ready, **__: ready("http://127.0.0.1:1/enter?token=x"))
     monkeypatch.setattr("sklar.studio.serve.serve", serve)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
     found = CliRunner().invoke(cli, ["studio", str(tmp_path), "--no-browser", "--quiet", "--port", "8642"])
     assert found.output == "http://127.0.0.1:1/enter?token=x\n"
-    assert given == {"root": tmp_path, "host": "127.0.0.1", "port": 8642, "beyond": False}
+    serve.assert_called_once_with(tmp_path, host="127.0.0.1", port=8642, beyond=False, ready=ANY)
 
 
 def test_hosts_and_addresses_of_a_session() -> None:

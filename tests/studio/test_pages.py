@@ -49,9 +49,8 @@ def test_a_table_is_opened_with_its_reading_and_a_private_preview(inside: Browse
 
 def test_a_chosen_reading_is_used_and_a_wrong_one_told(inside: Browser) -> None:
     (inside.folder / "bare.csv").write_text("1|x\n2|y\n" * 40)
-    inside.post("/open", file="bare.csv")
-    assert "encoding must be one like" in inside.post("/t/bare/open", **READ | {"encoding": "klingon"}).said
-    inside.post("/t/bare/open", **READ | {"delimiter": "|", "header": "no"})
+    assert "encoding must be one like" in inside.open("bare", encoding="klingon").said
+    inside.open("bare", delimiter="|", header="no")
     assert Schema.load(inside.folder / "bare.toml").reading.columns == ("column_1", "column_2")
 
 
@@ -79,15 +78,9 @@ def test_a_file_that_cannot_be_read_is_told(inside: Browser, content: bytes) -> 
 
 def test_a_large_table_is_waited_for(inside: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
-
-    def slow(*arguments: object, **options: object) -> object:
-        held.wait(300)
-        return draft(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("sklar.studio.looks.draft", slow)
+    monkeypatch.setattr("sklar.studio.looks.draft", lambda *table, **how: held.wait(300) and draft(*table, **how))
     monkeypatch.setattr("sklar.studio.pages.opening._WAIT_S", 0.05)
-    inside.post("/open", file="people.csv")
-    page = inside.post("/t/people/open", **READ)
+    page = inside.open()
     assert "The rows are being read." in page.said
     assert '<input type="hidden" name="encoding" value="utf-8">' in page.text
     assert json.loads(inside.get("/t/people/reading/rows").text) == {"rows": 0, "over": False}
@@ -171,8 +164,7 @@ def test_costs_follow_what_is_typed(drafted: Browser) -> None:
 def test_people_and_rules(inside: Browser) -> None:
     rows = "".join(f"{row // 2},{'abcd'[row % 4]},{'AABB'[row % 4]}\n" for row in range(400))
     (inside.folder / "people.csv").write_text(f"id,town,county\n{rows}")
-    inside.post("/open", file="people.csv")
-    inside.post("/t/people/open", **READ)
+    inside.open()
     assert "whole number" in inside.post("/t/people/describe/person", person="id", count="rows", rows="x").said
     inside.post("/t/people/describe/person", person="id", count="rows", rows="2")
     assert schema_of(inside).person == Person(column="id", count="rows", rows_per_person=2)
@@ -191,9 +183,8 @@ def test_people_and_rules(inside: Browser) -> None:
 def test_many_columns_are_paged_and_searched(inside: Browser) -> None:
     names = [f"question_{number}" for number in range(200)]
     pl.DataFrame({name: ["yes", "no"] * 5 for name in names}).write_csv(inside.folder / "wide.csv")
-    inside.post("/open", file="wide.csv")
     (inside.folder / "wide.toml").write_text("".join(f'[attributes.{name}]\ntype = "boolean"\n' for name in names))
-    inside.post("/t/wide/open", **READ)
+    inside.open("wide")
     for query, cards, says in (
         ("", 20, "Page 1 of 10"),
         ("?page=10", 20, "question_199"),
@@ -257,9 +248,7 @@ def test_steps_without_a_table_or_release_say_what_is_missing(reviewed: Browser)
 def test_the_generated_census_can_be_described(inside: Browser) -> None:
     # Every kind of attribute has a card.
     (inside.folder / "people.toml").write_text(schema_toml("census"))
-    inside.post("/open", file="people.csv")
-    inside.post("/t/people/open", **READ)
-    page = inside.get("/t/people/describe")
+    page = inside.open()
     for attribute in Schema.from_toml(schema_toml("census")).attributes:
         assert attribute.name in page.text
         assert inside.get(f"/t/people/describe?column={attribute.name}").status == 200

@@ -20,7 +20,7 @@ from sklar.kernel.theorems import Budget, Spend
 from sklar.studio import work
 from sklar.studio.folder import Folder
 from sklar.studio.guard import REPORT_POLICY
-from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
+from tests.studio.conftest import PEOPLE, SCHEMA, await_, running
 
 ORDER = {"kind": "release", "desk": "people", "epsilon": 1.0, "delta": 2.0**-30, "dataset": "people", "release": 1}
 
@@ -74,49 +74,42 @@ def left_behind(folder: Folder) -> set[str]:
 
 def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Folder) -> None:
     with running(folder.root) as first:
-        first.enter()
         first.get("/t/people/describe")
         assert "is being made" in first.post("/t/people/release", compare="yes").said
         assert "other work is under way" in first.post("/t/people/release").said
     # The first studio is gone. A second one finds the work, and what came of it.
     with running(folder.root) as second:
-        second.enter()
         await_(lambda: 'data-state="running"' not in second.get("/t/people/release/state").text)
         page = second.get("/t/people/release")
         assert "Release 1 is made" in page.said
         assert "The ledger was charged for this release" in page.said
         assert charges(folder) == 1
         assert load(folder.root / "people-1.sklar").certificate.receipt is not None
-        private = folder.root / "people-1.PRIVATE.html"
-        assert stat.S_IMODE(private.stat().st_mode) == 0o600
-        assert stat.S_IMODE((folder.root / ".sklar-studio/0001.state.json").stat().st_mode) == 0o600
-        look_at(second)
-
-
-def look_at(studio: Browser) -> None:
-    """The pages after a release: the private comparison and the public report never meet."""
-    private, public = studio.get("/t/people/look"), studio.get("/t/people/report")
-    for text in ("look/comparison", "PRIVATE: this page shows exact facts"):
-        assert (text in private.text, text in public.text) == (True, False)
-    assert ("report/page" in private.text, "report/page" in public.text) == (False, True)
-    for path in ("look/comparison", "report/page"):
-        answer = studio.get(f"/t/people/{path}")
-        assert answer.headers["Cache-Control"] == "no-store"
-        assert answer.headers["Content-Security-Policy"] == REPORT_POLICY
-    assert "script" not in REPORT_POLICY
-    page = studio.get("/t/people/publish")
-    for name in ("people-1.csv", "people-1.sklar", "people-1.report.html", "people.toml"):
-        assert name in page.said
-        given = studio.get(f"/t/people/files/{name}")
-        assert given.status == 200
-        assert given.headers["Content-Disposition"].startswith("attachment")
-        assert given.body == (studio.folder / name).read_bytes()
-    assert "Passed." in studio.get("/t/people/publish/verdict").said
-    for name in ("people.csv", "people-1.PRIVATE.html", "ledger.db"):
-        assert studio.get(f"/t/people/files/{name}").status == 400
-    assert "charged in full" in studio.get("/books/paid").said
-    # Synthetic rows are no table to release.
-    assert "people-1.csv" not in studio.get("/").said
+        for name in ("people-1.PRIVATE.html", ".sklar-studio/0001.state.json"):
+            assert stat.S_IMODE((folder.root / name).stat().st_mode) == 0o600
+        # The private comparison and the public report never meet.
+        private, public = second.get("/t/people/look"), second.get("/t/people/report")
+        for text in ("look/comparison", "PRIVATE: this page shows exact facts"):
+            assert (text in private.text, text in public.text) == (True, False)
+        assert ("report/page" in private.text, "report/page" in public.text) == (False, True)
+        for path in ("look/comparison", "report/page"):
+            answer = second.get(f"/t/people/{path}")
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert answer.headers["Content-Security-Policy"] == REPORT_POLICY
+        assert "script" not in REPORT_POLICY
+        page = second.get("/t/people/publish")
+        for name in ("people-1.csv", "people-1.sklar", "people-1.report.html", "people.toml"):
+            assert name in page.said
+            given = second.get(f"/t/people/files/{name}")
+            assert given.status == 200
+            assert given.headers["Content-Disposition"].startswith("attachment")
+            assert given.body == (folder.root / name).read_bytes()
+        assert "Passed." in second.get("/t/people/publish/verdict").said
+        for name in ("people.csv", "people-1.PRIVATE.html", "ledger.db"):
+            assert second.get(f"/t/people/files/{name}").status == 400
+        assert "charged in full" in second.get("/books/paid").said
+        # Synthetic rows are no table to release.
+        assert "people-1.csv" not in second.get("/").said
 
 
 def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +135,6 @@ def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypa
     assert left_behind(folder) == set()
     # A studio that comes later tells the same, from the books.
     with running(folder.root) as studio:
-        studio.enter()
         studio.get("/t/people/describe")
         said = studio.get("/t/people/release").said
         assert "The release was cancelled" in said
@@ -154,7 +146,6 @@ def test_cancelling_a_charged_release_is_asked_about_first(folder: Folder) -> No
     Ledger(folder.root / "ledger.db").charge("people", Budget(epsilon=1.0), Spend.of([200.0], [3]))
     cancel = folder.notes() / "0001.cancel.json"
     with running(folder.root) as studio, work._lock(folder, wait_s=1.0):
-        studio.enter()
         studio.get("/t/people/describe")
         said = studio.post("/t/people/release/cancel").said
         assert "charged for this release already. If you stop it now, epsilon stays spent" in said
@@ -201,7 +192,6 @@ def test_rows_that_cannot_be_written_are_drawn_again(folder: Folder, monkeypatch
         assert "and that stays spent" in do(folder)["message"]
     assert left_behind(folder) == {"people-1.sklar"}
     with running(folder.root) as studio:
-        studio.enter()
         studio.get("/t/people/describe")
         said = studio.get("/t/people/release").said
         for text in ("could not be written", "The books show a charge", "Its model was saved before that"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,17 @@ from sklar.public.schema import Attribute, Schema
 
 ROWS = 1_500
 SIZES = (3, 4, 5, 6, 2, 8)
-SCHEMA = Schema.from_dict(
-    {
-        "table": {"name": "people"},
-        "attributes": {
-            f"a{index}": {"type": "categorical", "values": [f"v{level}" for level in range(size)], "missing": "?"}
-            for index, size in enumerate(SIZES)
-        },
-    }
-)
+
+
+def schema(sizes: Iterable[int], *, complete: bool = True) -> Schema:
+    """Attributes of these sizes, which give every value a level when they are complete."""
+    values = [tuple(f"v{level}" for level in range(size - complete)) for size in sizes]
+    missing = "?" if complete else None
+    named = (Attribute(name=f"a{n}", kind="categorical", values=each, missing=missing) for n, each in enumerate(values))
+    return Schema(name="people", attributes=tuple(named))
+
+
+SCHEMA = schema(size + 1 for size in SIZES)
 RULED = Schema.from_dict({**SCHEMA.to_dict(), "rules": [{"forbid": {"a0": "v0", "a1": ["v1"]}}]})
 PRIVATE = Schema.from_toml("""
 [table]

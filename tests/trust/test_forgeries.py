@@ -35,13 +35,9 @@ def test_genuine_copulas_follow_from_their_tables(genuine: dict[str, Path], kind
     assert found.checks[-1].name == "refit"
 
 
-def exact() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Exact one-way and two-way tables of the rows."""
-    codes = [encode_column(column, attribute) for column, attribute in zip(table(), SCHEMA.attributes, strict=True)]
-    return Tables(cells=SCHEMA.cells, order=1).count(codes), Tables(cells=SCHEMA.cells, order=2).count(codes)
-
-
-ONE_WAY, PAIRS = exact()
+CODES = [encode_column(column, attribute) for column, attribute in zip(table(), SCHEMA.attributes, strict=True)]
+# Exact tables of the rows.
+ONE_WAY, PAIRS = (Tables(cells=SCHEMA.cells, order=order).count(CODES) for order in (1, 2))
 
 
 def without_noise(document: Document, arrays: Arrays) -> None:
@@ -130,11 +126,6 @@ def one_table_exact(document: Document, arrays: Arrays) -> None:
         arrays[name][first:last] = PAIRS[first:last]
 
 
-def even_counts(document: Document, arrays: Arrays) -> None:
-    for name in (*tables_of(document, 1), *tables_of(document, 2)):
-        arrays[name] = arrays[name] // 2 * 2
-
-
 def uneven_scales(document: Document, arrays: Arrays) -> None:
     """Noise moved from stage to stage on paper, at one sum of variances: the cheaper plan on paper."""
     _, one, two, *_ = forge.scales_of(document, arrays)
@@ -221,12 +212,20 @@ def other_rows(most: int, *, of_schema: bool) -> Change:
     return change
 
 
-def last(parts: dict[str, Any], name: str) -> None:
-    """The same, in another order."""
-    parts[name] = parts.pop(name)
+def exact_copula(_document: Document, arrays: Arrays) -> None:
+    """Margins of exact counts in every component."""
+    flat = arrays["probabilities"].reshape(-1, SCHEMA.n_levels)
+    flat *= (ONE_WAY / ROWS / flat.mean(axis=0)).astype(np.float32)
+    arrays["probabilities"] = flat.ravel()
 
 
-# With the checks that may fail.
+def other_plan(document: Document, arrays: Arrays) -> None:
+    """More noise on paper for one table and less for another, at one cost: not what a release plans."""
+    arrays["scales"][0] = np.float32(arrays["scales"][0] * 1.01)
+    forge.restate(document, arrays)
+
+
+# With the checks that may fail, and that all do fail where the copula is fitted again.
 FORGERIES: dict[str, tuple[str, Change, str]] = {
     "exact counts without noise": ("auto", without_noise, "noise"),
     "exact counts without noise, Laplace": ("laplace", without_noise, "noise"),
@@ -246,7 +245,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "stage two takes off the noise of stage one": ("auto", second_look(lambda one, two: two + PAIRS - one), "noise"),
     "exact two-way tables": ("auto", lambda d, a: a.update(dict.fromkeys(tables_of(d, 2), PAIRS)), "noise"),
     "one exact two-way table": ("auto", one_table_exact, "noise"),
-    "even counts": ("auto", even_counts, "noise"),
+    "even cells": ("auto", lambda d, a: a.update({n: a[n] // 2 * 2 for i in (1, 2) for n in tables_of(d, i)}), "noise"),
     "tables of other attributes": ("auto", second_look(lambda _, two: two[::-1]), "noise"),
     "tables of ten times the rows": ("auto", lambda d, a: a[tables_of(d, 1)[0]].__imul__(10), "noise"),
     "noise moved between stages on paper": ("auto", uneven_scales, "noise"),
@@ -301,16 +300,18 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "a longer array": ("auto", lambda _, a: a.update(block0=np.append(a["block0"], ONE_WAY)), "format"),
     "fewer rows of a person": ("people", other_rows(2, of_schema=False), "unit"),
     "more rows of a person than noise is for": ("people", other_rows(5, of_schema=True), "theorem independent"),
-    "a row as a person": (
-        "people",
-        put("certificate.count certificate.rows_per_person", None),
-        "unit rows measurements",
-    ),
+    "rows as people": ("people", put("certificate.count certificate.rows_per_person", None), "unit rows measurements"),
     "people in place of rows": ("people", put("certificate.count", "people"), "unit"),
     "half a person's sensitivity": ("people", put("certificate.measurements.0.sensitivity_l1", 4.0), "measurements"),
-    "arrays in another order": ("auto", lambda _, arrays: last(arrays, "block0"), "layout"),
-    "keys in another order": ("auto", lambda document, _: last(document, "n_rows"), "layout"),
+    "arrays in another order": ("auto", lambda _, arrays: arrays.update(block0=arrays.pop("block0")), "layout"),
+    "keys in another order": ("auto", lambda document, _: document.update(n_rows=document.pop("n_rows")), "layout"),
     "a schema spelled otherwise": ("auto", put("schema.attributes.a0.other", False), "layout"),
+    "a copula with exact margins": ("auto", exact_copula, "refit"),
+    "a copula with exact levels": ("binary", lambda _, arrays: arrays.update(levels=ONE_WAY / ROWS), "refit"),
+    "a gain that is none": ("auto", put("settings.gain_over_independence", 0.123456789), "refit"),
+    "more steps": ("auto", lambda d, _: d["settings"].update(steps=d["settings"]["steps"] + 100), "refit"),
+    "a million steps": ("auto", put("settings.steps", 1_000_000), "refit"),
+    "another plan": ("binary", other_plan, "plan refit"),
 }
 
 
@@ -318,9 +319,10 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
 def test_a_forgery_fails(genuine: dict[str, Path], name: str, tmp_path: Path) -> None:
     """For what it is, and for nothing else before it."""
     kind, change, checks = FORGERIES[name]
-    found = verify(forged(genuine[kind], change, tmp_path / "f.sklar"))
+    may, refit = set(checks.split()), "refit" in checks
+    found = verify(forged(genuine[kind], change, tmp_path / "f.sklar"), refit=refit)
     assert failed(found)
-    assert failed(found) <= set(checks.split()), found.lines()
+    assert failed(found) == may if refit else failed(found) <= may, found.lines()
     assert "Do not rely on its privacy claim." in found.lines()[-1]
 
 
@@ -330,39 +332,6 @@ def test_a_file_that_is_only_written_again_is_the_same(genuine: dict[str, Path],
         data = genuine[kind].read_bytes()
         assert forged(genuine[kind], lambda _d, _a: None, tmp_path / "f.sklar").read_bytes() == data
         assert remade(lambda _name, content, _stands: content)(data) == data
-
-
-def exact_copula(_document: Document, arrays: Arrays) -> None:
-    """Margins of exact counts in every component."""
-    d = SCHEMA.n_levels
-    flat = arrays["probabilities"].reshape(-1, d)
-    wanted = ONE_WAY / ROWS
-    flat *= (wanted / flat.mean(axis=0)).astype(np.float32)
-    arrays["probabilities"] = flat.ravel()
-
-
-def other_plan(document: Document, arrays: Arrays) -> None:
-    """More noise on paper for one table and less for another, at one cost: not what a release plans."""
-    arrays["scales"][0] = np.float32(arrays["scales"][0] * 1.01)
-    forge.restate(document, arrays)
-
-
-@pytest.mark.parametrize(
-    ("kind", "change", "check"),
-    [
-        ("auto", exact_copula, "refit"),
-        ("binary", lambda _, arrays: arrays.update(levels=ONE_WAY / ROWS), "refit"),
-        ("auto", put("settings.gain_over_independence", 0.123456789), "refit"),
-        ("auto", lambda document, _: document["settings"].update(steps=document["settings"]["steps"] + 100), "refit"),
-        ("auto", put("settings.steps", 1_000_000), "refit"),
-        ("binary", other_plan, "plan"),
-    ],
-)
-def test_a_copula_that_does_not_follow_from_the_tables_fails(
-    genuine: dict[str, Path], kind: str, change: Change, check: str, tmp_path: Path
-) -> None:
-    path = forged(genuine[kind], change, tmp_path / "f.sklar")
-    assert check in failed(verify(path, refit=True))
 
 
 # What a zip can hold that no reader shows.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,7 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(genuine: dict[str, Path], tmp_path: Path) -> Path:
-    path = tmp_path / "m.sklar"
-    path.write_bytes(genuine["binary"].read_bytes())
-    return path
+    return Path(shutil.copy(genuine["binary"], tmp_path / "m.sklar"))
 
 
 def test_a_key_is_its_owners_alone_and_stays(tmp_path: Path) -> None:

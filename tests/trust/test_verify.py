@@ -80,11 +80,8 @@ def test_files_on_the_command_line(genuine: dict[str, Path], tmp_path: Path) -> 
     shown = CliRunner().invoke(cli, ["verify", str(genuine["paper"]), "--json"])
     assert shown.exit_code == 0
     assert json.loads(shown.output)["passed"] is True
-
-    def change(document: dict[str, Any], _: Any) -> None:
-        document["certificate"] |= {"mechanism": "gaussian", "composition": "tight"}
-
-    path = forged(genuine["laplace"], change, tmp_path / "f.sklar")
+    other = {"mechanism": "gaussian", "composition": "tight"}
+    path = forged(genuine["laplace"], lambda document, _: document["certificate"].update(other), tmp_path / "f.sklar")
     shown = CliRunner().invoke(cli, ["verify", str(path), "--refit"])
     assert shown.exit_code == 1, shown.output
     assert "FAIL" in shown.output

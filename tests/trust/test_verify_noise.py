@@ -20,16 +20,9 @@ from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.verify import residuals as under_test
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseResiduals, NoiseTest, visible
+from tests.trust.conftest import schema
 
 Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
-
-
-def schema(sizes: tuple[int, ...], *, complete: bool = True) -> Schema:
-    """Attributes of these sizes, which give every value a level when they are complete."""
-    values = [tuple(f"v{level}" for level in range(size - complete)) for size in sizes]
-    missing = "?" if complete else None
-    named = (Attribute(name=f"a{n}", kind="categorical", values=each, missing=missing) for n, each in enumerate(values))
-    return Schema(name="t", attributes=tuple(named))
 
 
 def counts_of(cells: Cells, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -71,10 +64,6 @@ def examine(
     blocks: list[Block], known: Schema, *grids: Grid, mechanism: Mechanism = "gaussian", rows: int | None = 900
 ) -> list[NoiseTest]:
     return under_test.examine(blocks, known, mechanism, rows, grids)
-
-
-def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> NoiseResiduals:
-    return NoiseResiduals(blocks, cells, "gaussian", rows, ())
 
 
 SIZES = (2, 3, 4, 3)
@@ -155,7 +144,7 @@ def test_scales_that_were_chosen_by_the_first_stage_raise_no_alarm() -> None:
     assert not failing(tests)
     (between,) = [test for test in tests if test.name == "between stages"]
     assert between.chosen == pytest.approx(known.cells.n_pairs * (9 / 2) ** 0.5)
-    squares = residuals(blocks, known.cells, 2_000).squares["between stages"].total
+    squares = NoiseResiduals(blocks, known.cells, "gaussian", 2_000, ()).squares["between stages"].total
     assert squares > between.freedom * (1 + 2 * (2 / between.freedom) ** 0.5)
     # Scales that are stated too large, or much too small, are found all the same.
     second = blocks.pop()
@@ -193,10 +182,7 @@ OTHER: dict[str, tuple[Draw, str]] = {
     "130%": (times(1.3), "between stages"),
     "uniform": (uniform, "distribution between stages"),
     "sparse": (sparse, "distribution between stages"),
-    "Laplace": (
-        lambda own, sizes: discrete_laplace(round_up_scale(own / 2**0.5), sizes),
-        "distribution between stages",
-    ),
+    "Laplace": (lambda s, sizes: discrete_laplace(round_up_scale(s / 2**0.5), sizes), "distribution between stages"),
     # With counts in tens, as statistical offices round them.
     "tens": (lambda scales, sizes: times(0.1)(scales, sizes) * 10, "remainders by 10"),
 }
@@ -244,7 +230,7 @@ def test_margins_of_three_way_tables(coarse: list[int] | None) -> None:
     for run in range(24):
         other = measured(known.cells, counts_of(known.cells, codes), scale=40.0)
         fresh = Block(query=query, scales=scales, values=query.count(codes) + discrete_gaussian(scales, query.sizes))
-        found = residuals([*other, fresh], known.cells, 900).squares["margins of three-way tables"]
+        found = NoiseResiduals([*other, fresh], known.cells, "gaussian", 900, ()).squares["margins of three-way tables"]
         total, freedom = total + found.total, freedom + found.freedom
         if run < 4:
             assert not failing(examine([*other, fresh], known))
@@ -291,7 +277,7 @@ def test_squares_are_those_of_least_squares() -> None:
     known = schema((2, 3, 2))
     cells = known.cells
     drawn = measured(cells, counts(cells, 300), scale=9.0, total=True)
-    found = residuals(drawn, cells)
+    found = NoiseResiduals(drawn, cells, "gaussian", None, ())
     levels = np.stack([code.ravel() for code in np.indices(tuple(cells.sizes.tolist()))])
     # What one row of each kind does to all cells: their design.
     design = np.hstack([np.array([block.query.count(row[:, None]) for row in levels.T]) for block in drawn]).T
@@ -303,7 +289,8 @@ def test_squares_are_those_of_least_squares() -> None:
     fitted = weights @ design
     left = seen - fitted @ np.linalg.lstsq(fitted, seen, rcond=None)[0]
     large = [replace(block, values=block.values * 10**6) for block in drawn]
-    assert residuals(large, cells).together.total == pytest.approx(float(left @ left), rel=1e-4)
+    found = NoiseResiduals(large, cells, "gaussian", None, ())
+    assert found.together.total == pytest.approx(float(left @ left), rel=1e-4)
 
 
 def test_what_can_be_seen_grows_with_the_tables_and_not_at_small_scales() -> None:
