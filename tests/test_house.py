@@ -10,32 +10,33 @@ import sklar
 
 ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
-# Lines that each room has, and may have. The goals are 36,000 for the package and 28,000 for its tests.
+# Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 493,
-    "answer": 4_599,
-    "budget": 3_615,
-    "cli": 2_393,
-    "custodian": 4_334,
-    "draw": 1_655,
-    "files": 2_127,
-    "fitting": 2_972,
-    "generate": 936,
-    "kernel": 1_790,
-    "machine": 928,
-    "paper": 983,
-    "public": 3_552,
-    "rows": 4_792,
-    "studio": 2_532,
-    "trust": 4_711,
+    ".": 444,
+    "answer": 4_080,
+    "budget": 3_199,
+    "cli": 1_982,
+    "custodian": 3_814,
+    "draw": 1_614,
+    "files": 1_987,
+    "fitting": 2_767,
+    "generate": 846,
+    "kernel": 1_680,
+    "machine": 777,
+    "paper": 838,
+    "public": 3_321,
+    "rows": 3_823,
+    "studio": 2_315,
+    "trust": 4_119,
 }
-MOST_LINES, MOST_TESTS = 42_412, 33_135
+# Of the package, and of its tests.
+MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 28, 17, 120, 43
-# Names that stand in more than one room: a command's file may have the name of what it calls.
-SHARED_STEMS = {"demo", "forecast", "plan", "publish", "query", "release", "sample", "schema", "sign", "tables"}
-SHARED_CLASSES = {"Fit", "Query"}
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 17, 111, 27
+# Names that stand in more than one room: the commands about schemas are named as what they are about.
+SHARED_STEMS = {"schema"}
+SHARED_CLASSES: set[str] = set()
 FILES = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 
 

@@ -30,7 +30,7 @@ def test_the_gradient_is_that_of_the_error() -> None:
     shares = [cells / layout.n_people for _, cells, _ in tables_of.tables]
     targets = layout.arrange(shares)
     weights = layout.arrange([np.array([float(k + 1)]) for k in range(len(shares))], precisions=True)
-    fit = fitting._Fit((layout, targets, weights), 1, 5, 3)
+    fit = fitting._ClassFit((layout, targets, weights), 1, 5, 3)
     rng = np.random.default_rng(0)
     for logits, cells, gradient in zip(fit._logits, fit._cells, fit._gradients(), strict=True):
         chances = logits.probabilities

@@ -163,7 +163,7 @@ class _Layout:
 _Goal: TypeAlias = tuple[_Layout, list[Floats], list[Floats]]
 
 
-class _Fit:
+class _ClassFit:
     """A fit in progress: `advance` takes steps. `found` are the present P, N, C and Q."""
 
     def __init__(
@@ -276,8 +276,8 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
     fits = FITS if steps else 0
     progress.stage("fit", total=fits * steps, unit="steps")
 
-    def one(seed: int) -> _Fit:
-        fit = _Fit(goal, seed, until=steps)
+    def one(seed: int) -> _ClassFit:
+        fit = _ClassFit(goal, seed, until=steps)
         for _ in range(0, steps, EVERY):
             fit.advance(EVERY)
             progress.advance(EVERY)
@@ -301,9 +301,9 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
     }
 
 
-def _independent(goal: _Goal) -> _Fit:
+def _independent(goal: _Goal) -> _ClassFit:
     """One class of people with one of events: nothing but margins, by all tables."""
-    fit = _Fit(goal, SEED, 1, 1, until=_MARGIN_STEPS)
+    fit = _ClassFit(goal, SEED, 1, 1, until=_MARGIN_STEPS)
     fit.advance(_MARGIN_STEPS)
     return fit
 
@@ -320,7 +320,7 @@ def _choose_steps(
         held = layout.arrange([part - drawn / GAIN for part, drawn in zip(shares, noise, strict=True)])
         goal = layout, train, weights
         plain = _independent(goal).error(held)
-        fit, best, best_at, at = _Fit(goal, int(seed.generate_state(1)[0])), plain, 0, 0
+        fit, best, best_at, at = _ClassFit(goal, int(seed.generate_state(1)[0])), plain, 0, 0
         while at < MAX_STEPS and at - best_at < PATIENCE + at // 5:
             fit.advance(EVERY)
             progress.advance(EVERY)

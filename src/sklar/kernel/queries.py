@@ -49,7 +49,7 @@ def one_or_none(codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]
     return np.where(outside, np.int32(NO_CELL), narrow) if outside.any() else narrow
 
 
-class _Query:
+class _Shared:
     """What all queries share. The vault takes exactly the classes of `QUERIES`: a subclass could be cheap."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ def _fixed(array: ArrayLike, dtype: Any = np.int64) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tables(_Query):
+class Tables(_Shared):
     """Contingency tables of sets of attributes, all of one order, over levels or coarser ones; one scale per table.
 
     `sets` has shape (t, order), ascending within a row and from row to row; None: all sets of this order. The set of
@@ -202,7 +202,7 @@ def moved_sets(m: int) -> Doubles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parities(_Query):
+class Parities(_Shared):
     """Of every set of one to `orders` bits (at most three), the rows whose bits sum to an odd number; a scale an order.
 
     A bit is 1 for the second level of an attribute, and 0 for the first level and for a value without one. With the
@@ -272,7 +272,7 @@ class Parities(_Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Distances(_Query):
+class Distances(_Shared):
     """How far each of some tables lies from a public reference beyond what smaller tables say; one scale for all.
 
     With T the counts of a table and R its reference, whole numbers both, and C the projection that takes out means
@@ -336,7 +336,7 @@ class Distances(_Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shares(_Query):
+class Shares(_Shared):
     """Tables to whose cells each person (or row) deals at most `each` = G whole tokens, none negative; a scale a table.
 
     `what` says in a word which tables these are, `lengths` how many cells each has, `per` who deals.
@@ -421,7 +421,7 @@ def deal(person: Ints, cell: Ints, weight: Ints, whole: Ints, *, cells: int, eac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Common(_Query):
+class Common(_Shared):
     """The values of the attribute `about` whose noisy number of rows reaches the threshold, named; one scale."""
 
     about: str
