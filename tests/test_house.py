@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_321,
     "rows": 3_823,
     "studio": 2_315,
-    "trust": 4_119,
+    "trust": 4_125,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
