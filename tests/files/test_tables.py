@@ -281,7 +281,9 @@ def test_the_command_line_exports_and_fits(model: Model, tmp_path: Path) -> None
     out = run(cli, given)
     assert out.exit_code == 0, out.output
     assert "Privacy claimed by the caller, not checked" in out.output
-    assert load(tmp_path / "again.sklar").sample(200, seed=1).equals(model.sample(200, seed=1))
+    # Not the model's own rows: it may have a three-way table too, which noise decides and no file of tables holds.
+    again = fit_tables(read_tables(tmp_path / "t.parquet", SCHEMA), method="mixture")
+    assert load(tmp_path / "again.sklar").sample(200, seed=1).equals(again.sample(200, seed=1))
     out = run(cli, ["verify", str(tmp_path / "again.sklar")])
     assert out.exit_code == 0
     assert "claimed by the caller, not checked" in out.output
