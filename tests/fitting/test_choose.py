@@ -109,20 +109,41 @@ def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytes
     curve = np.array([[1.0, 0.0], [0.5, 0.01], [0.2, 0.01], [near, 0.01], [0.199, 0.01]])
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve)
     assert choose.choose_steps(estimates, Start(), [0, 1], 100) == pytest.approx((3 * choose.EVERY, 1 - curve[3, 0]))
-    monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 100])
+    monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 400])
     assert choose.choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0)
 
 
-def test_pure_noise_and_one_attribute_are_left_independent() -> None:
+def test_pure_noise_and_one_attribute_are_left_nearly_independent() -> None:
+    """Of 12 tables of noise two get a model, and it is no further than 0.01 from independence (noise itself: 0.19)."""
     schema = schema_of(*[4] * 8)
-    for seed in range(3):
+    kinds = []
+    for seed in range(4):
         estimates = noisy_estimates(schema, independent_joint(np.full(32, 0.25)), 1_000, 30.0, seed=seed)
         model, decisions = choose.fit_auto(estimates, schema)
-        assert (decisions["kind"], decisions["steps"], model.n_components) == ("independence", 0, 1)
+        alone = schema.cells.flat(np.outer(model.margins(), model.margins()))
+        assert np.abs(schema.cells.flat(model.predict_pairs()) - alone).sum() / 2 / schema.cells.n_pairs < 0.02
+        kinds.append((decisions["kind"], decisions["steps"] == 0, model.n_components == 1))
+    assert kinds.count(("independence", True, True)) >= 3
     one = schema_of(4)
     estimates = noisy_estimates(one, np.eye(4) / 4, 1_000, 10.0)
     model, decisions = choose.fit_auto(estimates, one)
     assert (decisions["kind"], model.n_components, choose.step_limit(estimates, Start())) == ("independence", 1, 0)
+
+
+def test_weak_dependence_that_pairs_show_is_kept() -> None:
+    """Noise is all of a two-way table's rows, and 66 pairs depend: a calm fit is nearer to the truth than margins."""
+    schema = schema_of(*[6] * 12)
+    cells, joint = schema.cells, mixture_joint(schema, 3, 2)
+    for seed in (0, 2):
+        estimates = noisy_estimates(schema, joint, 1_000, 100.0, seed=seed)
+        levels = choose.denoise_margins(estimates).levels
+        model, decisions = choose.fit_auto(estimates, schema)
+        assert decisions["kind"] == "mixture"
+        error, alone = (
+            np.abs(cells.flat(each) - cells.flat(joint)).sum()
+            for each in (model.predict_pairs(), np.outer(levels, levels))
+        )
+        assert error < 0.95 * alone
 
 
 def test_structure_far_above_the_noise_is_found() -> None:

@@ -183,7 +183,7 @@ def _with_choices(model: Model, progress: Progress) -> Copula:
     levels = denoise_margins(estimates).levels
     if settings["kind"] == "independence":
         return refined(hold_margins(independent(model.measured_schema, levels)), estimates)
-    start, fits = starting(estimates)
+    start, fits = starting(estimates, calm=settings.get("calm", False))
     if (
         settings["components"] != start.components
         or settings["rank"] is not None
