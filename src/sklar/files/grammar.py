@@ -245,7 +245,7 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": maybe(whole(1, 10_000)),
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
-            **since(4, {"calm": _BOOLEAN}),
+            **since(4, {"calm": _BOOLEAN}, optional=True),
             **since(1, OLD_SETTINGS, last=2),
         }
     ),

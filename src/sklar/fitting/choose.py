@@ -40,8 +40,8 @@ SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance; what calm fits learn first is
 # worth having: the test would lose dependence that pairs show.
 SIGNIFICANT, SIGNIFICANT_CALM = 2.0, 0.5
-# Normalized steps learn noise as fast as dependence. A fit that ends within so many steps is tried calmly too: where the
-# total variation to expect of noise in a two-way table is so many times `CALM`, steps are damped by its square and
+# Normalized steps learn noise as fast as dependence. A fit that ends within so many steps is tried calmly too: where
+# the total variation to expect of noise in a two-way table is so many times `CALM`, steps are damped by its square and
 # starts are nearer to independence by its root, within these limits.
 SHORT, CALM, MOST_DAMPING, LEAST_START = 60, 0.06, 5.0, 0.3
 MAX_STEPS = 1200
