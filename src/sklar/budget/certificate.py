@@ -234,7 +234,7 @@ def certify(
     )
 
 
-def vouched(of: Schema | Linked) -> dict[str, tuple[str, ...]]:
+def vouched(of: Schema | Linked) -> dict[str, Any]:
     """What a certificate says of entries that are not public knowledge."""
     return {"read_from_rows": of.read_from_rows, "unread": of.unread}
 

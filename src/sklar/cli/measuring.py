@@ -48,7 +48,7 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
     from sklar.draw.sample import check_draw
-    from sklar.files.write import check_target
+    from sklar.files.write import check_target, write_text
 
     how = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
     check_out(out, **how)
@@ -58,7 +58,15 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
     if drafted == (options["schema_path"] is not None) or (drafted and options["engine"] == "spark"):
         raise click.UsageError("Give either --schema S.toml, or --draft to have one drafted on this machine.")
     if drafted:
-        options["schema_path"] = _draft(options["data"], options["query"], Path(out).parent, replace=again)
+        named = options["data"].name.split(".")[0] if isinstance(options["data"], Path) else ""
+        target = check_target(Path(out).with_name(f"{named or 'table'}.schema.toml"), (".toml",))
+        if target.exists() and not again:
+            # Whatever it holds: whether a draft differs from it depends on the rows.
+            raise OutputError(
+                f"'{target}' exists: somebody may have reviewed it. Give it as --schema, or add --replace."
+            )
+        write_text(target, _draft(options["data"], options["query"], named or "table"), private=True)
+        options["schema_path"] = target
     with show_progress() as progress:
         model = _fit_data(progress=progress, **options)
         with _naming_charge(model):
@@ -77,19 +85,12 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
         _show_lost(options["data"], options["query"], out, model_path, options["schema_path"])
 
 
-def _draft(data: Path | str, query: str | None, folder: Path, *, replace: bool) -> Path:
-    """Draft a schema, accept it unread, write it, and say what it assumes; where it is."""
+def _draft(data: Path | str, query: str | None, name: str) -> str:
+    """A schema that is drafted from the rows and accepted unread, as TOML; says what it assumes."""
     import sklar
-    from sklar.files.write import check_target, write_text
 
-    name = (data.name.split(".")[0] if isinstance(data, Path) else "") or "table"
-    target = check_target(folder / f"{name}.schema.toml", (".toml",))
-    if target.exists() and not replace:
-        # Whatever it holds: whether a draft differs from it depends on the rows.
-        raise OutputError(f"'{target}' exists: somebody may have reviewed it. Give it as --schema, or add --replace.")
     drafted = watched(sklar.draft, shared.table_of(data, query), name=name)
     schema = drafted.unread()
-    write_text(target, schema.to_toml(), private=True)
     lines = ["PRIVATE until it is reviewed: what was assumed after a look at the rows, and read by nobody."]
     for each in schema.attributes:
         ends = [each.axis.text(end) for end in each.edges[:: max(len(each.edges) - 1, 1)]]
@@ -98,7 +99,7 @@ def _draft(data: Path | str, query: str | None, folder: Path, *, replace: bool) 
     lines += [f"  {name}: left out, {reason}" for name, reason in drafted.left_out.items()]
     lines += [f"  read with {key} = {value} ({sure}: {why})" for key, value, sure, why in drafted.remarks]
     say(*([] if is_given("json") else lines))
-    return target
+    return str(schema.to_toml())
 
 
 def _on_terminal() -> bool:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
@@ -229,15 +229,17 @@ def _write_whole(path: Path, kind: str, frames: Iterable[pl.DataFrame], describe
         return
     import pyreadstat
 
-    labels = {
-        name: {value: dict(each.words.labels).get(str(value), str(value)) for value in each.values}
-        for name, each in known.items()
-        if each.words.labels and table[name].dtype.is_integer()
+    words: dict[str, Any] = {
+        "column_labels": {name: each.words.title for name, each in known.items() if each.words.title},
+        "variable_value_labels": {
+            name: {value: dict(each.words.labels).get(str(value), str(value)) for value in each.values}
+            for name, each in known.items()
+            if each.words.labels and table[name].dtype.is_integer()
+        },
     }
-    titles = {name: each.words.title for name, each in known.items() if each.words.title}
     write = pyreadstat.write_dta if kind == ".dta" else pyreadstat.write_sav
     try:
-        write(table, str(path), variable_value_labels=labels, column_labels=titles)
+        write(table, str(path), **words)
     except (pyreadstat.PyreadstatError, pyreadstat.ReadstatError) as error:
         raise OSError(f"{error}; CSV and Parquet take any table") from None
     with path.open("r+b") as file:

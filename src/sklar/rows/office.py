@@ -91,7 +91,9 @@ def open_survey(path: Path, kind: str) -> Source:
         ) from None
     held, clocks = described.readstat_variable_types, dict[str, _Clock | None]()
     for name, form in described.original_variable_types.items():
-        clocks[name] = _CLOCKS.get(form if form.startswith("%") else form.rstrip("0123456789."))
+        # How it is shown may stand behind the name of a format: %tdD_m_Y, DATE11.
+        written = form or ""
+        clocks[name] = _CLOCKS.get(written[:3] if written.startswith("%") else written.rstrip("0123456789."))
     types = {name: _type(name, held[name], clocks[name], described) for name in described.column_names}
 
     def batches(names: tuple[str, ...]) -> Batches:
