@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
 
 # All but spark, which is as large as all the rest together.
-EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra studio --extra yaml
+EXTRAS := --extra arrow --extra excel --extra learn --extra pandas --extra plot --extra spss --extra sql --extra stata --extra studio --extra yaml
 
 .PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
 .DEFAULT_GOAL := help

@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 444,
-    "answer": 4_080,
-    "budget": 3_199,
-    "cli": 1_982,
-    "custodian": 3_814,
+    "answer": 4_082,
+    "budget": 3_215,
+    "cli": 2_051,
+    "custodian": 3_859,
     "draw": 1_614,
-    "files": 1_988,
-    "fitting": 2_791,
+    "files": 2_067,
+    "fitting": 2_795,
     "generate": 846,
     "kernel": 1_680,
     "machine": 777,
     "paper": 838,
-    "public": 3_321,
-    "rows": 3_823,
+    "public": 3_336,
+    "rows": 4_052,
     "studio": 2_315,
-    "trust": 4_125,
+    "trust": 4_132,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

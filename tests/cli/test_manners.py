@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import duckdb
+import polars
 import pytest
 
 from sklar.budget.ledger import Ledger
@@ -49,6 +50,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"{(13, 14, 16)[level]},{('Female', 'Male')[i % 2]},{('<=50K', '>50K')[i % 7 % 2]}"
         )
     (folder / "adult.csv").write_text("\n".join(lines) + "\n")
+    polars.read_csv(folder / "adult.csv").write_excel(folder / "adult.xlsx")
     with duckdb.connect(str(folder / "adult.duckdb")) as connection:
         connection.execute(f"CREATE TABLE people AS FROM read_csv('{folder / 'adult.csv'}')")
         connection.execute(f"COPY people TO '{folder / 'adult.parquet'}'")

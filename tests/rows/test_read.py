@@ -44,8 +44,13 @@ SECRET = "SECRETCELL"
 UNREADABLE = ", it is damaged, or a column has a type that polars cannot read."
 HEADERS = ("header", "readable header")
 SUFFIXES = (
-    "file '{}' must end in .parquet, .arrow, .csv, .tsv, .ndjson or .jsonl (text files also in .gz and other "
-    "compressions)."
+    "file '{}' must end in .parquet, .arrow, .csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .dta, .sav or .zip (text files "
+    "also in .gz and other compressions). "
+)
+NO_LIST = "file '{}' must hold a list of objects. Rename it to .ndjson where each line is an object."
+ZIP = (
+    "file '{}' must be a zip of one CSV, TSV or JSON file, without a password. Unpack it, and give the file, or a "
+    "folder of files that have the same columns."
 )
 TABLE = pa.table(COLUMNS)
 TEXT = CSV.encode()
@@ -232,8 +237,13 @@ NO_HEADER, UNREAD = (f"file '{{}}' has no {word} line. It must begin with the co
         ("t.csv", b"a,b,a\n1,2,3\n", "columns 1 and 3 of file '{}' have the same name. Rename one of them."),
         ("t.csv", b"a" * 200_000, UNREAD),
         ("t.csv.gz", b"a,b\n1,2\n", UNREAD),
-        ("t.xlsx", b"PK", SUFFIXES),
-        ("t", b"a\n1\n", SUFFIXES),
+        ("t.xls", b"PK", SUFFIXES + "Save it as .xlsx, or as CSV."),
+        ("t.sas7bdat", b"", "file '{}' is empty. It must hold a header and rows."),
+        ("t.sas7bdat", b"SAS", SUFFIXES + "Save it as a .sav, .dta or CSV file."),
+        ("t", b"a\n1\n", SUFFIXES + "Write the table in one of them."),
+        ("t.zip", b"PK", ZIP),
+        ("t.json", b'{"a": [1]}', NO_LIST),
+        ("t.json", b"", NO_LIST),
         ("t.arrow", SECRET.encode() * 20, f"file '{{}}' is not an Arrow file{UNREADABLE}"),
         ("t.parquet", SECRET.encode() * 20, f"file '{{}}' is not a Parquet file{UNREADABLE}"),
         ("no.csv", None, "file '{}' does not exist. Check the path."),
@@ -419,7 +429,7 @@ def test_a_compression_that_needs_more_is_said(tmp_path: Path, monkeypatch: pyte
 
 
 def test_folders_are_refused(tmp_path: Path) -> None:
-    message = f"the folder '{tmp_path}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files."
+    message = f"the folder '{tmp_path}' holds no files. It must hold files of a table."
     assert refusal(tmp_path) == message
     first, second = tmp_path / "1.csv", tmp_path / "2.csv"
     first.write_text("a,b\n1,2\n")

@@ -71,7 +71,8 @@ class Certificate(Tabular):
     is no more. (What they happened to cost is less by a little, depends on noisy tables, and is claimed nowhere.)
     `domains` says how this release found domains that were not public. `earlier` names attributes whose domain an
     earlier release had found and paid for. `read_from_rows` names those whose domain the custodian read from the rows:
-    the promise does not cover what those domains tell.
+    the promise does not cover what those domains tell, nor what the entries of `unread` attributes state, which a draft
+    of the rows proposed and nobody read.
 
     `claimed_by` names who measured the tables where Sklar did not: then nothing of it was checked. `rounded` says that
     such tables held values that are not whole. `receipt` is that of the charge, where a ledger was charged.
@@ -97,6 +98,7 @@ class Certificate(Tabular):
     rounded: bool = False
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     count: Count | None = None
     rows_per_person: int | None = None
     tokens: int | None = None
@@ -124,7 +126,16 @@ class Certificate(Tabular):
             facts["claimed by"] = f"{self.claimed_by}; not checked"
         if self.read_from_rows:
             facts["read from the rows"] = ", ".join(self.read_from_rows)
+        if self.unread:
+            facts["accepted unread"] = ", ".join(self.unread)
         return html_card("Privacy certificate", facts, self.to_columns())
+
+    @property
+    def not_covered(self) -> str:
+        """What the promise does not cover of a schema that nobody read, in words; empty where somebody read it."""
+        columns = f"{len(self.unread):,} column{'s' if len(self.unread) > 1 else ''}"
+        said = f"accepted unread: what it states of {columns} is not covered by epsilon."
+        return f"The schema was drafted from the rows and {said}" if self.unread else ""
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """What was measured: one line for every stage, kind of table and noise scale."""
@@ -189,7 +200,7 @@ class Certificate(Tabular):
                 "domains": tuple(Finding.of_dict(entry) for entry in document["domains"]),
                 "earlier": tuple(document["earlier"]),
                 "receipt": None if receipt is None else Receipt(**receipt),
-                "read_from_rows": tuple(document.get("read_from_rows", ())),
+                **{key: tuple(document.get(key, ())) for key in ("read_from_rows", "unread")},
             }
             made = cls(**{**document, **parts})
         except (TypeError, KeyError) as error:
@@ -208,11 +219,11 @@ def certify(
     of_unit: dict[str, Any]
     if isinstance(of, Linked):
         tokens = max(block.query.each for block in blocks if isinstance(block.query, Shares))
-        of_unit = {"count": "people", "rows_per_person": 1, "tokens": tokens, "read_from_rows": of.read_from_rows}
+        of_unit = {"count": "people", "rows_per_person": 1, "tokens": tokens, **vouched(of)}
     else:
         own = {finding.attribute for finding in findings}
         earlier = tuple(each.name for each in of.attributes if each.domain == "found" and each.name not in own)
-        of_unit = {"earlier": earlier, "read_from_rows": (of.whole or of).read_from_rows, **unit_of(of.person)}
+        of_unit = {"earlier": earlier, **vouched(of.whole or of), **unit_of(of.person)}
     return Certificate(
         public_rows=public_rows,
         schema_sha256=of.digest,
@@ -221,6 +232,11 @@ def certify(
         versions=installed_versions(),
         **(asdict(budget) | of_unit),
     )
+
+
+def vouched(of: Schema | Linked) -> dict[str, Any]:
+    """What a certificate says of entries that are not public knowledge."""
+    return {"read_from_rows": of.read_from_rows, "unread": of.unread}
 
 
 def unit_of(person: Person | None) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,10 @@ from click.core import ParameterSource
 
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
-from sklar.cli.console import JSON, TIMINGS, finish, show_progress
+from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, watched
 from sklar.cli.options import command, option, path
 from sklar.cli.products import check_out, write_rows
+from sklar.errors import OutputError
 
 if TYPE_CHECKING:
     from sklar.files.model import LinkedModel, Model
@@ -23,30 +26,47 @@ if TYPE_CHECKING:
 _TABLES = "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables)."
 _KNOWN = "What is publicly known of both tables, with [people] and [events]."
 _CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
+# Lines of an evaluation that a release of a draft shows.
+_LOST = 12
 # The options that `fit` takes together with --tables; all others are about measuring.
 _WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "json", "quiet", "timings")
 
 
 @command("Measure a table, fit, and draw rows.", JSON, TIMINGS)
-@shared.privacy_options()
+@shared.privacy_options(shared.SCHEMA_OR_DRAFT)
 @shared.together(shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.SPREADSHEET, shared.MODEL_OUT)
 def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
-    DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query. With --engine
-    spark, DATA may lie on any file system that executors reach, and --out is a folder of Parquet files.
+    DATA is a file (CSV, TSV or JSON, also compressed; Parquet, Arrow, Excel, Stata, SPSS), a folder of them, or a
+    database with --query. The ending of --out says what is written. With --engine spark, DATA may lie on any file
+    system that executors reach, and --out is a folder of Parquet files.
 
     \b
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
+      sklar release adult.xlsx --draft --epsilon 1 --out synthetic.xlsx
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
     from sklar.draw.sample import check_draw
-    from sklar.files.write import check_target
+    from sklar.files.write import check_target, write_text
 
     how = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
     check_out(out, **how)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
+    again, drafted = options.pop("replace"), options.pop("draft")
+    if drafted == (options["schema_path"] is not None) or (drafted and options["engine"] == "spark"):
+        raise click.UsageError("Give either --schema S.toml, or --draft to have one drafted on this machine.")
+    if drafted:
+        named = options["data"].name.split(".")[0] if isinstance(options["data"], Path) else ""
+        target = check_target(Path(out).with_name(f"{named or 'table'}.schema.toml"), (".toml",))
+        if target.exists() and not again:
+            # Whatever it holds: whether a draft differs from it depends on the rows.
+            raise OutputError(
+                f"'{target}' exists: somebody may have reviewed it. Give it as --schema, or add --replace."
+            )
+        write_text(target, _draft(options["data"], options["query"], named or "table"), private=True)
+        options["schema_path"] = target
     with show_progress() as progress:
         model = _fit_data(progress=progress, **options)
         with _naming_charge(model):
@@ -61,6 +81,42 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
         f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE",
         **options,
     )
+    if drafted:
+        _show_lost(options["data"], options["query"], out, model_path, options["schema_path"])
+
+
+def _draft(data: Path | str, query: str | None, name: str) -> str:
+    """A schema that is drafted from the rows and accepted unread, as TOML; says what it assumes."""
+    import sklar
+
+    drafted = watched(sklar.draft, shared.table_of(data, query), name=name)
+    schema = drafted.unread()
+    lines = ["PRIVATE until it is reviewed: what was assumed after a look at the rows, and read by nobody."]
+    for each in schema.attributes:
+        ends = [each.axis.text(end) for end in each.edges[:: max(len(each.edges) - 1, 1)]]
+        proposed = "found with part of the budget" if each.private else drafted.proposals[each.name].proposed
+        lines.append(f"  {each.name}: {each.kind}{f' from {ends[0]} to {ends[1]}' if ends else ''}, {proposed}")
+    lines += [f"  {name}: left out, {reason}" for name, reason in drafted.left_out.items()]
+    lines += [f"  read with {key} = {value} ({sure}: {why})" for key, value, sure, why in drafted.remarks]
+    say(*([] if is_given("json") else lines))
+    return str(schema.to_toml())
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _show_lost(data: Path | str, query: str | None, out: str, model_path: Path, schema_path: Path) -> None:
+    """What a release of a draft lost, on a terminal alone; and how to review the draft."""
+    if is_given("json"):
+        return
+    import sklar
+
+    if _on_terminal() and not is_given("quiet"):
+        lost = watched(sklar.evaluate, shared.table_of(data, query), out, model_path)
+        say("", "PRIVATE, for your eyes: what was lost.", *islice(lost.lines(), _LOST))
+    say(f"All that was lost, PRIVATE: sklar evaluate {data} {out} --schema {model_path}")
+    say(f"Nobody has read {schema_path}. To release again by it (--schema): sklar schema review {schema_path} {data}")
 
 
 @command("Measure a table and fit a model.", JSON, TIMINGS)

@@ -154,7 +154,7 @@ def choice(name: str, values: str, text: str | None = None, **more: Any) -> Para
 
 def rows_out(name: str = "--out", text: str = "Where the synthetic rows go.", *, required: bool = True) -> Parameter:
     """A file of rows to write; on Spark it may be an address."""
-    return option(name, text, click.Path(), metavar="OUT.csv|.parquet", required=required)
+    return option(name, text, click.Path(), metavar="OUT.csv|.parquet|...", required=required)
 
 
 def neighbors_option(text: str | None = None) -> Parameter:
@@ -173,6 +173,15 @@ QUERY = option(
 )
 _KNOWN = "What is publicly known of the table: a schema file, or a model for its schema."
 SCHEMA = path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path", required=True)
+_DRAFT = (
+    "In place of --schema: draft one from the rows and accept it unread. It goes beside --out, to DATA.schema.toml. "
+    "The promise does not cover what it states."
+)
+SCHEMA_OR_DRAFT = together(
+    path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path"),
+    flag("--draft", _DRAFT),
+    flag("--replace", "With --draft: replace a schema that is there already."),
+)
 DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
 # The budget of a forecast.
 FORESEEN = together(DELTA, neighbors_option(), choice("--method", METHODS, default="auto"))
@@ -204,12 +213,12 @@ def ledger_options(
     )
 
 
-def privacy_options(*, required: bool = True) -> Parameter:
+def privacy_options(schema: Parameter = SCHEMA, *, required: bool = True) -> Parameter:
     """What `release` and `fit` take: the table, its schema and the privacy settings."""
     return together(
         DATA if required else DATA_IF_GIVEN,
         QUERY,
-        SCHEMA,
+        schema,
         option("--epsilon", "Privacy budget: smaller is more private.", number, required=required),
         DELTA,
         choice(

@@ -114,12 +114,16 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
     described = Schema.load(schema_path)
     counts = Counter[str](attribute.known_from for attribute in described.attributes)
     parts = [f"{counts[word]} {says}" for word, says in decisions.PROVENANCE.items() if counts[word]]
+    unread = (
+        f"{len(described.unread)} of them were accepted unread: releases will say so, and not cover what they state."
+    )
     uncovered = "Releases will say that their promise does not cover the columns that were read from the rows."
     finish(
         {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": described.n_attributes}
         | {"rules": len(described.rules), "out": schema_path},
         f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.",
         *([uncovered] if counts["rows"] else []),
+        *([unread] if described.unread else []),
         f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1",
     )
 

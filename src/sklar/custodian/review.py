@@ -76,7 +76,9 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
     """The open decisions about attributes, or about those named, with what a draft of the table saw in the rows."""
     schema = Schema.from_toml(text)
     entries = schema.to_dict()["attributes"]
-    chosen = [each for each in schema.attributes if (not each.reviewed if about is None else each.name in about)]
+    chosen = [
+        each for each in schema.attributes if (each.reviewed is not True if about is None else each.name in about)
+    ]
     return [_question(text, attribute, entries[attribute.name], draft) for attribute in chosen]
 
 
@@ -248,7 +250,7 @@ def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
 
 
 def accept_all(text: str) -> str:
-    """The file with every proposal that is left accepted, and no open rules; entries read from the rows are refused."""
+    """The file with every proposal that is left accepted unread, and no open rules; those of the rows are refused."""
     waiting = questions(text)
     refused = [question.name for question in waiting if question.default is None]
     if refused:
@@ -257,7 +259,9 @@ def accept_all(text: str) -> str:
             "--accept does not vouch for them: answer their questions one by one, without --accept."
         )
     for question in waiting:
-        text = answer(text, question.name, question.choices[0].entry)
+        text = answer(
+            text, question.name, _without(question.choices[0].entry or {}, "provenance") | {"reviewed": "unread"}
+        )
     for rule in open_rules(text):
         text = answer_rule(text, rule, ())
     return text

@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import OLD_DISTANCE, Certificate, LinkedMeasured, Measured, is_of_schema, measurements
+from sklar.budget.certificate import (
+    OLD_DISTANCE,
+    Certificate,
+    LinkedMeasured,
+    Measured,
+    is_of_schema,
+    measurements,
+    vouched,
+)
 from sklar.budget.plan import linked_queries
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
@@ -157,7 +165,7 @@ def load(path: str | Path) -> Model:
         schema, version = whole.measured, document["version"]
         stated = {"earlier": [], **document["certificate"]}
         stated.pop("spent_epsilon", None)
-        certificate = _certified(stated, schema.digest, whole.read_from_rows, old=version <= 3)
+        certificate = _certified(stated, schema.digest, whole, old=version <= 3)
         if version > 3:
             blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
         else:
@@ -190,7 +198,7 @@ def load_linked(path: str | Path) -> LinkedModel:
             stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
             stated |= {"count": "people", "rows_per_person": 1}
             stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
-        certificate = _certified(stated, linked.digest, linked.read_from_rows)
+        certificate = _certified(stated, linked.digest, linked)
         public = certificate.public_rows is not None
         if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
             raise ModelError("the number of people is public where neighbors share it, and only there.")
@@ -219,15 +227,13 @@ def load_linked(path: str | Path) -> LinkedModel:
         return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
 
 
-def _certified(
-    stated: Mapping[str, Any], digest: str, read_from_rows: tuple[str, ...], *, old: bool = False
-) -> Certificate:
+def _certified(stated: Mapping[str, Any], digest: str, of: Schema | Linked, *, old: bool = False) -> Certificate:
     """The certificate, refused where it is not the schema's."""
     certificate = Certificate.from_dict(stated, old=old)
     if certificate.schema_sha256 != digest:
         raise ModelError("its certificate is for another schema.")
-    if certificate.read_from_rows != read_from_rows:
-        raise ModelError("its certificate and its schema name different attributes as read from the rows.")
+    if {key: getattr(certificate, key) for key in vouched(of)} != vouched(of):
+        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
     return certificate
 
 

@@ -208,6 +208,7 @@ _ANSWER: Keys = {
 # What certificates say of one table and of linked ones; then what each of them says.
 _CLAIM: Keys = {"neighbors": _NEIGHBORS, "epsilon": number(0.0), "delta": _SHARE, "schema_sha256": _DIGEST}
 _CLAIM |= {"versions": named(_VERSION, len(_PACKAGES), _PACKAGES), **since(3, {"read_from_rows": _NAMES})}
+_CLAIM |= since(4, {"unread": _NAMES}, optional=True)
 _CLAIM |= since(3, {"receipt": maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))})
 _CERTIFICATE: Keys = {
     **_CLAIM,

@@ -407,6 +407,7 @@ def _promise(certificate: Certificate) -> list[str]:
     return [
         f"{_claimed(certificate)}: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}",
         f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition):",
+        *([f"  {unread}"] if (unread := certificate.not_covered) else []),
     ]
 
 

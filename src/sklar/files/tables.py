@@ -31,7 +31,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from sklar.budget.certificate import Certificate, Measured, measurements, stage_numbers, unit_of
+from sklar.budget.certificate import Certificate, Measured, measurements, stage_numbers, unit_of, vouched
 from sklar.errors import ModelError
 from sklar.files.grammar import number, one_of, text
 from sklar.files.write import check_target, replacing, write_parquet
@@ -171,7 +171,7 @@ def _read(path: Path, schema: Schema, claim: Mapping[str, Any]) -> Measured:
         measurements=measurements(blocks, Budget(epsilon=1.0, neighbors=claim["neighbors"], rows_per_person=rows)),
         rounded=rounded,
         **unit_of(person),
-        read_from_rows=(schema.whole or schema).read_from_rows,
+        **vouched(schema.whole or schema),
     )
     return Measured(schema=schema, blocks=blocks, certificate=certificate)
 

@@ -7,14 +7,16 @@ spells it. In pandas categories are `category`, dates and decimals Python object
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
@@ -31,13 +33,21 @@ else:
     pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
-SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
+# Kinds of files, and the package and the extra that writing one needs.
+_KINDS = dict[str, tuple[str, str] | None](
+    dict.fromkeys((".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json"))
+)
+_KINDS |= {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
+SUFFIXES = tuple(_KINDS)
 # What each library's tables are made with, and the extra that installs it.
 _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
 _SETTLED = 0.05
 _ROW_GROUP = 1 << 17
 _TYPES = "ARROW:schema"
+# What a sheet holds beside its header, and the time that a workbook states. No text is a formula or a link.
+_MOST_ROWS, _MOST_COLUMNS, _EARLIEST = (1 << 20) - 1, 1 << 14, dt.datetime(1980, 1, 1)
+_AS_TEXT = {"in_memory": True} | {f"strings_to_{other}": False for other in ("formulas", "urls", "numbers")}
 # How a text begins that a spreadsheet takes for a formula; and what begins so and is a number.
 _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+\-]?[0-9]+(\.[0-9]*)?([eE][+\-]?[0-9]+)?$"
@@ -46,7 +56,8 @@ _NUMBER = r"^[+\-]?[0-9]+(\.[0-9]*)?([eE][+\-]?[0-9]+)?$"
 def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
     """The path, when a file of one of these kinds can be put there; refused before any work is done otherwise."""
     path = Path(path)
-    if path.suffix.lower() not in suffixes:
+    kind = path.suffix.lower()
+    if kind not in suffixes:
         raise OutputError(
             f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}."
         )
@@ -56,6 +67,8 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
         raise OutputError(f"the folder '{path.parent}' does not exist. Create it first.")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"the folder '{path.parent}' cannot be written to. Choose another, or ask for the right.")
+    if needed := _KINDS.get(kind):
+        require(needed[0], what=f"a file that ends in {kind}", package=needed[0], extra=needed[1])
     return path
 
 
@@ -116,6 +129,10 @@ def write_frames(
                     pl.DataFrame(schema=shown).write_parquet(empty := BytesIO())
                     metadata[_TYPES] = pl.read_parquet_metadata(empty.getvalue())[_TYPES]
                 write_parquet(temporary, columns, frames, metadata)
+            elif suffix == ".json":
+                _write_json(temporary, frames)
+            elif _KINDS.get(suffix):
+                _write_whole(temporary, suffix, chain([columns.to_frame()], frames), described)
             elif suffix == ".ndjson":
                 _stream(columns, frames).sink_ndjson(temporary)
             else:
@@ -174,6 +191,60 @@ def _write_csv(
         rows = rows.with_columns(pl.when(plain).then(text).otherwise(pl.lit("'") + text))
         rows = rows.rename({name: harmless(name) for name in columns})
     rows.sink_csv(path)
+
+
+def _write_json(path: Path, frames: Iterable[pl.DataFrame]) -> None:
+    """A list of objects."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        for number, frame in enumerate(frames):
+            file.write((",\n" if number else "") + frame.write_json()[1:-1])
+        file.write("]\n")
+
+
+def _write_whole(path: Path, kind: str, frames: Iterable[pl.DataFrame], described: Schema | None) -> None:
+    """A workbook, or a file of Stata or SPSS, of a table that is held in memory; it names no author and no time.
+
+    Texts stand for what these programs have no type for. Titles and labels are the schema's.
+    """
+    known = {} if described is None else {attribute.name: attribute for attribute in described.attributes}
+    table = pl.concat(frames)
+    for place, (name, held) in enumerate(table.schema.items()):
+        if held == pl.Boolean or held.is_decimal():
+            table.replace_column(place, table[name].cast(pl.Int8 if held == pl.Boolean else pl.Float64))
+        elif not held.is_numeric() and held != pl.Date and (held != pl.Datetime or getattr(held, "time_zone", None)):
+            text = _texts(pl.nth(place), held, known.get(name))
+            written = table.select(pl.nth(place) if text is None else text).to_series()
+            table.replace_column(place, written.cast(pl.String))
+    if kind == ".xlsx":
+        if table.height > _MOST_ROWS or table.width > _MOST_COLUMNS:
+            most = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns, got {table.height:,} and {table.width:,}"
+            raise OutputError(f"a workbook holds at most {most}. Draw fewer rows, or write Parquet.")
+        from xlsxwriter import Workbook
+
+        with Workbook(whole := BytesIO(), _AS_TEXT) as book:
+            book.set_properties({"created": _EARLIEST})
+            table.write_excel(book, autofilter=False, dtype_formats={pl.Float64: "General", pl.Int64: "General"})
+        path.write_bytes(whole.getvalue())
+        return
+    import pyreadstat
+
+    words: dict[str, Any] = {
+        "column_labels": {name: each.words.title for name, each in known.items() if each.words.title},
+        "variable_value_labels": {
+            name: {value: dict(each.words.labels).get(str(value), str(value)) for value in each.values}
+            for name, each in known.items()
+            if each.words.labels and table[name].dtype.is_integer()
+        },
+    }
+    write = pyreadstat.write_dta if kind == ".dta" else pyreadstat.write_sav
+    try:
+        write(table, str(path), **words)
+    except (pyreadstat.PyreadstatError, pyreadstat.ReadstatError) as error:
+        raise OSError(f"{error}; CSV and Parquet take any table") from None
+    with path.open("r+b") as file:
+        file.seek(92 if kind == ".sav" else file.read(1 << 10).index(b"<timestamp>") + 12)
+        file.write(b"01 Jan 8000:00:00" if kind == ".sav" else b"01 Jan 1980 00:00")
 
 
 def harmless(text: str) -> str:

@@ -75,7 +75,11 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     free = {text for text in common if text not in reserved and f"{attribute.name}={text}" not in taken}
     largest = sorted(free, key=lambda text: (-common[text], text))[: attribute.at_most]
     values = tuple(sorted(largest, key=natural))
-    return replace(attribute, values=values, domain="found", at_most=0)
+    words = attribute.words
+    if attribute.reviewed == "unread":
+        # What nobody read names no value that noise did not find.
+        words = replace(words, labels=tuple(each for each in words.labels if each[0] in values))
+    return replace(attribute, values=values, domain="found", at_most=0, words=words)
 
 
 def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:

@@ -36,9 +36,10 @@ _FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "ti": "int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnType:
-    """What an Arrow type says of a column: its kind, None where its values are in no domain, and its output.
+    """What a type says of a column: its kind, None where it has none or its values are in no domain, and its output.
 
-    `whole` is set where the values, or the categories, are whole numbers.
+    `whole` is set where the values, or the categories, are whole numbers. `labels` are pairs of a value and what the
+    file calls it, `title` what it calls the column.
     """
 
     kind: str | None = None
@@ -46,6 +47,8 @@ class ColumnType:
     whole: bool = False
     nullable: bool
     family: str
+    labels: tuple[tuple[str, str], ...] = ()
+    title: str | None = None
 
 
 def column_types(schema: Any) -> dict[str, ColumnType]:

@@ -20,6 +20,8 @@ from sklar.public.axis import AXES, AttributeKind, Axis
 Outside = Literal["clip", "missing"]
 Domain = Literal["public", "private", "found"]
 Provenance = Literal["public", "rows"]
+# Whether a person has reviewed an entry, or all of a draft was accepted as it was proposed.
+Reviewed = bool | Literal["unread"]
 _TRUTHS = dict.fromkeys(("false", "f", "no", "n", "0"), 0) | dict.fromkeys(("true", "t", "yes", "y", "1"), 1)
 
 _Number = TypeVar("_Number", bound=np.generic)
@@ -71,7 +73,7 @@ class Attribute(Remembering):
     other: bool = False
     outside: Outside = "clip"
     output: str | None = None
-    reviewed: bool = True
+    reviewed: Reviewed = True
     domain: Domain = "public"
     at_most: int = 0
     provenance: Provenance | None = None

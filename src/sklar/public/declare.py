@@ -74,7 +74,7 @@ _KEYS = {
     "other": _FLAG,
     "outside": Key("be 'clip' or 'missing'", str, "", get_args(Outside).__contains__, "clip"),
     "output": Key(_COLUMN, str, "", parse_output),
-    "reviewed": _FLAG._replace(default=True),
+    "reviewed": Key("be true, false or 'unread'", object, fits=("unread", True, False).__contains__, default=True),
     "provenance": Key(_SOURCE, str, "", get_args(Provenance).__contains__),
     "weight": Key(_WEIGHT, (int, float), "", lambda weight: LEAST_WEIGHT <= weight <= MOST_WEIGHT, 1.0),
 }

@@ -120,6 +120,11 @@ class Linked:
         return tuple(f"{part}: {name}" for part, (schema, _) in self.parts.items() for name in schema.read_from_rows)
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """Attributes that were accepted as a draft of the rows proposed them: the promise does not cover that."""
+        return tuple(f"{part}: {name}" for part, (schema, _) in self.parts.items() for name in schema.unread)
+
+    @property
     def bins(self) -> tuple[int, ...]:
         """Where the bins of the number of events begin, and where the last one ends: 0, 1, 2, 3-4, 5-8, 9-16, ..."""
         begins, step = [0, 1], 1

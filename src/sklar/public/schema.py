@@ -297,6 +297,11 @@ class Schema(Remembering):
         return tuple(attribute.name for attribute in self.attributes if attribute.provenance == "rows")
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """Attributes that were accepted as a draft of the rows proposed them: the promise does not cover that."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.reviewed == "unread")
+
+    @property
     def not_reviewed(self) -> tuple[str, ...]:
         """Attributes that nobody has reviewed."""
         return tuple(attribute.name for attribute in self.attributes if not attribute.reviewed)

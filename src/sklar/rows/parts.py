@@ -22,7 +22,7 @@ from sklar.machine.stores import Remote, place_of, version_of
 from sklar.machine.threads import side_by_side, workers
 from sklar.public.arrow import PARQUET
 from sklar.public.schema import Schema
-from sklar.rows.read import JSON_LINES, files_of, joined, open_part, require_different
+from sklar.rows.read import JSON, files_of, joined, open_part, require_different
 from sklar.rows.source import Source, Span
 from sklar.rows.streams import row_groups
 from sklar.rows.text import DELIMITERS, kind_of, lines_are_records
@@ -119,7 +119,7 @@ def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> l
     """Parts in groups of neighbors, one group a task: each takes seconds, and no more of them are made than `most`."""
     if not parts:
         return []
-    texts, row = (*DELIMITERS, *JSON_LINES), _seconds_per_row(schema)
+    texts, row = (*DELIMITERS, *JSON), _seconds_per_row(schema)
     rates = [_TEXT_SECONDS if kind_of(place_of(part.address)) in texts else row for part in parts]
     seconds = np.array([part.weight for part in parts]) * rates
     total = float(seconds.sum())

@@ -24,19 +24,26 @@ from sklar.machine.stores import Remote
 from sklar.public.arrow import PARQUET, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
-from sklar.rows import streams, text
+from sklar.rows import office, streams, text
 from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, normalizer
 from sklar.rows.sql import Query
 
 _ARROW = (".arrow", ".feather")
-JSON_LINES = (".ndjson", ".jsonl")
+JSON = (".json", ".ndjson", ".jsonl")
+_BOOK, _TABLE = "Save it as .xlsx, or as CSV.", "Save it as a .sav, .dta or CSV file."
+# What to do about files that are not read.
+_CONVERT = dict.fromkeys((".xls", ".xlsb", ".xlsm", ".ods", ".numbers"), _BOOK)
+_CONVERT |= dict.fromkeys((".sas7bdat", ".xpt", ".por"), _TABLE)
+_CONVERT |= dict.fromkeys((".rds", ".rda", ".rdata"), "In R, write it with write.csv or arrow::write_parquet.")
+_CONVERT |= dict.fromkeys((".pkl", ".pickle", ".h5", ".hdf"), "In pandas, write it with to_parquet.")
+_CONVERT |= dict.fromkeys((".txt", ".dat"), "Rename it to .csv where it is a text with delimiters.")
 _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
-    """A path to a file or a folder (CSV, JSON lines, Parquet, Arrow), a list of paths, an address in an object store, a
-    query, a pandas or polars frame, or whatever exports an Arrow stream.
+    """A path to a file or a folder (CSV, JSON, Parquet, Arrow, Excel, Stata, SPSS), a list of paths, an address in an
+    object store, a query, a pandas or polars frame, or whatever exports an Arrow stream.
 
     `described` says how its text is written: the table's schema, or a reading where there is no schema yet.
     """
@@ -73,7 +80,7 @@ def _open(data: object, reading: Reading) -> Source:
         if path.is_dir():
             parts = [_partition(_open_file(file, reading), file.relative_to(path)) for file in files_of(path)]
             return joined(f"folder '{path}'", path, parts)
-        if not path.exists():
+        if not office.parted(path)[0].exists():
             raise DataError(f"file '{path}' does not exist. Check the path.")
         return _open_file(path, reading)
     if isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data):
@@ -135,7 +142,7 @@ def reads_again(data: object) -> bool:
     if isinstance(data, str) and "://" in data:
         return data.startswith(_STORES)
     if isinstance(data, str | Path):
-        return Path(data).is_file() or Path(data).is_dir()
+        return office.parted(Path(data))[0].is_file() or Path(data).is_dir()
     if isinstance(data, list | tuple):
         return all(isinstance(path, str | Path) and reads_again(path) for path in data)
     # By its name: pyarrow need not be installed.
@@ -190,11 +197,15 @@ def _partition(part: Source, place: PurePath) -> Source:
 
 
 def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) -> Source:
-    kind, name = text.kind_of(path), f"file '{path}'"
-    here = path if isinstance(path, Path) else None
+    here, name = path if isinstance(path, Path) else None, f"file '{path}'"
+    kind = office.WORKBOOK if here is not None and office.parted(here)[1] else text.kind_of(path)
     try:
+        if kind in (office.WORKBOOK, *office.SURVEYS) and path.suffix.lower() != ".zip":
+            if here is None:
+                raise DataError(f"{name} is not read from a store. Copy it to a disk first, or write it as Parquet.")
+            return office.open_workbook(here) if kind == office.WORKBOOK else office.open_survey(here, kind)
         # Without a header a file may be empty: a table of no rows.
-        headed = kind not in JSON_LINES and (kind not in text.DELIMITERS or reading.header)
+        headed = kind not in JSON and (kind not in text.DELIMITERS or reading.header)
         if headed and path.stat().st_size == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
         if kind in text.DELIMITERS:
@@ -203,17 +214,24 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
             read = partial(text.read_csv, path, reading, columns, skip, span=span)
             explain = partial(text.likely_option, path, reading)
             return Source(name=name, columns=columns, open_batches=read, path=here, explain=explain)
-        if kind in JSON_LINES:
+        if kind == ".json" and not text.is_list(path):
+            raise DataError(f"{name} must hold a list of objects. Rename it to .ndjson where each line is an object.")
+        if kind in JSON:
             # Which keys rows have depends on the rows, so any key will do.
-            read, keys = partial(text.read_json_lines, path), partial(text.json_keys, path)
+            read, keys = partial(text.read_json, path), partial(text.json_keys, path)
             return Source(name=name, columns=AnyColumns(), open_batches=read, path=here, find_columns=keys)
-        if kind in PARQUET or kind in _ARROW:
+        if (kind in PARQUET or kind in _ARROW) and path.suffix.lower() != ".zip":
             return _open_columnar(path, kind, span)
     except OSError as error:
         raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
+    if path.suffix.lower() == ".zip":
+        raise DataError(
+            f"{name} must be a zip of one CSV, TSV or JSON file, without a password. Unpack it, and give the file, or "
+            "a folder of files that have the same columns."
+        )
     raise DataError(
-        f"{name} must end in .parquet, .arrow, .csv, .tsv, .ndjson or .jsonl (text files also in .gz and other "
-        "compressions)."
+        f"{name} must end in .parquet, .arrow, .csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .dta, .sav or .zip (text "
+        f"files also in .gz and other compressions). {_CONVERT.get(kind, 'Write the table in one of them.')}"
     )
 
 
@@ -284,7 +302,7 @@ def files_of(folder: Path) -> list[Path]:
     except OSError as error:
         raise DataError(f"the folder '{folder}' cannot be read: {error.strerror or error}.") from None
     if not files:
-        raise DataError(f"the folder '{folder}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files.")
+        raise DataError(f"the folder '{folder}' holds no files. It must hold files of a table.")
     require_different(files)
     return files
 

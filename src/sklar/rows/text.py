@@ -1,9 +1,10 @@
-"""Text files, CSV and JSON lines, to batches of texts.
+"""Text files, CSV and JSON, to batches of texts.
 
 Nothing here fails because of a row. Types are not guessed; bytes that are not text become the replacement character; a
-CSV record with too few or too many fields, or of more than 16 MiB, and a line that is not a JSON object are rows of
-nulls. Polars is given only CSV records that have all their fields and are quoted as a whole or not at all; blocks that
-hold others are read by Python's reader, which never fails, and written anew.
+CSV record with too few or too many fields, or of more than 16 MiB, and a line, or an element of a list, that is not a
+JSON object are rows of nulls. Polars is given only CSV records that have all their fields and are quoted as a whole or
+not at all; blocks that hold others are read by Python's reader, which never fails, and written anew. A zip holds one
+such file, and no more of it is unpacked than it declares, block by block.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import io
 import json
 import lzma
 import re
+import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain, islice, product
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 import numpy as np
@@ -40,9 +42,13 @@ _SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BY_PYARROW = {".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _BY_PYTHON = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
-COMPRESSED = {*_BY_PYTHON, *_BY_PYARROW}
+COMPRESSED = {*_BY_PYTHON, *_BY_PYARROW, ".zip"}
 # What reading a damaged file may raise.
-_BROKEN = (csv.Error, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
+_BROKEN = (csv.Error, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+# The compressions of zips that Python reads.
+_UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+# Where a list of JSON may end, part or be nested; what is escaped does none of it.
+_STRUCTURE = re.compile(rb'\\.|["\[\]{},]', re.DOTALL)
 # The marks that files begin with, the longest first: UTF-32's begins as that of UTF-16.
 _MARKS = (
     ("utf-32", "-le", codecs.BOM_UTF32_LE),
@@ -56,14 +62,19 @@ _NO_VALUE = "(not a value)"
 
 
 def kind_of(path: Path | Remote) -> str:
-    """The suffix of a file's name, without that of its compression, in lower case."""
+    """The suffix of a file's name, without that of its compression, in lower case; of the one file in a zip."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] == [".zip"]:
+        return PurePosixPath(_packed(path) or path.suffix).suffix.lower() or ".zip"
     return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else "".join(suffixes[-1:])
 
 
 def open_bytes(path: Path | Remote) -> IO[bytes]:
     """A file's bytes, decompressed as its suffix says."""
     suffix = path.suffix.lower()
+    if suffix == ".zip" and (name := _packed(path)) is not None:
+        with zipfile.ZipFile(path if isinstance(path, Path) else path.open()) as archive:
+            return archive.open(name)
     if isinstance(path, Path) and suffix not in COMPRESSED:
         return path.open("rb")
     stream: Any = str(path) if isinstance(path, Path) else path.open()
@@ -76,6 +87,18 @@ def open_bytes(path: Path | Remote) -> IO[bytes]:
         stream = pa.input_stream(stream, compression=_BY_PYARROW[suffix])
     # Files of pyarrow have no lines.
     return io.BufferedReader(stream)
+
+
+def _packed(path: Path | Remote) -> str | None:
+    """The name of the only file in a zip, beside notes of the system that made it; None where it cannot be read."""
+    try:
+        with zipfile.ZipFile(path if isinstance(path, Path) else path.open()) as archive:
+            inside = [each for each in archive.infolist() if not each.is_dir()]
+    except (OSError, zipfile.BadZipFile):
+        return None
+    files = [each for each in inside if not re.search(r"^__MACOSX/|(^|/)\.", each.filename)]
+    readable = len(files) == 1 and not files[0].flag_bits & 1 and files[0].compress_type in _UNPACKED
+    return files[0].filename if readable else None
 
 
 def begin(path: Path | Remote, encoding: str) -> tuple[str, int]:
@@ -361,8 +384,8 @@ class _CsvRecords:
             quoted = not quoted or len(mark[0]) == 2
 
 
-def read_json_lines(path: Path | Remote, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
-    """The rows of a file with one JSON object a line: texts of these keys, null where an object lacks one."""
+def read_json(path: Path | Remote, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+    """The rows of a file with one JSON object a line, or a list: texts of these keys, null where one lacks it."""
     objects = _objects(path)
     while rows := [[_text(each.get(name)) for name in names] for each in islice(objects, _ROWS_AT_ONCE)]:
         columns = zip(names, zip(*rows, strict=True), strict=True)
@@ -374,20 +397,59 @@ def json_keys(path: Path | Remote) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for each in _objects(path) for key in each))
 
 
-def _objects(path: Path | Remote) -> Iterator[dict[str, Any]]:
-    """The objects of all lines that are not blank; an empty one for a line that is too long or not an object."""
+def is_list(path: Path | Remote) -> bool:
+    """Whether a JSON file begins as a list does."""
     with open_bytes(path) as stream:
-        long = False
-        while line := stream.readline(_LONGEST):
-            if not long and line.strip():
-                text = line.decode("utf-8", errors="replace")
+        return stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+
+
+def _objects(path: Path | Remote) -> Iterator[dict[str, Any]]:
+    """The objects of all lines, or elements, that are not blank; an empty one for what is too long or not an object."""
+    with open_bytes(path) as stream:
+        for written in _elements(stream) if kind_of(path) == ".json" else _lines(stream):
+            if written.strip():
+                text = written.decode("utf-8", errors="replace")
                 try:
                     read = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
                 except (ValueError, RecursionError):
                     read = None
                 yield read if isinstance(read, dict) else {}
-            # What follows in a line that was cut belongs to it.
-            long = not line.endswith(b"\n")
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    long = False
+    while line := stream.readline(_LONGEST):
+        if not long:
+            yield line
+        # What follows in a line that was cut belongs to it.
+        long = not line.endswith(b"\n")
+
+
+def _elements(stream: IO[bytes]) -> Iterator[bytes]:
+    """The elements of a list, which end at commas outside of texts, lists and objects; null for one too long."""
+    element, depth, quoted = bytearray(), 0, False
+    while block := stream.read(_BLOCK):
+        # What is escaped may stand in the next block.
+        while block.endswith(b"\\") and (following := stream.read(_BLOCK)):
+            block += following
+        start = 0
+        for mark in _STRUCTURE.finditer(block):
+            sign, at = mark[0], mark.start()
+            quoted ^= sign == b'"'
+            if quoted or sign[0] in b'\\"':
+                continue
+            depth += (sign in b"[{") - (sign in b"]}")
+            if depth == 1 and sign == b"[":
+                start = at + 1
+            elif depth == 0 or (depth == 1 and sign == b","):
+                element += block[start:at]
+                yield bytes(element) if len(element) <= _LONGEST else b"null"
+                element, start = bytearray(), at + 1
+                if not depth:
+                    return
+        # No more is kept of a long one than tells that it is.
+        element += block[start:][: _LONGEST + 1 - len(element) if depth else 0]
+    yield bytes(element)
 
 
 def _text(value: object) -> str | None:

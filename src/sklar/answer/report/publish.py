@@ -59,6 +59,7 @@ _KNOWN_FROM = {
     "public": "public knowledge",
     "found": "found with noise, at a cost",
     "rows": "read from the records, at the custodian's risk",
+    "unread": "drafted from the records, accepted unread",
 }
 
 
@@ -118,6 +119,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
         "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
+        "unread": tuple(short(name, 60) for name in certificate.unread[:MAX_LISTED]),
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         "charts": charts,
         "pairs": compare_pairs(model, findings) if measured.n_attributes > 1 else None,
@@ -140,7 +142,7 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
         short(" ".join(part for part in about if part), 400),
         f"{attribute.kind}, {attribute.n_levels:,} levels",
         ", ".join(short(level, 60) for level in listed),
-        _KNOWN_FROM[attribute.known_from],
+        _KNOWN_FROM["unread" if attribute.reviewed == "unread" else attribute.known_from],
     )
 
 

@@ -20,7 +20,7 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.custodian.check import Hidden
 from sklar.custodian.draft.columns import ColumnSummary, Tie, find_ties, summarize
-from sklar.custodian.draft.propose import ColumnProposal, as_seen, propose
+from sklar.custodian.draft.propose import ColumnProposal, as_seen, propose, unread
 from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
@@ -116,6 +116,16 @@ class Draft:
             ties=[_tie(tie) for tie in self.ties],
         )
         return render("sklar.custodian.draft", "draft.html.j2", shown)
+
+    def unread(self) -> Schema:
+        """The schema, each entry accepted unread and marked so: releases say that the promise does not cover it.
+
+        It holds no value of the rows: what a type or a file declares is left for a release to find. Kinds, public
+        bounds and customary codes, and which columns are left out, do depend on the rows.
+        """
+        entries = ((self.column(each.name), each) for each in self.schema.attributes)
+        marked = tuple(each if seen is None else unread(seen, each) for seen, each in entries)
+        return replace(self.schema, attributes=marked).checked()
 
     def as_seen(self) -> Schema:
         """The schema with the domains that the rows show. Whoever uses it says so with `reviewed("rows")`.

@@ -111,6 +111,11 @@ class ColumnSummary:
         return self.reading.plain(text) if kind in _NUMBERS else text
 
     @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """What the file calls values, where it does."""
+        return () if self.type is None else self.type.labels
+
+    @property
     def missing_text(self) -> str | None:
         """The text that stands for a missing value most often; None when no value is missing."""
         return max(self.missing, key=lambda text: self.missing[text]) if self.missing else None

@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, AxisRange, ColumnSummary
+from sklar.public.attribute import Words
 from sklar.public.axis import AXES, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
@@ -91,6 +92,8 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     if unfit:
         return ColumnProposal(attribute=None, proposed=unfit)
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
+    if seen.type is not None and seen.type.title:
+        entry = replace(entry, words=Words(title=seen.type.title))
     known = find_list(seen.name, set(seen.counts))
     pair = truth_texts(set(seen.counts))
     if seen.output == "bool":
@@ -101,6 +104,11 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         attribute = replace(entry, values=seen.values(seen.declared), output=seen.output)
         proposed = "the ordered categories that the column's type declares"
         decide = "was the type declared from public knowledge, or made from the rows?"
+    elif seen.labels and seen.counts.keys() <= dict(seen.labels).keys():
+        attribute = replace(entry, values=seen.values(value for value, _ in seen.labels))
+        attribute = replace(attribute, words=replace(attribute.words, labels=seen.labels))
+        proposed = "the values that the file labels"
+        decide = "were they labelled from public knowledge, or from the rows?"
     elif pair is not None:
         attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
         proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
@@ -120,6 +128,23 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
         decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
     return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide)
+
+
+def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
+    """An entry that is accepted as proposed, by nobody who read it, hence without any value that rows may have told.
+
+    Categories that a type or a file declares may have been made from the rows: a release finds them. Of special values
+    customary codes stay.
+    """
+    if attribute.reviewed:
+        return attribute
+    codes = _CODES | _SENTINELS | _DATE_SENTINELS
+    special = tuple(value for value in attribute.special if str(value).lower() in codes)
+    attribute = replace(attribute, special=special, reviewed="unread")
+    if attribute.values and (seen.labels or seen.output == "ordered category"):
+        searched = replace(attribute, domain="private", at_most=_AT_MOST, other=True, ordered=False, output=None)
+        return replace(searched, values=())
+    return attribute
 
 
 def _unfit(seen: ColumnSummary) -> str | None:
@@ -236,6 +261,7 @@ def _bounds(seen: ColumnSummary, kind: str, low: float, high: float) -> tuple[in
             return (least, most + 1) if kind == "integer" else (float(least), float(most))
     if kind == "real" and low >= 0 and high <= 1:
         return (0.0, 1.0)
+    # What lies beyond is clipped: a bound that held it would be a value of the rows.
     wide = _WIDE if max(-low, high) < _WIDE else _WIDER
     first, last = (0 if low >= 0 else -wide), wide
     # The numbers that the column's type can hold at all.
@@ -247,7 +273,7 @@ def _bounds(seen: ColumnSummary, kind: str, low: float, high: float) -> tuple[in
     elif described is not None and described.name == "decimal":
         beyond = 10 ** (described.precision - described.scale)
         first, last = max(first, 1 - beyond), min(last, beyond)
-    return (first, last) if kind == "integer" else (float(min(first, low)), float(max(last, high)))
+    return (first, last) if kind == "integer" else (float(first), float(last))
 
 
 def _step(seen: ColumnSummary, values: Sequence[str], kind: str, edges: Sequence[float]) -> float | None:

@@ -149,7 +149,9 @@ def _filled(template: str, facts: Facts, **shown: Any) -> str:
 def _domains(schema: Schema) -> Markdown:
     """Where the levels come from, attribute by attribute."""
     words = {"public": "public knowledge", "found": "found with noise, paid for", "rows": "**read from the records**"}
-    by_kind = {kind: [each.name for each in schema.attributes if each.known_from == kind] for kind in words}
+    words["unread"] = "**drafted from the records, accepted unread**"
+    known = {each.name: "unread" if each.reviewed == "unread" else each.known_from for each in schema.attributes}
+    by_kind = {kind: [name for name in known if known[name] == kind] for kind in words}
     parts = [
         f"{len(names):,} {words[kind]}{'' if kind == 'public' else f' ({_codes(names)})'}"
         for kind, names in by_kind.items()

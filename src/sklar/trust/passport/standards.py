@@ -285,6 +285,8 @@ def registry_entry(facts: Facts) -> dict[str, Any]:
         public.append(f"the number of {'people' if people else 'rows'}")
     if certificate.read_from_rows:
         public.append(f"categories and bins read from the records: {', '.join(certificate.read_from_rows[:20])}")
+    if certificate.unread:
+        public.append(f"entries drafted from the records and accepted unread: {', '.join(certificate.unread[:20])}")
     kind, sector = certificate.mechanism, f"{MARK}: Government, Industry or Nonprofit"
     mechanism = (
         f"Exact discrete {kind} noise on every cell of one-way and two-way tables of counts, from the operating "

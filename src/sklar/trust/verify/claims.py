@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of
+from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of, vouched
 from sklar.budget.search import Finding, finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import LinkedModel, Model
@@ -90,9 +90,12 @@ def _check_linked(model: LinkedModel) -> list[Check]:
 def _check_schema(model: Model) -> Check:
     """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
-    named = stated.claimed_by is not None or stated.read_from_rows == model.schema.read_from_rows
+    named = stated.claimed_by is not None or all(
+        getattr(stated, key) == names for key, names in vouched(model.schema).items()
+    )
     same = stated.schema_sha256 == model.schema.digest and named
     read = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
+    read += f"; {len(stated.unread)} entries were accepted unread" if stated.unread else ""
     return Check("schema", same, f"hash {stated.schema_sha256}{read}")
 
 
