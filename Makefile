@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
+.PHONY: help demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,9 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 
 flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches it, into docs/results/ (half an hour)
 	$(BIN)/python -m tests.flaws.run
+
+proofs: $(VENV)/.dev ## check the lemmas behind every bound by machine (needs Debian's coq)
+	$(BIN)/python -m proofs.check
 
 studio: $(VENV)/.browser ## test the studio in a browser (needs Debian's chromium)
 	$(BIN)/python -m pytest -m browser tests/studio
