@@ -57,9 +57,10 @@ format: $(VENV)/.dev ## rewrite the files in the house format
 docs: $(VENV)/.dev ## build the documentation into build/site; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
 
-wheel: $(VENV)/.dev ## build sdist and wheel; install the wheel in a clean environment and run its demo
+wheel: $(VENV)/.dev ## build sdist, wheel and bill of materials; install the wheel in a clean environment and run its demo
 	rm -rf dist build/wheel
 	$(BIN)/hatchling build
+	$(BIN)/python -W ignore -m cyclonedx_py requirements requirements/core.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sklar.cdx.json
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --require-hashes -r requirements/core.txt
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --no-index --no-deps dist/sklar-*.whl
