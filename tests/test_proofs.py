@@ -138,3 +138,29 @@ def test_coq_accepts_the_proofs_and_refuses_a_wrong_one() -> None:
     assert check.coq(TEXT).count("Closed under the global context") == TEXT.count("Print Assumptions ")
     with pytest.raises(SystemExit):
         check.coq(TEXT.replace("apart u v <= 2 * (L * L)", "apart u v <= L * L"))
+
+
+def test_every_claim_names_proofs_tests_and_attacks_that_exist() -> None:
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "claims.md").read_text()
+    rows = [line.split(" | ") for line in page.split("## After NIST")[0].splitlines() if line.startswith("| ")][1:]
+    theorems = set(re.findall(r"^Theorem (\w+)", TEXT, flags=re.MULTILINE))
+    lemmas = {make().name for make in arithmetic.LEMMAS}
+    attacks = "".join(path.read_text() for path in (root / "src" / "sklar" / "trust" / "audit").glob("*.py"))
+    assert len(rows) >= 15
+    used: set[str] = set()
+    for _claim, proof, tests, tried in rows:
+        for name in re.findall(r"`([\w/.]+)`", proof):
+            used.add(name)
+            assert name in theorems or (root / "src" / "sklar" / name).is_file(), name
+        named = re.findall(r"z3: ([^;]+)", proof.replace("\\|", "|"))
+        for name in [each.strip() for group in named for each in group.split(", ")]:
+            used.add(name)
+            assert name in lemmas, name
+        for name in re.findall(r"`([\w/.]+)`", tests):
+            assert (root / name).is_file(), name
+        for name in tried.strip(" |").split(", "):
+            assert f'"{name}"' in attacks, name
+    # Nothing is proven that no claim needs.
+    assert lemmas <= used
+    assert theorems - used <= {"added", "rows_sum_to_at_most", "moved_are_odd_sets"}
