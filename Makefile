@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra excel --extra learn --extra pandas --extra plot --extra spss --extra sql --extra stata --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
+.PHONY: help demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,9 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 
 flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches it, into docs/results/ (half an hour)
 	$(BIN)/python -m tests.flaws.run
+
+proofs: $(VENV)/.dev ## check the lemmas behind every bound by machine (needs Debian's coq)
+	$(BIN)/python -m proofs.check
 
 studio: $(VENV)/.browser ## test the studio in a browser (needs Debian's chromium)
 	$(BIN)/python -m pytest -m browser tests/studio
@@ -54,9 +57,10 @@ format: $(VENV)/.dev ## rewrite the files in the house format
 docs: $(VENV)/.dev ## build the documentation into build/site; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
 
-wheel: $(VENV)/.dev ## build sdist and wheel; install the wheel in a clean environment and run its demo
+wheel: $(VENV)/.dev ## build sdist, wheel and bill of materials; install the wheel in a clean environment and run its demo
 	rm -rf dist build/wheel
 	$(BIN)/hatchling build
+	$(BIN)/python -W ignore -m cyclonedx_py requirements requirements/core.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sklar.cdx.json
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --require-hashes -r requirements/core.txt
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --no-index --no-deps dist/sklar-*.whl

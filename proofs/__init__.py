@@ -1,0 +1,1 @@
+"""What a machine has checked: see README.md beside this file."""
