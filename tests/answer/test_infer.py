@@ -20,7 +20,7 @@ from sklar.answer.infer.onestep import applied, noise_covariance, parts
 from sklar.answer.infer.statistics import Records, correlate, fieller, independence, solve
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
-from sklar.draw.decode import Decoder
+from sklar.draw.decode import Decoder, Shape
 from sklar.files.model import Model
 from sklar.fitting.latent import independent
 from sklar.kernel.queries import Block, Tables
@@ -282,6 +282,12 @@ def test_dependence_is_found_and_told(model: Model) -> None:
     assert (found.test.p_value < 1e-6, found.test.degrees) == (True, 4)
     assert found.lines()[2] == "  independence is rejected at the level 0.05"
     assert found.to_polars().columns == ["name", "statistic", "degrees", "p_value"]
+
+
+def test_a_bin_that_noise_filled_has_the_score_of_the_bin_that_it_is_drawn_from() -> None:
+    attribute = Attribute(name="x", kind="integer", edges=(0, 10, 1000, 10**6))
+    shape = Shape(bins=np.array([0, 0, 0]), heights=np.arange(2.0), places=np.array([0.0, 10.0]))
+    assert score(attribute, None, lambda: {"x": shape}).values.tolist() == [4.5] * 3
 
 
 def test_scores_are_shapes_midpoints_numbers_or_what_the_caller_declares(model: Model) -> None:

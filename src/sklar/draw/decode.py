@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.extras import lazily
@@ -32,6 +32,8 @@ else:
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 _ISO = {"date": "%Y-%m-%d", "datetime": _SECONDS, "time": "%H:%M:%S", "yearmonth": "%Y-%m"}
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
+# Draws of a number that come out as one that stands apart, before the next beside it is taken.
+_REDRAWN = 8
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
 
@@ -52,19 +54,21 @@ class Rounding:
     def round(
         self, units: Ints, low: Ints, high: Ints, generator: np.random.Generator
     ) -> tuple[Ints, NDArray[np.bool_]]:
-        """Numbers of grains rounded down in their bins, from `low` up to but without `high`, and which are final."""
+        """Numbers of grains rounded down in their bins, from `low` up to but without `high`, and which are final.
+
+        Up where the bin begins above, but to no step that is larger than the number: a finer one is taken then.
+        """
         digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
         chances = self.upto[np.minimum(digits, self.upto.shape[0] - 1)]
         chosen = (generator.random(units.size)[:, None] >= chances).sum(axis=1)
         done, rounded = np.isin(units, self.kept), units.copy()
         chosen[done] = 0
-        for index in range(1, self.steps.size):
-            rows = np.flatnonzero(chosen == index)
-            step = int(self.steps[index])
-            first = -(-low[rows] // step) * step
-            kept = rows[first < high[rows]]
-            rounded[kept] = np.maximum(units[kept] // step * step, first[first < high[rows]])
-            done[kept] = True
+        for index in range(self.steps.size - 1, 0, -1):
+            rows, step = np.flatnonzero(chosen == index), int(self.steps[index])
+            first, down = -(-low[rows] // step) * step, units[rows] // step * step
+            kept = (down >= first) | ((first < high[rows]) & (np.abs(units[rows]) >= step))
+            rounded[rows[kept]], done[rows[kept]] = np.maximum(down, first)[kept], True
+            chosen[rows[~kept]] = index - 1
         return rounded, done
 
 
@@ -81,6 +85,12 @@ class Shape:
     heights: Doubles
     places: Doubles
     rounding: Rounding | None = None
+
+    @property
+    def ends(self) -> Doubles:
+        """Between which places numbers are drawn, shape (2,): a search's last edge may lie far beyond."""
+        first = np.searchsorted(self.heights, self.bins.min(), side="right") - 1
+        return self.places[[first, np.searchsorted(self.heights, self.bins.max() + 1)]]
 
     def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> Doubles:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
@@ -280,15 +290,19 @@ class _AxisDecoder:
         """Multiples of the grain inside these bins, by their shape where there is one."""
         if self._shape is None:
             return self._count_evenly(bins, generator)
+        counted, again = np.empty(bins.size, dtype=np.int64), np.arange(bins.size)
         first, last = self._counted[:-1][bins], self._counted[1:][bins]
-        counted = np.floor(self._shape.draw(bins, generator) / float(grain)).astype(np.int64)
-        counted = np.clip(counted, first, last - 1)
-        if self._shape.rounding is not None:
-            counted, _ = self._shape.rounding.round(counted, first, last, generator)
-        apart = np.flatnonzero(np.isin(counted, self._taken)) if self._taken.size else self._taken
-        if apart.size:
-            counted[apart] = self._count_evenly(bins[apart], generator)
-        return counted
+        for _ in range(_REDRAWN):
+            placed = np.floor(self._shape.draw(bins[again], generator) / float(grain)).astype(np.int64)
+            placed = np.clip(placed, first[again], last[again] - 1)
+            if self._shape.rounding is not None:
+                placed, _ = self._shape.rounding.round(placed, first[again], last[again], generator)
+            counted[again] = placed
+            again = again[np.isin(placed, self._taken)]
+            if not again.size:
+                return counted
+        # Not anywhere in the bin: it may reach far beyond what was seen.
+        return np.asarray(_beside(counted, first, last, self._taken))
 
     def _rounded(
         self, bins: Codes, placed: Doubles, rounding: Rounding | None, generator: np.random.Generator
@@ -344,13 +358,16 @@ def _column(values: pl.Expr) -> pl.Series:
     return pl.select(values).to_series()
 
 
-def _beside(drawn: NDArray[Any], low: Doubles, high: Doubles, apart: tuple[float, ...]) -> NDArray[Any]:
+def _beside(drawn: NDArray[Any], low: NDArray[Any], high: NDArray[Any], apart: ArrayLike) -> NDArray[Any]:
     """The same numbers, those that stand apart moved to the next one of their bin that does not."""
+
+    def after(numbers: NDArray[Any]) -> NDArray[Any]:
+        return numbers + 1 if numbers.dtype.kind == "i" else np.nextafter(numbers, numbers.dtype.type(np.inf))
+
     taken = np.flatnonzero(np.isin(drawn, apart))
     while taken.size:
-        moved = np.nextafter(drawn[taken], drawn.dtype.type(np.inf))
-        first = low[taken].astype(drawn.dtype)
-        first = np.where(first < low[taken], np.nextafter(first, drawn.dtype.type(np.inf)), first)
+        moved, first = after(drawn[taken]), low[taken].astype(drawn.dtype)
+        first = np.where(first < low[taken], after(first), first)
         drawn[taken] = np.where(moved < high[taken], moved, first)
         taken = taken[np.isin(drawn[taken], apart)]
     return drawn

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.search import Ladder, Search, Units, asked_of, ladder_of
-from sklar.fitting.density import Density, estimate_density, searched
+from sklar.fitting.density import SURE, Density, estimate_density, searched
 from sklar.kernel.queries import Block
 from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Domain, Schema
@@ -24,6 +24,8 @@ _MOST_HEAPS = 1 / 3
 _BIN_SHARE = 0.15
 # A bin is divided at the roundest number that leaves at least this part of its rows on either side.
 _SNAP = 0.3
+# By how many standard errors a window showed rows in files of Sklar 0.2 and earlier.
+_EARLIER_SURE = 4.5
 # The power of a bin's width that counts beside its rows.
 _WIDTH = 0.25
 
@@ -60,8 +62,9 @@ def domain_faults(measured: Measured) -> tuple[str, ...]:
     for finding, own in searched(measured.certificate.domains, measured.blocks):
         if own[0].keys is None and finding.of == "domain":
             found = measured.schema.attribute(finding.attribute)
-            again = found_numbers(asked_of(finding, found), [block.values for block in own], finding.scale)
-            if (again.edges, again.points) != (found.edges, found.points):
+            asked, tables = asked_of(finding, found), [block.values for block in own]
+            again = [found_numbers(asked, tables, finding.scale, sure) for sure in (SURE, _EARLIER_SURE)]
+            if all((each.edges, each.points) != (found.edges, found.points) for each in again):
                 faults.append(finding.attribute)
     return tuple(faults)
 
@@ -78,10 +81,12 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     return replace(attribute, values=values, domain="found", at_most=0)
 
 
-def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
+def found_numbers(
+    attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float, sure: float = SURE
+) -> Attribute:
     """The attribute with at most `at_most` levels: heaps, bins of about equal rows, one or two where some may be."""
     ladder = ladder_of(attribute)
-    density = estimate_density(ladder, tables, scale)
+    density = estimate_density(ladder, tables, scale, sure)
     total = float(density.masses.sum())
     if total <= 0:
         first = ladder.first()

@@ -210,7 +210,7 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
                 means[place] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
     if step is not None:
         # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
-        means = np.maximum(means - float(step) / 2, edges[:-1])
+        means = np.maximum(means - float(step) / 2, edges[:-1] if shape is None else edges[:-1][shape.bins])
     values[attribute.bin_codes] = means / unit
     values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
     by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
