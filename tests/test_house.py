@@ -13,13 +13,13 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 444,
-    "answer": 4_085,
+    "answer": 4_207,
     "budget": 3_199,
     "cli": 1_982,
     "custodian": 3_814,
-    "draw": 1_631,
+    "draw": 1_617,
     "files": 1_987,
-    "fitting": 2_777,
+    "fitting": 2_798,
     "generate": 846,
     "kernel": 1_680,
     "machine": 777,

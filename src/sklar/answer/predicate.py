@@ -296,6 +296,20 @@ def divide(node: Expression, schema: Schema, *, exact: bool = False) -> tuple[Ex
     return tree.mapped(lift), divided, tuple(split)
 
 
+def borders(node: Expression, schema: Schema) -> dict[str, list[float]]:
+    """The numbers that a predicate compares numbers with, by attribute."""
+    found: dict[str, list[float]] = {}
+
+    def note(leaf: Relation) -> Relation:
+        for own in [schema.attribute(each.text) for each in leaf.operands if is_name(each, schema)][:1]:
+            numbers = [own.number_of(each.text) for each in leaf.operands if own.binned and each.text != own.name]
+            found.setdefault(own.name, []).extend(each for each in numbers if each is not None)
+        return leaf
+
+    node.mapped(note)
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Interval(Expression):
     """Numbers of an attribute from `low` up to but without `high`, and the points that a comparison holds for."""

@@ -87,10 +87,10 @@ class Shape:
     rounding: Rounding | None = None
 
     @property
-    def ends(self) -> Doubles:
-        """Between which places numbers are drawn, shape (2,): a search's last edge may lie far beyond."""
-        first = np.searchsorted(self.heights, self.bins.min(), side="right") - 1
-        return self.places[[first, np.searchsorted(self.heights, self.bins.max() + 1)]]
+    def ends(self) -> tuple[Doubles, Doubles]:
+        """Between which places the numbers of each bin are drawn, shape (b,) each: its last edge may lie far beyond."""
+        first = np.searchsorted(self.heights, self.bins, side="right") - 1
+        return self.places[first], self.places[np.searchsorted(self.heights, self.bins + 1)]
 
     def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> Doubles:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
@@ -230,20 +230,13 @@ class _AxisDecoder:
         self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if self._floats else np.int64)
         held = numbers.values() if self._floats else [int(exact(number) / self._unit) for number in numbers.values()]
         self._numbers[list(numbers)] = list(held)
-        if self._grain is None:
-            self._low, self._high = self._edges[:-1], self._edges[1:]
-            return
-        # Bins as ranges of multiples of the grain, less the numbers that stand apart.
-        counted = self._counted = np.array(multiples(attribute.edges, self._grain))
-        self._low, high = counted[:-1], counted[1:]
-        shares = [exact(number) / self._grain for number in attribute.apart]
-        taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
-        taken = self._taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
-        bins = np.searchsorted(self._low, taken, side="right") - 1
-        before = np.searchsorted(bins, np.arange(high.size))
-        # A bin is drawn without its gaps; what is at or above the i-th one, less i, moves up by i + 1.
-        self._gaps, self._before = taken - (np.arange(taken.size) - before[bins]), before
-        self._high = high - np.bincount(bins, minlength=high.size)
+        self._low, self._high = self._edges[:-1], self._edges[1:]
+        if self._grain is not None:
+            # Bins as ranges of multiples of the grain, and the numbers that stand apart.
+            counted = np.array(multiples(attribute.edges, self._grain))
+            self._low, self._high = counted[:-1], counted[1:]
+            shares = [exact(number) / self._grain for number in attribute.apart]
+            self._taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (rows,)."""
@@ -279,30 +272,23 @@ class _AxisDecoder:
         held = _single(drawn, low, high) if self._single else drawn
         return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
 
-    def _count_evenly(self, bins: Codes, generator: np.random.Generator) -> Ints:
-        """Multiples of the grain inside these bins, all equally likely, none of them a number that stands apart."""
-        counted = generator.integers(self._low[bins], self._high[bins])
-        if self._gaps.size:
-            counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
-        return counted
-
     def _count(self, bins: Codes, grain: Fraction, generator: np.random.Generator) -> Ints:
-        """Multiples of the grain inside these bins, by their shape where there is one."""
-        if self._shape is None:
-            return self._count_evenly(bins, generator)
+        """Multiples of the grain inside these bins, by their shape where there is one, none that stands apart."""
         counted, again = np.empty(bins.size, dtype=np.int64), np.arange(bins.size)
-        first, last = self._counted[:-1][bins], self._counted[1:][bins]
         for _ in range(_REDRAWN):
-            placed = np.floor(self._shape.draw(bins[again], generator) / float(grain)).astype(np.int64)
-            placed = np.clip(placed, first[again], last[again] - 1)
-            if self._shape.rounding is not None:
-                placed, _ = self._shape.rounding.round(placed, first[again], last[again], generator)
+            own, first, last = bins[again], self._low[bins[again]], self._high[bins[again]]
+            if self._shape is None:
+                placed = generator.integers(first, last)
+            else:
+                placed = np.floor(self._shape.draw(own, generator) / float(grain)).astype(np.int64)
+                placed = np.clip(placed, first, last - 1)
+                if self._shape.rounding is not None:
+                    placed, _ = self._shape.rounding.round(placed, first, last, generator)
             counted[again] = placed
             again = again[np.isin(placed, self._taken)]
             if not again.size:
-                return counted
-        # Not anywhere in the bin: it may reach far beyond what was seen.
-        return np.asarray(_beside(counted, first, last, self._taken))
+                break
+        return np.asarray(_beside(counted, self._low[bins], self._high[bins], self._taken)) if again.size else counted
 
     def _rounded(
         self, bins: Codes, placed: Doubles, rounding: Rounding | None, generator: np.random.Generator

@@ -64,10 +64,11 @@ class Density:
     tails: tuple[tuple[int, int], ...] = ()
 
 
-def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float, sure: float = SURE) -> Density:
-    """The density that noisy tables of a search show."""
+def _pooled(ladder: Ladder, tables: Sequence[Ints], scale: float) -> tuple[list[Units], list[Doubles], list[Doubles]]:
+    """Edges of cells, each cell's rows by its own count and by those of its parts, and the variance of that, table by
+    table.
+    """
     cells = next_cells(ladder, tables[:-1], scale)
-    # Each cell's rows by its own count and by those of its parts, and the variance of that, table by table.
     below, variances = [tables[-1].astype(np.float64)], [np.full(tables[-1].size, scale**2)]
     for level in range(len(tables) - 2, -1, -1):
         starts = np.searchsorted(cells[level + 1], cells[level][:-1])
@@ -75,6 +76,26 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float, sure:
         variance = 1 / (scale**-2 + 1 / noise)
         below.insert(0, variance * (tables[level] / scale**2 + parts / noise))
         variances.insert(0, variance)
+    return cells, below, variances
+
+
+def rows_beyond(measured: Measured, name: str, low: float, high: float) -> tuple[float, float] | None:
+    """Rows whose number lies outside [low, high) by the first table of its search, and the standard error; None where
+    a file did not keep it. Cells that an end cuts count in full.
+    """
+    for finding, own in searched(measured.certificate.domains, measured.blocks):
+        if (finding.attribute, finding.of) == (name, "domain") and finding.bounds is not None:
+            ladder = ladder_of(asked_of(finding, measured.schema.attribute(name)))
+            cells, rows, variances = _pooled(ladder, [np.asarray(block.values) for block in own], finding.scale)
+            edges = ladder.axis(cells[0])
+            outside = (edges[:-1] < low) | (edges[1:] > high)
+            return float(rows[0][outside].sum()), float(np.sqrt(variances[0][outside].sum()))
+    return None
+
+
+def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float, sure: float = SURE) -> Density:
+    """The density that noisy tables of a search show."""
+    cells, below, variances = _pooled(ladder, tables, scale)
     first, last = _support(below[0], variances[0], sure)
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)

@@ -97,4 +97,4 @@ def test_the_axis_ends_where_numbers_are_drawn_and_not_at_the_last_edge() -> Non
     shape = Shape(bins=np.array([0, 1, 2, 2]), heights=np.arange(5.0), places=np.array([0.0, 10, 20, 30, 10**6]))
     charts = [draw(model, schema.attributes[0], np.full(4, 0.25), own)["on_axis"] for own in (None, shape)]
     assert ["30 to 999,999" in str(chart) for chart in charts] == [True, False]
-    assert shape.ends.tolist() == [0, 30]
+    assert [each.tolist() for each in shape.ends] == [[0, 10, 20, 20], [10, 20, 30, 30]]

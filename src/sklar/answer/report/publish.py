@@ -365,9 +365,9 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
         what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
         kept = ~np.isin(every, heaps)
-        between = np.array(attribute.edges)[[0, -1]] if shape is None else shape.ends
+        lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
         figures = (kept * each for each in (counts, half, synthetic))
-        axis = svg.bins(*_on_axis(attribute, between, n, *figures), title, told)
+        axis = svg.bins(*_on_axis(attribute, (min(lows), max(highs)), n, *figures), title, told)
     if left_out.size:
         what += f". The {left_out.size:,} smallest values have one bar together"
         entries.append(bar(f"{left_out.size:,} others together", left_out))
@@ -406,7 +406,7 @@ def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> ND
 
 
 def _on_axis(
-    attribute: Attribute, ends: Floats, n: int, counts: Floats, half: Floats, synthetic: Floats
+    attribute: Attribute, ends: tuple[float, float], n: int, counts: Floats, half: Floats, synthetic: Floats
 ) -> tuple[Floats, Floats, svg.Ticks, list[str]]:
     """The bins of an attribute between the ends of what is drawn, neighbors together where they are too many."""
     labels, edges = shown_levels(attribute), np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
