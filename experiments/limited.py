@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import sklar
-from sklar.public.axis import AXES
+from sklar.public.axis import AXES, Spacing
 from sklar.public.schema import Schema
 
 ROWS, HIGH = 20_000, 1_000_000
@@ -51,7 +51,7 @@ def schema_of(real: dict[str, NDArray[np.int64]], *, found: bool) -> Schema:
         if found:
             lines.append(entry + f'domain = "private", low = 0, high = {HIGH}, bins = 20 }}')
             continue
-        spacing = "equal" if name in ("uniform", "normal", "rounded", "mixture", "counts") else "log"
+        spacing: Spacing = "equal" if name in ("uniform", "normal", "rounded", "mixture", "counts") else "log"
         edges = AXES["integer"].spaced(0, int(1.5 * np.quantile(values, 0.995)) + 2, 12, spacing)
         lines.append(entry + f"edges = {list(edges)} }}")
     return Schema.from_toml("[attributes]\n" + "\n".join(lines))

@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 444,
-    "answer": 4_207,
-    "budget": 3_199,
+    "answer": 4_239,
+    "budget": 3_216,
     "cli": 1_982,
     "custodian": 3_814,
     "draw": 1_617,
-    "files": 1_987,
-    "fitting": 2_798,
+    "files": 1_993,
+    "fitting": 2_818,
     "generate": 846,
-    "kernel": 1_680,
+    "kernel": 1_682,
     "machine": 777,
     "paper": 838,
-    "public": 3_321,
-    "rows": 3_823,
+    "public": 3_332,
+    "rows": 3_840,
     "studio": 2_315,
-    "trust": 4_125,
+    "trust": 4_127,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

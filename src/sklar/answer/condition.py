@@ -116,7 +116,7 @@ def limits_of(model: Model, attribute: Attribute, shapes: Mapping[str, Shape]) -
     lows, highs = shapes[attribute.name].ends
     ends = (float(lows.min()), float(highs.max()), *attribute.points)
     low, high = min(ends), max(ends)
-    return None if (low, high) == found[0].bounds else (low, high)
+    return None if attribute.clip is None and (low, high) == found[0].bounds else (low, high)
 
 
 def shown_limits(attribute: Attribute, limits: tuple[float, float]) -> str:

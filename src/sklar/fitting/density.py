@@ -17,7 +17,7 @@ import numpy as np
 
 from sklar.budget.certificate import Measured, is_of_schema
 from sklar.budget.plan import margin_sd
-from sklar.budget.search import Finding, Ladder, Units, asked_of, ladder_of, next_cells
+from sklar.budget.search import TOKENS, Finding, Ladder, Units, asked_of, ladder_of, next_cells
 from sklar.draw.decode import Rounding, Shape
 from sklar.fitting.margins import estimate_rows, project
 from sklar.kernel.cells import Doubles, Ints
@@ -83,14 +83,16 @@ def rows_beyond(measured: Measured, name: str, low: float, high: float) -> tuple
     """Rows whose number lies outside [low, high) by the first table of its search, and the standard error; None where
     a file did not keep it. Cells that an end cuts count in full.
     """
-    for finding, own in searched(measured.certificate.domains, measured.blocks):
-        if (finding.attribute, finding.of) == (name, "domain") and finding.bounds is not None:
-            ladder = ladder_of(asked_of(finding, measured.schema.attribute(name)))
-            cells, rows, variances = _pooled(ladder, [np.asarray(block.values) for block in own], finding.scale)
-            edges = ladder.axis(cells[0])
-            outside = (edges[:-1] < low) | (edges[1:] > high)
-            return float(rows[0][outside].sum()), float(np.sqrt(variances[0][outside].sum()))
-    return None
+    if (name, "domain") not in (answers := _answers(measured)):
+        return None
+    finding, tables = answers[name, "domain"]
+    ladder = ladder_of(asked_of(finding, measured.schema.attribute(name)))
+    cells, rows, variances = _pooled(ladder, tables, finding.scale)
+    edges = ladder.axis(cells[0])
+    outside = (edges[:-1] < low) | (edges[1:] > high)
+    # The outermost cells hold what lies beyond the bounds, too.
+    outside[0], outside[-1] = outside[0] | (low > -np.inf), outside[-1] | (high < np.inf)
+    return float(rows[0][outside].sum()), float(np.sqrt(variances[0][outside].sum()))
 
 
 def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float, sure: float = SURE) -> Density:
@@ -211,14 +213,28 @@ def searched(findings: Sequence[Finding], blocks: Sequence[Block]) -> Iterator[t
             yield finding, own
 
 
-def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
-    """The shapes of all attributes on an axis, by name. `margins` are probabilities of levels, shape (d,)."""
-    schema = measured.schema
-    answers = {
+def clipped_mean(measured: Measured, attribute: Attribute) -> tuple[float, float] | None:
+    """The mean of a number limited to its clip by the tokens that its rows dealt, and its standard error."""
+    if attribute.clip is None or (attribute.name, "sum") not in (answers := _answers(measured)):
+        return None
+    finding, ((dealt, rest),) = answers[attribute.name, "sum"]
+    low, whole = (finding.bounds or attribute.edges)[0], max(float(dealt + rest), 1.0)
+    error = TOKENS * finding.scale * float(np.hypot(dealt, rest)) / whole**2
+    return low + float(dealt) / whole * (attribute.clip - low), error * (attribute.clip - low)
+
+
+def _answers(measured: Measured) -> dict[tuple[str, str], tuple[Finding, list[Ints]]]:
+    """The noisy tables of every search for numbers, by attribute and what it looks for."""
+    return {
         (finding.attribute, finding.of): (finding, [np.asarray(block.values, dtype=np.int64) for block in own])
         for finding, own in searched(measured.certificate.domains, measured.blocks)
         if finding.bounds is not None
     }
+
+
+def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
+    """The shapes of all attributes on an axis, by name. `margins` are probabilities of levels, shape (d,)."""
+    schema, answers = measured.schema, _answers(measured)
     errors = _standard_errors(measured)
     shapes = {}
     for index, attribute in enumerate(schema.attributes):

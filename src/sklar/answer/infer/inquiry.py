@@ -28,6 +28,7 @@ from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile,
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
 from sklar.answer.predicate import Expression, QueryError, Token, TokenReader, find_attribute, parse, resolve, tokenize
 from sklar.draw.decode import Shape
+from sklar.fitting.density import clipped_mean
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
@@ -417,6 +418,7 @@ class Inquiry:
         self.cautions: list[str] = []
         self.limits: dict[str, str] = {}
         self._scored: dict[int, Scores] = {}
+        self._left: dict[int, float] = {}
         # Shapes of all numbers are fitted together.
         self._shapes = cache(lambda: model.shapes)
 
@@ -447,7 +449,8 @@ class Inquiry:
         """What an attribute's levels stand for; the answer will say so."""
         if attribute not in self._scored:
             own = self.model.schema.attributes[attribute]
-            scores = self._scored[attribute] = score(own, self.declared.get(own.name), self._shapes)
+            scores = score(own, self.declared.get(own.name), self._shapes)
+            scores = self._scored[attribute] = self._corrected(attribute, scores)
             if scores.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
             if not scores.known.all():
@@ -466,15 +469,41 @@ class Inquiry:
         The error of a bin's mean is `_INSIDE` of its width, and independent between bins. Rows that a search did not
         see, about `_UNSEEN` standard errors of a count, lie beyond the outermost bins, which hold them.
         """
-        schema, scores = self.model.schema, self.scores(attribute)
-        own, codes = schema.attributes[attribute], self.reference.codes
-        levels = schema.sources[attribute][1][codes[:, self.where.index(self.source(attribute))]]
-        shares = np.bincount(levels, self.reference.union * within(codes), own.n_levels)
-        whole = np.bincount(levels, self.reference.union, own.n_levels)
-        found = [each for each in self.model.certificate.domains if each.attribute == own.name and each.bounds]
+        errors, shares = self._errors(attribute, self.scores(attribute)), self._shares(attribute, within)
+        everyone = not self.asked.by and self.asked.given is None
+        return float(np.sum((shares * errors) ** 2)) * (self._left.get(attribute, 1.0) if everyone else 1.0)
+
+    def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
+        """The shares of an attribute's levels by the model, of records `within` or all."""
+        codes, levels = self.reference.codes, self.model.schema.sources[attribute][1]
+        weights = self.reference.union if within is None else self.reference.union * within(codes)
+        size = self.model.schema.attributes[attribute].n_levels
+        places = levels[codes[:, self.where.index(self.source(attribute))]]
+        return np.bincount(places, weights, size).astype(np.float64)
+
+    def _errors(self, attribute: int, scores: Scores) -> Floats:
+        """The standard error of each level's score."""
+        name, shares = self.model.schema.names[attribute], self._shares(attribute)
+        found = [each for each in self.model.certificate.domains if each.attribute == name and each.bounds]
         unseen = _UNSEEN * found[0].scale / self.effects.n_rows if found else 0.0
-        beyond = np.minimum(unseen / np.maximum(whole, 1e-300), 1.0) * scores.lengths
-        return float(np.sum(shares**2 * ((_INSIDE[bool(found)] * scores.widths) ** 2 + beyond**2)))
+        beyond = np.minimum(unseen / np.maximum(shares, 1e-300), 1.0) * scores.lengths
+        return np.hypot(_INSIDE[bool(found)] * scores.widths, beyond)
+
+    def _corrected(self, attribute: int, scores: Scores) -> Scores:
+        """The scores, moved toward the measured mean of a clipped number, each by its share in the error: the best
+        linear estimate. `_left` is the part of the error's variance that this leaves.
+        """
+        own = self.model.schema.attributes[attribute]
+        measured = clipped_mean(self.model.measured, own)
+        if measured is None or own.name in self.declared:
+            return scores
+        shares, errors = self._shares(attribute) * scores.known, self._errors(attribute, scores)
+        pulls = shares / shares.sum() * errors**2
+        inside = float(pulls @ (shares / shares.sum()))
+        gain = inside / max(inside + measured[1] ** 2, 1e-300)
+        self._left[attribute] = 1 - gain
+        missed = measured[0] - float(shares @ scores.filled) / float(shares.sum())
+        return scores._replace(values=scores.values + gain * missed * pulls / max(inside, 1e-300))
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""

@@ -178,8 +178,8 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
         measurements.append((stage, what, f"{sum(tables):,}", shown, f"{sum(costs) / whole:.0%}"))
     for finding, share in zip(certificate.domains[:_MAX_SEARCHES], searched, strict=False):
         attribute = schema.attribute(finding.attribute)
-        if finding.of == "rounding":
-            what = "how its numbers are rounded"
+        if finding.of != "domain":
+            what = "how its numbers are rounded" if finding.of == "rounding" else "its sum, numbers up to the clip"
         elif finding.threshold is not None:
             what = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
         else:
