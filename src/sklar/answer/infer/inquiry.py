@@ -51,8 +51,8 @@ _ABOUT = {"population": "the population that the table came from", "table": "the
 _EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
 _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
 # The error of a mean inside a bin as a part of its width: where nothing inside was measured, and where a search found
-# the bin; and rows beyond, in its noise. So 95% intervals of limited means of ten shapes hold 93 to 99% of the time
-# (experiments.limited).
+# the bin; and rows beyond, in its noise. Chosen on the ten shapes of
+# experiments.limited, where 95% intervals of limited means then hold 97% of the time or more.
 _INSIDE, _UNSEEN = (0.15, 0.1), 1.5
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
 _UNITS: dict[str, tuple[float, str]] = {
