@@ -33,7 +33,7 @@ _ROUND, _HEAP_ROUND, _PENALTY_ROUND = 5, 3.0, 1.0
 # Larger groups of siblings are grains of one cell, in which only heaps are looked for.
 _MOST_SIBLINGS = 128
 # Windows of cells of the first table, and the standard errors by which one shows rows: anywhere, and next to others.
-# Simulated first tables of 130 cells: noise alone showed rows far out in none of 1,500 (4.5: in one). A far cell of 4, 5, 6
+# Simulated tables of 130 cells: noise alone showed rows far out in none of 1,500 (4.5: in one). A far cell of 4, 5, 6
 # or 7 standard errors was seen in 7, 28, 69 and 92% of 300 (4.5: 27, 69, 94 and 99%), as Phi(z - 5.5) has it.
 _WINDOWS, SURE, _NEXT = (1, 2, 4, 8), 5.5, 1.5
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
