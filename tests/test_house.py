@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 444,
-    "answer": 4_082,
-    "budget": 3_215,
+    "answer": 4_241,
+    "budget": 3_232,
     "cli": 2_051,
     "custodian": 3_859,
-    "draw": 1_614,
-    "files": 2_067,
-    "fitting": 2_795,
+    "draw": 1_617,
+    "files": 2_073,
+    "fitting": 2_846,
     "generate": 846,
-    "kernel": 1_680,
+    "kernel": 1_682,
     "machine": 777,
     "paper": 838,
-    "public": 3_336,
-    "rows": 4_052,
+    "public": 3_347,
+    "rows": 4_069,
     "studio": 2_315,
-    "trust": 4_132,
+    "trust": 4_134,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import sklar
@@ -19,8 +20,9 @@ from sklar.answer.infer.inquiry import MEASURED, Scores, read_question, score
 from sklar.answer.infer.onestep import applied, noise_covariance, parts
 from sklar.answer.infer.statistics import Records, correlate, fieller, independence, solve
 from sklar.answer.predicate import QueryError
+from sklar.budget.certificate import is_of_schema
 from sklar.cli import cli
-from sklar.draw.decode import Decoder
+from sklar.draw.decode import Decoder, Shape
 from sklar.files.model import Model
 from sklar.fitting.latent import independent
 from sklar.kernel.queries import Block, Tables
@@ -282,6 +284,71 @@ def test_dependence_is_found_and_told(model: Model) -> None:
     assert (found.test.p_value < 1e-6, found.test.degrees) == (True, 4)
     assert found.lines()[2] == "  independence is rejected at the level 0.05"
     assert found.to_polars().columns == ["name", "statistic", "degrees", "p_value"]
+
+
+def test_a_bin_that_noise_filled_has_the_score_of_the_bin_that_it_is_drawn_from() -> None:
+    attribute = Attribute(name="x", kind="integer", edges=(0, 10, 1000, 10**6))
+    shape = Shape(bins=np.array([0, 0, 0]), heights=np.arange(2.0), places=np.array([0.0, 10.0]))
+    assert score(attribute, None, lambda: {"x": shape}).values.tolist() == [4.5] * 3
+
+
+@pytest.fixture(scope="module")
+def searched() -> Model:
+    """A number whose bounds lie far beyond its rows: a search sees none there."""
+    schema = Schema.from_toml(
+        '[attributes]\ncost = { type = "integer", domain = "private", low = 0, high = 1_000_000, bins = 12 }\n'
+        'sex = { type = "categorical", values = ["f", "m"] }'
+    )
+    costs = np.random.default_rng(1).gamma(2, 300, 8000).astype(np.int64)
+    return sklar.fit(pl.DataFrame({"cost": costs, "sex": ["f", "m"] * 4000}), schema, epsilon=2.0)
+
+
+def test_the_mean_of_a_searched_number_is_limited_to_what_was_seen_and_says_so(searched: Model) -> None:
+    found, attribute = infer(searched, "mean(cost) by sex"), searched.schema.attribute("cost")
+    ends = [*np.concatenate(searched.shapes["cost"].ends).tolist(), *attribute.points]
+    limits = f"[{min(ends):.0f}, {max(ends):.0f}]"
+    assert found.statistic == f"Mean of cost limited to {limits} by sex"
+    assert found.to_dict()["limits"] == {"cost": limits}
+    caution = f"'cost' is limited to {limits}, where the search saw rows: what lies beyond, if anything, counts"
+    assert any(each.startswith(caution) for each in found.cautions)
+    assert repr(found).count("limited to") == 2
+    # Scores that the caller declares are about nothing else.
+    assert infer(searched, "mean(cost)", scores={"cost": "midpoint"}).limits == {}
+
+
+def test_where_numbers_lie_inside_their_bins_is_part_of_the_error_of_a_mean(model: Model, searched: Model) -> None:
+    attribute = Attribute(name="x", kind="real", edges=(0.0, 10.0, 30.0))
+    shape = Shape(bins=np.arange(2), heights=np.arange(3.0), places=np.array([0.0, 10.0, 30.0]))
+    scores = score(attribute, None, lambda: {"x": shape})
+    assert np.asarray(scores.widths).tolist() == [10, 20]
+    assert np.asarray(scores.lengths).tolist() == [5, 10]
+    for asked, name in ((model, "age"), (searched, "cost")):
+        shaped, declared = (
+            infer(asked, f"mean({name})", scores=said).figures[0] for said in (None, {name: "midpoint"})
+        )
+        assert shaped.model_error > declared.model_error
+    # Four bins of nine years that hold a quarter each or less: 0.15 x 9 x sqrt(1/4).
+    assert infer(model, "mean(age)").figures[0].model_error == pytest.approx(0.67, abs=0.15)
+
+
+def test_a_count_beyond_what_a_search_saw_is_no_certain_zero(searched: Model) -> None:
+    """At most what the noise of the search's tables leaves, in every interface."""
+    found = searched.query("cost > 500000")
+    assert found.beyond_most is not None
+    assert found.high is not None
+    assert found.standard_error is not None
+    assert 20 < found.beyond_most < 2000
+    assert found.high >= found.beyond_most
+    assert found.standard_error >= found.beyond_most / 2
+    assert "CAUTION         beyond 'cost' [" in "\n".join(found.lines())
+    assert "beyond what is known: 'cost' [" in repr(found)
+    assert found.to_dict()["beyond"] == found.beyond
+    assert searched.query("cost > 500000 and sex = 'f'").beyond == found.beyond
+    inside = searched.query("cost > 300")
+    assert (inside.beyond, inside.beyond_most) == ((), None)
+    # Where a file did not keep the search's answers, all rows may lie there.
+    lost = with_blocks(searched, *(block for block in searched.measured.blocks if is_of_schema(block)))
+    assert lost.query("cost > 500000").beyond_most == 8000
 
 
 def test_scores_are_shapes_midpoints_numbers_or_what_the_caller_declares(model: Model) -> None:

@@ -63,6 +63,24 @@ def test_a_level_that_noise_filled_is_drawn_like_the_one_before() -> None:
     assert drawn(attribute, shape, np.array([1] * 100)).max() < 10  # type: ignore[operator]
 
 
+def test_a_small_number_is_not_rounded_up_to_a_step_that_its_far_bin_allows() -> None:
+    steps = np.array([1, 5, 10, 50, 100])
+    rounding = Rounding(grain=Fraction(1), steps=steps, upto=np.zeros((1, 4)), kept=np.array([0]))
+    units, low, high = np.array([3, 47, 130, 170]), np.array([2, 2, 2, 150]), np.full(4, 10**6)
+    rounded, done = rounding.round(units, low, high, np.random.default_rng(1))
+    # 3 has no multiple below it in its bin but of one; 170 is less than a step from the first multiple of its bin.
+    assert rounded.tolist() == [3, 40, 100, 200]
+    assert done.tolist() == [False, True, True, True]
+
+
+def test_a_number_that_stands_apart_is_drawn_again_by_its_shape_and_not_anywhere() -> None:
+    """Numbers lie from 5 to 8, of which 6 and 7 are points, in a bin that reaches far: 5 is left, or 8 beside 7."""
+    attribute = Attribute(name="x", kind="integer", edges=(5, 10**6), points=(6, 7))
+    for low, left in ((5.0, {5}), (6.0, {8})):
+        shape = Shape(bins=np.array([0]), heights=np.array([0.0, 1.0]), places=np.array([low, 8.0]))
+        assert set(drawn(attribute, shape, np.zeros(2000, dtype=np.int64)).to_list()) <= {*left, 8}
+
+
 def test_rounding_comes_out_as_often_as_it_was_counted() -> None:
     steps = np.array([1, 5, 10, 50, 100])
     counted = np.array([0.04, 0.0, 0.0, 0.06, 0.9])

@@ -7,8 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.budget.search import Ladder, ladder_of, next_cells
-from sklar.fitting.density import Density, estimate_density
+from sklar.draw.decode import Decoder
+from sklar.fitting.density import Density, _by_tree, estimate_density
 from sklar.fitting.domains import found_numbers
+from sklar.public.schema import Schema
 from tests.budget.test_search import private
 
 SCALE = 30.0
@@ -72,3 +74,39 @@ def test_what_is_too_little_to_be_sure_of_is_a_tail_and_no_support() -> None:
     found = [density_of(values, 10**6, seed=seed) for seed in range(8)]
     assert all(each.last < 10_000 for each in found)
     assert sum(any(low <= 95_000 < high for low, high in each.tails) for each in found) >= 4
+
+
+def planted(values: NDArray[np.int64], far: int, rows: int) -> tuple[Ladder, list[NDArray[np.int64]]]:
+    """Tables without noise, but for `rows` that noise put into the cell of `far` in each of them."""
+    ladder, tables = ladder_of(WIDE), list[NDArray[np.int64]]()
+    for _ in range(ladder.tables):
+        edges = next_cells(ladder, tables, SCALE)[-1]
+        tables.append(
+            np.histogram(values, edges)[0]
+            + rows * (np.searchsorted(edges, far, side="right") - 1 == np.arange(edges.size - 1))
+        )
+    return ladder, tables
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(105, False), (170, True)])
+def test_noise_of_five_standard_errors_far_out_is_no_support(rows: int, shown: bool) -> None:
+    """Two tables count the far cell before it is divided: standard errors of 21 rows."""
+    ladder, tables = planted(np.arange(1000, 3000).repeat(5), 500_000, rows)
+    assert (estimate_density(ladder, tables, SCALE).last > 500_000) == shown
+    # As files of earlier versions were made, which must still verify.
+    assert estimate_density(ladder, tables, SCALE, 4.5).last > 500_000
+
+
+def test_a_bin_before_a_tail_is_drawn_no_farther_than_rows_were_seen() -> None:
+    """All rows are points, so that no piece says how the others lie in the bin that reaches to the tail."""
+    ladder, tables = planted(np.array([1, 3, 7]).repeat(3000), 500_000, 60)
+    density = estimate_density(ladder, tables, SCALE)
+    found = found_numbers(WIDE, tables, SCALE)
+    assert density.tails
+    assert density.last < 20
+    assert set(found.points) == {1, 3, 7}
+    shape = _by_tree(found, np.full(found.n_levels, 1 / found.n_levels), ladder, density, np.zeros(found.n_bins))
+    drawn = Decoder(Schema(name="t", attributes=(found,)), shapes={"x": shape}).decode(
+        np.repeat(found.bin_codes, 200)[None, :], np.random.default_rng(1)
+    )
+    assert drawn["x"].max() < 20  # type: ignore[operator]

@@ -127,6 +127,14 @@ FLAWS = (
         _KERNEL_TESTS,
         audited=False,
     ),
+    _flaw(
+        "a sum that rounds both of a row's parts up",
+        _COUNT,
+        "np.sum((TOKENS - dealt) * times)",
+        "np.sum((TOKENS - dealt + (way % whole > 0)) * times)",
+        "tests/budget/test_clip.py",
+        audited=False,
+    ),
     # Noise.
     _flaw(
         "seven tenths of the noise",

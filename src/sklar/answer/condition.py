@@ -27,6 +27,8 @@ from sklar.public.schema import Attribute, Divided, Schema
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from sklar.files.model import Model
 else:
     pl = lazily("polars")
 
@@ -104,6 +106,23 @@ def divide_shapes(
             whole = np.diff(edges)[np.searchsorted(edges, cuts[:-1], side="right") - 1]
             own[finer.bin_codes] = np.diff(cuts) / whole
     return finer_shapes, [shares[name] for name in divided.schema.measured.names]
+
+
+def limits_of(model: Model, attribute: Attribute, shapes: Mapping[str, Shape]) -> tuple[float, float] | None:
+    """The ends of what a search found of a number, where its bounds lie beyond; else None."""
+    found = [each for each in model.certificate.domains if each.attribute == attribute.name and each.bounds]
+    if not found or attribute.name not in shapes:
+        return None
+    lows, highs = shapes[attribute.name].ends
+    ends = (float(lows.min()), float(highs.max()), *attribute.points)
+    low, high = min(ends), max(ends)
+    return None if attribute.clip is None and (low, high) == found[0].bounds else (low, high)
+
+
+def shown_limits(attribute: Attribute, limits: tuple[float, float]) -> str:
+    """Limits of a number as a person writes them."""
+    shown = [f"{end:.6g}" if attribute.axis.continuous else attribute.axis.text(int(end)) for end in limits]
+    return f"[{shown[0]}, {shown[1]}]"
 
 
 def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:

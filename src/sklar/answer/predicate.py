@@ -296,6 +296,23 @@ def divide(node: Expression, schema: Schema, *, exact: bool = False) -> tuple[Ex
     return tree.mapped(lift), divided, tuple(split)
 
 
+def borders(node: Expression, schema: Schema) -> dict[str, list[float]]:
+    """The numbers that a predicate compares numbers with, by attribute; of > and <= what is next above."""
+    found: dict[str, list[float]] = {}
+
+    def note(leaf: Relation) -> Relation:
+        named = [(at, schema.attribute(each.text)) for at, each in enumerate(leaf.operands) if is_name(each, schema)]
+        for place, own in named[:1]:
+            numbers = [own.number_of(each.text) for each in leaf.operands if own.binned and each.text != own.name]
+            past = leaf.operator in ((">", "<=") if place == 0 else ("<", ">="))
+            above = [np.nextafter(each, np.inf if past else each) for each in numbers if each is not None]
+            found.setdefault(own.name, []).extend(map(float, above))
+        return leaf
+
+    node.mapped(note)
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Interval(Expression):
     """Numbers of an attribute from `low` up to but without `high`, and the points that a comparison holds for."""

@@ -25,11 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer import DEFAULT_LEVEL, effects
-from sklar.answer.condition import divide_shapes, level_classes
+from sklar.answer.condition import divide_shapes, level_classes, limits_of, shown_limits
 from sklar.answer.effects import Floats, NoisyTable, has_parities, normal_quantile
-from sklar.answer.predicate import Expression, QueryError, divide, parse
+from sklar.answer.predicate import Expression, QueryError, borders, divide, parse
 from sklar.budget.certificate import Measured
+from sklar.draw.decode import Shape
 from sklar.draw.repair import sample_codes
+from sklar.fitting.density import rows_beyond
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.rules import constrained
 
@@ -86,7 +88,8 @@ class Answer:
     Where one row of each person is `counted`, chosen at random, the interval is about the rows that were chosen, and
     `choosing_error` bounds the standard error that choosing them adds to a number of people: sqrt(n p (1 - p)) for the
     share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal. `split_error` is the part of
-    the standard error that is due to the shares of `split` bins.
+    the standard error that is due to the shares of `split` bins. `beyond` says where the predicate asks beyond what a
+    search found of numbers; the interval is wider by the rows that may lie there, `beyond_most`.
     """
 
     predicate: str
@@ -104,6 +107,8 @@ class Answer:
     choosing_error: float | None = None
     split: tuple[str, ...] = ()
     split_error: float | None = None
+    beyond: tuple[str, ...] = ()
+    beyond_most: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -114,7 +119,8 @@ class Answer:
             rows = f"{self.synthetic:,.0f} of {self.n_rows:,}"
             return f"Answer({self.predicate}: not measured, synthetic rows have {rows})"
         interval = f"{100 * self.level:.4g}% interval {self.low:,.0f} to {self.high:,.0f}"
-        return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval})"
+        beyond = f"; beyond what is known: {', '.join(self.beyond)}" if self.beyond else ""
+        return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval}{beyond})"
 
     def _repr_html_(self) -> str:
         title, *lines = self.lines()
@@ -140,6 +146,9 @@ class Answer:
             named = ", ".join(self.split)
             adds = "" if self.split_error is None else f"; that adds a standard error of {self.split_error:,.1f}"
             lines.append(f"  cut bins        {named}: their shares are the model's, not measured{adds}")
+        if self.beyond_most is not None:
+            known = f"{', '.join(self.beyond)} nothing is known but that at most {self.beyond_most:,.0f} rows lie there"
+            lines.append(f"  CAUTION         beyond {known}: state edges that reach as far as rows may")
         if self.choosing_error is not None:
             lines.append(f"  choosing rows   adds a standard error of at most {self.choosing_error:,.1f}")
         return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
@@ -209,7 +218,10 @@ def answer(
     names = tuple(schema.names[i] for i in stated.attributes)
     expression = stated.traced(divided.schema)
     where = expression.attributes
-    _, shares = divide_shapes(divided, schema, model.shapes if split else {}, set(names if split else ()))
+    asked_found = any(each.name in names and each.domain == "found" for each in schema.attributes)
+    shapes = model.shapes if split or asked_found else {}
+    _, shares = divide_shapes(divided, schema, shapes if split else {}, set(names if split else ()))
+    beyond, most_beyond = _beyond(model, parsed, shapes, normal)
     parts = _Parts(of=divided.measured_parts, shares=shares)
 
     def count(cells: Floats) -> CellCount:
@@ -238,8 +250,8 @@ def answer(
             least, most = (count(each.astype(np.float64)) for each in (held >= 1.0, held > 0.0))
             low = max(found.count - reach, min(least.count - least.half_width, found.count))
             high = min(found.count + reach, max(most.count + most.half_width, found.count))
-        sd = math.hypot(found.standard_error, error)
-        direct |= {"estimate": found.count, "standard_error": sd, "low": low, "high": high}
+        sd = math.hypot(found.standard_error, error, most_beyond / normal)
+        direct |= {"estimate": found.count, "standard_error": sd, "low": low - most_beyond, "high": high + most_beyond}
         if model.certificate.count == "people":
             picked = min(max(found.count / model.n_rows, 0.0), 1.0)
             direct["choosing_error"] = math.sqrt(model.n_rows * picked * (1 - picked))
@@ -254,8 +266,30 @@ def answer(
         measured_by=found if isinstance(found, str) else found.by,
         counted=model.certificate.counted,
         split=split,
+        beyond=beyond,
+        beyond_most=most_beyond if beyond else None,
         **direct,
     )
+
+
+def _beyond(
+    model: Model, predicate: Expression, shapes: Mapping[str, Shape], reach: float
+) -> tuple[tuple[str, ...], float]:
+    """Beyond which limits of numbers that a search found a predicate asks, and how many rows lie there at most.
+
+    Levels at the ends hold rows beyond. The search's tables counted them: so many, and `reach` standard errors more.
+    """
+    said, most = [], 0.0
+    for name, numbers in borders(predicate, model.schema).items():
+        attribute = model.schema.attribute(name)
+        low, high = limits = limits_of(model, attribute, shapes) or (-math.inf, math.inf)
+        within = max([-math.inf, *(n for n in numbers if n < low)]), min([math.inf, *(n for n in numbers if n > high)])
+        if within == (-math.inf, math.inf):
+            continue
+        counted = rows_beyond(model.measured, name, *within)
+        said.append(f"'{name}' {shown_limits(attribute, limits)}")
+        most += model.n_rows if counted is None else max(counted[0], 0.0) + reach * counted[1]
+    return tuple(said), min(most, model.n_rows)
 
 
 class _Parts(NamedTuple):

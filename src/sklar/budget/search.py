@@ -32,12 +32,14 @@ import numpy as np
 
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles, Ints
+from sklar.kernel.queries import Shares
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.axis import AXES
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
 
 Units = Ints
+Searched = Literal["domain", "rounding", "sum"]
 
 # Up to this many grains every value may be a level of its own, and there is nothing to search; up to this many the
 # second table reaches the grain everywhere. So many parts a cell is divided into, and by the last table.
@@ -69,6 +71,9 @@ MOST = 0.15
 _UNKNOWN_ROWS = 0.005
 # Of the whole cost, what one table of decade by step takes.
 ROUNDING_SHARE = 0.0025
+# Of the whole cost, what the sum of a number up to its clip takes, and the tokens that a row deals: a power of two, so
+# that a noise scale in tokens is held as exactly as one in rows.
+SUM_SHARE, TOKENS = 0.015, 1024
 # Of the whole cost, what finding categories takes where all private domains are categories.
 SHARE = 0.1
 # Of delta, the chance that a threshold lets a value pass that one person alone brought.
@@ -287,7 +292,8 @@ def _within(low: int, high: int, edges: Units) -> Units:
 class Finding:
     """What one search measures: noisy tables at one scale; a threshold for categories, and its chance to fail.
 
-    It looks for a `domain`, or for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels.
+    It looks for a `domain`, for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels, or for
+    their `sum` up to a clip, whose noise is `scale` in rows: `TOKENS` times that in tokens.
     """
 
     attribute: str
@@ -295,7 +301,7 @@ class Finding:
     scale: float
     threshold: int | None
     lost_delta: float
-    of: Literal["domain", "rounding"] = "domain"
+    of: Searched = "domain"
     bounds: tuple[float, float] | None = None
     at_most: int = 0
 
@@ -322,6 +328,15 @@ class Search:
     def spend(self, budget: Budget) -> Spend:
         """What finding all domains costs."""
         return search_spend(self.findings, budget)
+
+
+def sum_query(name: str) -> Shares:
+    """What a sum of clipped numbers asks: each row deals `TOKENS`, to two cells.
+
+    Sensitivity: `Shares.bound` with G = `TOKENS`, one table of reach G L. With noise of G s in tokens it costs the rho
+    of a table of counts with noise s, and less than its mu^2: G^2/(G^2 s^2 - 4) < 1/(s^2 - 4). So it is paid as one.
+    """
+    return Shares(what="sum", lengths=np.array([2]), each=TOKENS, per="row", about=name)
 
 
 def search_spend(findings: Sequence[Finding], budget: Budget) -> Spend:
@@ -369,7 +384,7 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -
     factor = min(1.0, MOST / asked) if asked else 1.0
 
     # Every search, how many tables it takes, and what each of them costs.
-    wanted: list[tuple[Attribute, Literal["domain", "rounding"], int, float]] = []
+    wanted: list[tuple[Attribute, Searched, int, float]] = []
     for attribute in private:
         ladder = ladders.get(attribute.name)
         if ladder is None:
@@ -379,6 +394,8 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -
             wanted.append((attribute, "domain", ladder.tables, table * factor * _WHOLE_SEARCH / ladder.tables))
         if ladder.steps:
             wanted.append((attribute, "rounding", 1, ROUNDING_SHARE * factor))
+        if ladder.tables and attribute.clip is not None:
+            wanted.append((attribute, "sum", 1, SUM_SHARE))
     costs = [cost for *_, tables, cost in wanted for _ in range(tables)]
     share = math.fsum(costs)
     rest = np.full(_REST_TABLES, (1 - share) / _REST_TABLES)
@@ -462,8 +479,8 @@ def fits(finding: Finding, schema: Schema, tables: Sequence[Ints]) -> bool:
     if finding.attribute not in schema.names or finding.bounds is None or len(tables) != finding.tables:
         return False
     ladder = ladder_of(asked_of(finding, schema.attribute(finding.attribute)))
-    if finding.of == "rounding":
-        return [table.size for table in tables] == [ladder.rounding_size]
+    if finding.of != "domain":
+        return [table.size for table in tables] == [2 if finding.of == "sum" else ladder.rounding_size]
     return ladder.tables == len(tables) and all(
         table.size == next_cells(ladder, tables[:number], finding.scale)[-1].size - 1
         for number, table in enumerate(tables)

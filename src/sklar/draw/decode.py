@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.extras import lazily
@@ -32,6 +32,8 @@ else:
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 _ISO = {"date": "%Y-%m-%d", "datetime": _SECONDS, "time": "%H:%M:%S", "yearmonth": "%Y-%m"}
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
+# Draws of a number that come out as one that stands apart, before the next beside it is taken.
+_REDRAWN = 8
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
 
@@ -52,19 +54,21 @@ class Rounding:
     def round(
         self, units: Ints, low: Ints, high: Ints, generator: np.random.Generator
     ) -> tuple[Ints, NDArray[np.bool_]]:
-        """Numbers of grains rounded down in their bins, from `low` up to but without `high`, and which are final."""
+        """Numbers of grains rounded down in their bins, from `low` up to but without `high`, and which are final.
+
+        Up where the bin begins above, but to no step that is larger than the number: a finer one is taken then.
+        """
         digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
         chances = self.upto[np.minimum(digits, self.upto.shape[0] - 1)]
         chosen = (generator.random(units.size)[:, None] >= chances).sum(axis=1)
         done, rounded = np.isin(units, self.kept), units.copy()
         chosen[done] = 0
-        for index in range(1, self.steps.size):
-            rows = np.flatnonzero(chosen == index)
-            step = int(self.steps[index])
-            first = -(-low[rows] // step) * step
-            kept = rows[first < high[rows]]
-            rounded[kept] = np.maximum(units[kept] // step * step, first[first < high[rows]])
-            done[kept] = True
+        for index in range(self.steps.size - 1, 0, -1):
+            rows, step = np.flatnonzero(chosen == index), int(self.steps[index])
+            first, down = -(-low[rows] // step) * step, units[rows] // step * step
+            kept = (down >= first) | ((first < high[rows]) & (np.abs(units[rows]) >= step))
+            rounded[rows[kept]], done[rows[kept]] = np.maximum(down, first)[kept], True
+            chosen[rows[~kept]] = index - 1
         return rounded, done
 
 
@@ -81,6 +85,12 @@ class Shape:
     heights: Doubles
     places: Doubles
     rounding: Rounding | None = None
+
+    @property
+    def ends(self) -> tuple[Doubles, Doubles]:
+        """Between which places the numbers of each bin are drawn, shape (b,) each: its last edge may lie far beyond."""
+        first = np.searchsorted(self.heights, self.bins, side="right") - 1
+        return self.places[first], self.places[np.searchsorted(self.heights, self.bins + 1)]
 
     def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> Doubles:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
@@ -220,20 +230,13 @@ class _AxisDecoder:
         self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if self._floats else np.int64)
         held = numbers.values() if self._floats else [int(exact(number) / self._unit) for number in numbers.values()]
         self._numbers[list(numbers)] = list(held)
-        if self._grain is None:
-            self._low, self._high = self._edges[:-1], self._edges[1:]
-            return
-        # Bins as ranges of multiples of the grain, less the numbers that stand apart.
-        counted = self._counted = np.array(multiples(attribute.edges, self._grain))
-        self._low, high = counted[:-1], counted[1:]
-        shares = [exact(number) / self._grain for number in attribute.apart]
-        taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
-        taken = self._taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
-        bins = np.searchsorted(self._low, taken, side="right") - 1
-        before = np.searchsorted(bins, np.arange(high.size))
-        # A bin is drawn without its gaps; what is at or above the i-th one, less i, moves up by i + 1.
-        self._gaps, self._before = taken - (np.arange(taken.size) - before[bins]), before
-        self._high = high - np.bincount(bins, minlength=high.size)
+        self._low, self._high = self._edges[:-1], self._edges[1:]
+        if self._grain is not None:
+            # Bins as ranges of multiples of the grain, and the numbers that stand apart.
+            counted = np.array(multiples(attribute.edges, self._grain))
+            self._low, self._high = counted[:-1], counted[1:]
+            shares = [exact(number) / self._grain for number in attribute.apart]
+            self._taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (rows,)."""
@@ -269,26 +272,23 @@ class _AxisDecoder:
         held = _single(drawn, low, high) if self._single else drawn
         return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
 
-    def _count_evenly(self, bins: Codes, generator: np.random.Generator) -> Ints:
-        """Multiples of the grain inside these bins, all equally likely, none of them a number that stands apart."""
-        counted = generator.integers(self._low[bins], self._high[bins])
-        if self._gaps.size:
-            counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
-        return counted
-
     def _count(self, bins: Codes, grain: Fraction, generator: np.random.Generator) -> Ints:
-        """Multiples of the grain inside these bins, by their shape where there is one."""
-        if self._shape is None:
-            return self._count_evenly(bins, generator)
-        first, last = self._counted[:-1][bins], self._counted[1:][bins]
-        counted = np.floor(self._shape.draw(bins, generator) / float(grain)).astype(np.int64)
-        counted = np.clip(counted, first, last - 1)
-        if self._shape.rounding is not None:
-            counted, _ = self._shape.rounding.round(counted, first, last, generator)
-        apart = np.flatnonzero(np.isin(counted, self._taken)) if self._taken.size else self._taken
-        if apart.size:
-            counted[apart] = self._count_evenly(bins[apart], generator)
-        return counted
+        """Multiples of the grain inside these bins, by their shape where there is one, none that stands apart."""
+        counted, again = np.empty(bins.size, dtype=np.int64), np.arange(bins.size)
+        for _ in range(_REDRAWN):
+            own, first, last = bins[again], self._low[bins[again]], self._high[bins[again]]
+            if self._shape is None:
+                placed = generator.integers(first, last)
+            else:
+                placed = np.floor(self._shape.draw(own, generator) / float(grain)).astype(np.int64)
+                placed = np.clip(placed, first, last - 1)
+                if self._shape.rounding is not None:
+                    placed, _ = self._shape.rounding.round(placed, first, last, generator)
+            counted[again] = placed
+            again = again[np.isin(placed, self._taken)]
+            if not again.size:
+                break
+        return np.asarray(_beside(counted, self._low[bins], self._high[bins], self._taken)) if again.size else counted
 
     def _rounded(
         self, bins: Codes, placed: Doubles, rounding: Rounding | None, generator: np.random.Generator
@@ -344,13 +344,16 @@ def _column(values: pl.Expr) -> pl.Series:
     return pl.select(values).to_series()
 
 
-def _beside(drawn: NDArray[Any], low: Doubles, high: Doubles, apart: tuple[float, ...]) -> NDArray[Any]:
+def _beside(drawn: NDArray[Any], low: NDArray[Any], high: NDArray[Any], apart: ArrayLike) -> NDArray[Any]:
     """The same numbers, those that stand apart moved to the next one of their bin that does not."""
+
+    def after(numbers: NDArray[Any]) -> NDArray[Any]:
+        return numbers + 1 if numbers.dtype.kind == "i" else np.nextafter(numbers, numbers.dtype.type(np.inf))
+
     taken = np.flatnonzero(np.isin(drawn, apart))
     while taken.size:
-        moved = np.nextafter(drawn[taken], drawn.dtype.type(np.inf))
-        first = low[taken].astype(drawn.dtype)
-        first = np.where(first < low[taken], np.nextafter(first, drawn.dtype.type(np.inf)), first)
+        moved, first = after(drawn[taken]), low[taken].astype(drawn.dtype)
+        first = np.where(first < low[taken], after(first), first)
         drawn[taken] = np.where(moved < high[taken], moved, first)
         taken = taken[np.isin(drawn[taken], apart)]
     return drawn

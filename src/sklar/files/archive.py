@@ -29,7 +29,7 @@ from sklar.budget.certificate import (
     vouched,
 )
 from sklar.budget.plan import linked_queries
-from sklar.budget.search import fits
+from sklar.budget.search import fits, sum_query
 from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, OLD_SETTINGS, VERSIONS, require_known
@@ -87,7 +87,8 @@ def _describe(block: Block) -> dict[str, Any]:
     """What the file says of one block beside its arrays."""
     query = block.query
     if isinstance(query, Shares):
-        return {"query": "shares", "what": query.what}
+        sums = {"query": "sum", "about": query.about, "cells": query.n_cells}
+        return sums if query.about else {"query": "shares", "what": query.what}
     if isinstance(query, Common):
         return {"query": "common", "about": query.about, "threshold": query.threshold, "keys": list(block.keys or ())}
     if isinstance(query, Parities):
@@ -256,7 +257,8 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
     for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         for block in own:
-            if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
+            kinds = isinstance(block.query, Common), isinstance(block.query, Shares)
+            if getattr(block.query, "about", "") != name or kinds != (common, finding.of == "sum"):
                 raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
         if not common and not fits(finding, schema, [np.asarray(block.values) for block in own]):
             raise ModelError(f"its search for '{name!s:.60}' has other cells than its bounds imply.")
@@ -286,6 +288,8 @@ def _query(array: ReadArray, cells: Cells, number: int, entry: Mapping[str, Any]
     kind = entry["query"]
     if kind == "common":
         return Common(about=entry["about"], threshold=entry["threshold"])
+    if kind == "sum":
+        return sum_query(entry["about"])
     if kind == "grid":
         return Tables(cells=Cells([entry["cells"]]), order=1, about=entry["about"])
     if kind == "parities":

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 from sklar.budget.certificate import OLD_DISTANCE, SCORES
 from sklar.budget.method import MethodName
 from sklar.budget.plan import KINDS
+from sklar.budget.search import Searched
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.kernel.queries import MOST_TOKENS
@@ -187,7 +188,7 @@ _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
 _MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
 _MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", *KINDS)})
 _FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
-_FINDING |= {"lost_delta": _SHARE, **since(3, {"of": one_of("domain", "rounding"), "at_most": whole(0, MAX_LEVELS)})}
+_FINDING |= {"lost_delta": _SHARE, **since(3, {"of": one_of(*get_args(Searched)), "at_most": whole(0, MAX_LEVELS)})}
 _FINDING |= since(3, {"bounds": maybe(each(number(), 2))})
 # A block by its query: what a file says of it beside its arrays.
 _BLOCK = chosen(
@@ -197,6 +198,7 @@ _BLOCK = chosen(
         "parities": {"orders": whole(1, 3)},
         "distances": {},
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
+        "sum": {"about": _NAME, "cells": whole(2, 2)},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
     },
 )

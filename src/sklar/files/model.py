@@ -240,8 +240,8 @@ class Model:
         lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
-            if finding.of == "rounding":
-                kept = "1 noisy table of decade by step"
+            if finding.of != "domain":
+                kept = "1 noisy table of decade by step" if finding.of == "rounding" else "limited to its clip"
             elif finding.threshold is None:
                 heaps = len(attribute.points)
                 points = f" and {heaps:,} point{'s' if heaps > 1 else ''}" if heaps else ""

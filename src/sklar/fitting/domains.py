@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.search import Ladder, Search, Units, asked_of, ladder_of
-from sklar.fitting.density import Density, estimate_density, searched
+from sklar.fitting.density import SURE, Density, estimate_density, searched
 from sklar.kernel.queries import Block
 from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Domain, Schema
@@ -24,6 +24,8 @@ _MOST_HEAPS = 1 / 3
 _BIN_SHARE = 0.15
 # A bin is divided at the roundest number that leaves at least this part of its rows on either side.
 _SNAP = 0.3
+# By how many standard errors a window showed rows in files of Sklar 0.2 and earlier.
+_EARLIER_SURE = 4.5
 # The power of a bin's width that counts beside its rows.
 _WIDTH = 0.25
 
@@ -40,7 +42,7 @@ def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Sch
         if ladder is not None and ladder.tables == 0:
             # Every grain between its bounds is a level: so few that there is nothing to search.
             grains = np.arange(ladder.low, ladder.high + 1)
-            found[attribute.name] = _with_levels(attribute, ladder, grains, (), domain="public")
+            found[attribute.name] = _with_levels(replace(attribute, clip=None), ladder, grains, (), domain="public")
     for finding, own in searched(search.findings, blocks):
         attribute = schema.attribute(finding.attribute)
         if own[0].keys is not None:
@@ -60,8 +62,9 @@ def domain_faults(measured: Measured) -> tuple[str, ...]:
     for finding, own in searched(measured.certificate.domains, measured.blocks):
         if own[0].keys is None and finding.of == "domain":
             found = measured.schema.attribute(finding.attribute)
-            again = found_numbers(asked_of(finding, found), [block.values for block in own], finding.scale)
-            if (again.edges, again.points) != (found.edges, found.points):
+            asked, tables = asked_of(finding, found), [block.values for block in own]
+            again = [found_numbers(asked, tables, finding.scale, sure) for sure in (SURE, _EARLIER_SURE)]
+            if all((each.edges, each.points) != (found.edges, found.points) for each in again):
                 faults.append(finding.attribute)
     return tuple(faults)
 
@@ -82,25 +85,31 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     return replace(attribute, values=values, domain="found", at_most=0, words=words)
 
 
-def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
+def found_numbers(
+    attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float, sure: float = SURE
+) -> Attribute:
     """The attribute with at most `at_most` levels: heaps, bins of about equal rows, one or two where some may be."""
     ladder = ladder_of(attribute)
-    density = estimate_density(ladder, tables, scale)
+    density = estimate_density(ladder, tables, scale, sure)
     total = float(density.masses.sum())
+    # The last of whole numbers is the clip, which stands for all that is larger.
+    ends = (ladder.high - 1,) if attribute.clip is not None and not attribute.axis.continuous else ()
     if total <= 0:
         first = ladder.first()
         kept = np.unique(np.linspace(0, first.size - 1, attribute.at_most + 1).astype(np.int64))
-        return _with_levels(attribute, ladder, first[kept], ())
+        return _with_levels(attribute, ladder, _roomy(first[kept], ends, ladder) if ends else first[kept], ends)
     # Heaps that are levels of their own, in grains.
     heavy = density.heaps[density.masses[density.heaps] >= _HEAP_SHARE * total / attribute.at_most]
     heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(_MOST_HEAPS * attribute.at_most)]
-    points = tuple(sorted(density.edges[heaviest].tolist()))
+    points = tuple(sorted({*density.edges[heaviest].tolist(), *ends}))
     tails = density.tails[: max(attribute.at_most - len(points) - 1, 0)]
     bins = max(attribute.at_most - len(points) - len(tails), 1)
     edges = _edges(ladder, density, points, bins, _BIN_SHARE * total / attribute.at_most)
     if tails:
         # What lies between the support and a tail is counted with what is below, and drawn there.
         edges = np.concatenate([edges[:-1], [start for start, _ in tails], [tails[-1][1]]])
+    if attribute.clip is not None:
+        edges = np.append(edges[:-1], ladder.high)
     return _with_levels(attribute, ladder, _roomy(edges, points, ladder), points)
 
 
@@ -148,7 +157,7 @@ def _with_levels(
 ) -> Attribute:
     """The attribute with these edges and points, given in grains, as numbers on its axis within its bounds."""
     low, high = attribute.edges[0], attribute.edges[-1]
-    whole = not attribute.axis.continuous
+    whole, clip = not attribute.axis.continuous, () if attribute.clip is None else (attribute.clip,)
     placed = np.unique(np.clip(ladder.axis(edges), low, high)).tolist()
     if len(placed) < 2:
         placed = [low, high]
@@ -156,7 +165,7 @@ def _with_levels(
     return replace(
         attribute,
         edges=tuple(int(edge) if whole else float(edge) for edge in placed),
-        points=tuple(sorted({*attribute.points, *(int(point) if whole else float(point) for point in stated)})),
+        points=tuple(sorted({*attribute.points, *clip, *(int(point) if whole else float(point) for point in stated)})),
         domain=domain,
         at_most=0,
     )

@@ -339,13 +339,15 @@ class Distances(_Shared):
 class Shares(_Shared):
     """Tables to whose cells each person (or row) deals at most `each` = G whole tokens, none negative; a scale a table.
 
-    `what` says in a word which tables these are, `lengths` how many cells each has, `per` who deals.
+    `what` says in a word which tables these are, `lengths` how many cells each has, `per` who deals; `about` names the
+    attribute whose numbers are dealt, where the cells are not the schema's.
     """
 
     what: str
     lengths: Ints
     each: int
     per: Literal["person", "row"] = "person"
+    about: str = ""
     gaussian_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

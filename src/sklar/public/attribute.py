@@ -56,6 +56,7 @@ class Attribute(Remembering):
     else directly after the bin that contains it. `special` are texts or numbers that mean something else than a value
     (not applicable, refused), each a level of its own, wherever it lies on the axis.
 
+    Numbers above `clip` count as it, in a level of its own; the release measures the sum of numbers limited to it.
     Numbers drawn inside a bin are multiples of `step` (in seconds for what is timed). `texts` are those of false and
     true, `format` the strptime format of dates and times, `output` the type of the released column (see `outputs`).
 
@@ -80,6 +81,7 @@ class Attribute(Remembering):
     points: tuple[int, ...] | tuple[float, ...] = ()
     special: tuple[str | int | float, ...] = ()
     step: int | float | None = None
+    clip: int | float | None = None
     texts: tuple[str, str] | tuple[()] = ()
     format: str | None = None
     ordered: bool = False
@@ -191,7 +193,7 @@ class Attribute(Remembering):
                 interval = f"{'(' if low in self.points else '['}{self.axis.text(low)}, {self.axis.text(high)})"
                 named[code] = self.axis.text(low) if one else interval
             for code, point in zip(self.point_codes.tolist(), self.points, strict=True):
-                named[code] = self.axis.text(point)
+                named[code] = self.axis.text(point) + (" or more" if point == self.clip else "")
         missing = () if self.missing is None else (self.missing or "(missing)",)
         return (*named, *map(str, self.special), *missing, *(("other",) if self.other else ()))
 

@@ -64,6 +64,7 @@ _KEYS = {
     "spacing": Key(f"be one of {', '.join(get_args(Spacing))}", str, "", get_args(Spacing).__contains__),
     "domain": Key(f"be one of {', '.join(get_args(Domain))}", str, "", get_args(Domain).__contains__, "public"),
     "step": Key("be a positive number", (int, float), " Write step = 100, or step = 0.01.", lambda n: 0 < n < _EXACT),
+    "clip": Key("be a number smaller than 2**50", (int, float), " Write clip = 100000.", lambda n: abs(n) < 2**50),
     "texts": Key(
         "be those of false and true", list, " Write texts = ['N', 'Y'].", lambda pair: [*map(type, pair)] == [str, str]
     ),
@@ -92,6 +93,7 @@ _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside
 _BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
     "categorical": {"values", "ordered", "other", "domain", "at_most"},
     "boolean": {"texts"},
+    **dict.fromkeys(("integer", "real"), _BINNED | {"clip"}),
 }
 _EVERYWHERE = {"type", "unit", "labels", *TABLE_WORDS, *_KEYS}.difference(*_BY_KIND.values())
 
@@ -144,10 +146,11 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     unlisted = categorical and keys.domain == "found" and not keys.other
     unleveled = keys.outside == "missing" and keys.missing is None
     whole = keys.step is not None and keys.step == keys.step // 1
-    partial = axis.stepped and keys.step is not None and not whole
+    partial, known = axis.stepped and keys.step is not None and not whole, keys.domain == "public"
     refuse(
         (not private and keys.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
         (private and taken, f'domain = "private" is found by a release, so it takes no {taken}. Remove one.'),
+        (known and keys.clip is not None, 'clip goes with domain = "private". Add it, or remove clip.'),
         (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
         (partial, f"step of a {axis.kind} must be whole, got {keys.step!r}. Use 1 or more."),
@@ -160,6 +163,7 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     keys.format, keys.texts = parse_format(axis, keys.format), tuple(keys.texts or ())
     keys.output = None if keys.output is None else str(parse_output(keys.output))
     keys.values = _values(keys) if categorical else ()
+    keys.clip = None if keys.clip is None else axis.check(keys.clip, what="clip")
     keys.edges = _edges(axis, keys) if axis.binned else ()
     keys.points = tuple(sorted(axis.check(point, what="points") for point in keys.points or ()))
     keys.special = tuple(_special(axis, keys, each) for each in keys.special or ())
@@ -189,8 +193,13 @@ def _edges(axis: Axis, keys: SimpleNamespace) -> Numbers:
     """The edges that are listed or that low, high and bins imply; of a private domain, its two bounds."""
     spaced = [key for key in ("bins", "high", "low", "spacing") if getattr(keys, key) is not None]
     if keys.domain == "private":
-        if keys.low is None or keys.high is None:
+        if keys.low is None or (keys.high is None and keys.clip is None):
             raise SchemaError('domain = "private" needs low and high: wide bounds from public knowledge.')
+        if keys.clip is not None:
+            past = keys.high is not None and not keys.clip <= axis.check(keys.high)
+            refuse((past, f"clip must lie below high, got {keys.clip} and {keys.high}. Lower it, or leave high out."))
+            # All that is larger counts as the clip, which the last of whole numbers is.
+            keys.high = keys.clip if axis.continuous else keys.clip + (keys.step or 1)
         return _spaced(axis, keys, 1)
     if keys.edges is None:
         if not {"low", "high", "bins"} <= set(spaced):

@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.search import Ladder, Units
+from sklar.budget.search import TOKENS, Ladder, Units
 from sklar.kernel.cells import Cells, Ints, Whole
 from sklar.kernel.queries import NO_CELL, Tables, one_or_none
 from sklar.machine.compiled import load
@@ -108,6 +108,15 @@ class Histogram:
         counts = np.zeros(ladder.rounding_size, dtype=np.int64)
         np.add.at(counts, ladder.rounding_cells(values), times)
         return counts
+
+    def tokens(self, ladder: Ladder) -> Ints:
+        """What all rows deal to two cells, as `sum_query(...).count` does: of `TOKENS` each, the part of the way from
+        the lower bound to the upper one, rounded, and the rest. Whatever the number, neither is negative.
+        """
+        values, times = self.values()
+        way, whole = np.clip(values, ladder.low, ladder.high - 1) - ladder.low, max(ladder.high - 1 - ladder.low, 1)
+        dealt = (2 * TOKENS * way + whole) // (2 * whole)
+        return np.array([np.sum(dealt * times), np.sum((TOKENS - dealt) * times)], dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -112,6 +112,8 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         number = _parse(value, text, attribute)
         if number is None:
             return known.get(text.strip(), unknown)
+        if attribute.clip is not None and number not in named:
+            number = min(number, attribute.clip)
         if number != number or (attribute.outside == "missing" and not attribute.within(number)):
             return named.get(number, nothing)
         return named.get(number, int(attribute.bin_codes[attribute.bin_of(number)]))
@@ -183,10 +185,13 @@ def typed_numbers(column: pl.Series, attribute: Attribute) -> Numbers | None:
 
 
 def _bins(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32]:
+    stated = numbers
+    if attribute.clip is not None:
+        numbers = np.minimum(numbers, attribute.clip)
     codes = _looked_up(numbers, attribute)
     codes = _searched(numbers, attribute) if codes is None else codes
     for number, code in _apart(attribute).items():
-        codes[numbers == number] = code
+        codes[stated == number] = code
     return codes
 
 

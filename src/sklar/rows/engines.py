@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.search import Finding, Search, ladder_of, next_cells, plan_search
+from sklar.budget.search import TOKENS, Finding, Search, ladder_of, next_cells, plan_search, sum_query
 from sklar.errors import DataError, OutputError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Tables
@@ -357,6 +357,9 @@ class Measurer:
             yield self._vault.measure(Common(about=name, threshold=finding.threshold), exact.texts, scales)
             return
         ladder = ladder_of(self.schema.attribute(name))
+        if finding.of == "sum":
+            yield self._vault.measure(sum_query(name), exact.tokens(ladder), scales * TOKENS)
+            return
         tables: list[NDArray[Any]] = []
         for _ in range(finding.tables):
             if finding.of == "rounding":

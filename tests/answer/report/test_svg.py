@@ -15,6 +15,7 @@ import sklar
 from sklar.answer.report.publish import draw
 from sklar.answer.report.render import clean, render
 from sklar.answer.report.svg import WIDTH, Bar, bars, bins, fitted, heat_map, paired_bars, text_width, wrap
+from sklar.draw.decode import Shape
 from sklar.public.schema import Schema
 
 LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]
@@ -88,3 +89,12 @@ def test_a_number_that_towers_over_the_others_stands_apart() -> None:
     assert apart is not None
     assert apart.count('class="bar"') == 1
     assert drawn([0] * 4000 + [1] * 3000 + list(range(2, 60)) * 20)[1] is None
+
+
+def test_the_axis_ends_where_numbers_are_drawn_and_not_at_the_last_edge() -> None:
+    schema = Schema.from_toml('[attributes.cost]\ntype = "integer"\nedges = [0, 10, 20, 30, 1_000_000]')
+    model = sklar.fit(pl.DataFrame({"cost": list(range(30)) * 50}), schema, epsilon=10.0)
+    shape = Shape(bins=np.array([0, 1, 2, 2]), heights=np.arange(5.0), places=np.array([0.0, 10, 20, 30, 10**6]))
+    charts = [draw(model, schema.attributes[0], np.full(4, 0.25), own)["on_axis"] for own in (None, shape)]
+    assert ["30 to 999,999" in str(chart) for chart in charts] == [True, False]
+    assert [each.tolist() for each in shape.ends] == [[0, 10, 20, 20], [10, 20, 30, 30]]

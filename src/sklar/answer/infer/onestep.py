@@ -149,7 +149,8 @@ class Linearized:
 
     Where part of psi is a sum of functions of measured tables, `exact` is that part, and `rest` the remainder as a
     function of codes. `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that
-    knows of no row with some property is taken to be sure to a row.
+    knows of no row with some property is taken to be sure to a row. `inside`, shape (q,), are variances of what levels
+    do not tell: where in a bin its numbers lie.
     """
 
     values: Floats
@@ -158,6 +159,7 @@ class Linearized:
     exact: Functional | None = None
     rest: Callable[[Codes], Floats] | None = None
     scale: Floats | None = None
+    inside: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -213,6 +215,8 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
             positive = np.diag(spread) > 0
             spread = spread * positive * positive[:, None]
         between = between + spread
+    if linear.inside is not None:
+        between = between + np.diag(linear.inside)
     return OneStep(
         values=linear.values - union @ here + seen,
         noise=noise_covariance(coefficients, effects),

@@ -49,25 +49,30 @@ _SEPARATED = (
 
 
 class Ratio(NamedTuple):
-    """The mean of one function of records over that of another, or over all rows; `scale` is the largest numerator."""
+    """The mean of one function of records over that of another, or over all rows; `scale` is the largest numerator.
+
+    `inside` is the numerator's variance by where in their bins numbers lie.
+    """
 
     label: str
     numerator: RecordFunction
     denominator: RecordFunction | None
     scale: float
+    inside: float = 0.0
 
 
 def linear_in(ratios: Sequence[Ratio], reference: Reference) -> Linearized:
     """Numerators and denominators, one after the other: they are linear in the shares of records."""
-    terms = [term for each in ratios for term in ((each.numerator, each.scale), (each.denominator, 1.0))]
-    functions = [(function, scale) for function, scale in terms if function is not None]
+    terms = [term for one in ratios for term in ((one.numerator, one.scale, one.inside), (one.denominator, 1.0, 0.0))]
+    functions = [function for function, *_ in terms if function is not None]
+    scales, inside = np.array([figures for function, *figures in terms if function is not None]).T
 
     def evaluate(codes: Codes) -> Floats:
-        return np.stack([function(codes) for function, _ in functions], axis=1)
+        return np.stack([function(codes) for function in functions], axis=1)
 
-    values, scales = evaluate(reference.codes), np.array([scale for _, scale in functions])
+    values = evaluate(reference.codes)
     means, by_fit = reference.union @ values, reference.weights @ values
-    return Linearized(values=means, by_fit=by_fit, influence=evaluate, scale=scales)
+    return Linearized(values=means, by_fit=by_fit, influence=evaluate, scale=scales, inside=inside)
 
 
 def fieller(values: Floats, covariance: Floats, quantile: float) -> tuple[float, float]:
@@ -92,6 +97,7 @@ def answer_ratios(inquiry: Inquiry) -> Inference:
     figures = figures_of(inquiry, ratios, inquiry.one_step(linear_in(ratios, inquiry.reference)))
     kinds = {"share": f"share of rows with {asked.event_text}", "mean": "mean of ", "shares": "shares of "}
     what = ("difference of " if asked.difference else "") + kinds[asked.kind] + "".join(names[i] for i in asked.names)
+    what += "".join(f" limited to {limits}" for limits in inquiry.limits.values())
     by = " by " + ", ".join(names[i] for i in asked.by) if asked.by else ""
     return inquiry.inference(f"{what}{by}", figures)
 
@@ -159,7 +165,7 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
         group = list(zip(asked.by, codes, strict=True))
         name = ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group)
         within: list[RecordFunction] = [partial(inquiry.holds, asked.given), *(level(i, code) for i, code in group)]
-        below, scale = [] if everyone else within, 1.0
+        below, scale, inside = [] if everyone else within, 1.0, 0.0
         if asked.event is not None:
             tops: dict[str, RecordFunction] = {name or "share": partial(inquiry.holds, asked.event)}
         elif asked.kind == "shares":
@@ -169,10 +175,11 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
         else:
             (index,), scores = asked.names, inquiry.scores(asked.names[0])
             tops, scale = {name or "mean": column(index, scores.filled)}, float(np.abs(scores.filled).max())
+            inside = inquiry.inside(index, multiplied(within))
             if not everyone or not scores.known.all():
                 below = [*within, column(index, scores.known)]
         bottom = multiplied(below) if below else None
-        ratios += [Ratio(label, multiplied([*within, top]), bottom, scale) for label, top in tops.items()]
+        ratios += [Ratio(label, multiplied([*within, top]), bottom, scale, inside) for label, top in tops.items()]
     return ratios
 
 

@@ -19,6 +19,7 @@ from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
 from sklar.budget.search import search_spend
+from sklar.draw.decode import Shape
 from sklar.draw.repair import sample_codes
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
@@ -87,7 +88,8 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         order = np.argsort(-findings.dependence, kind="stable")[: MAX_CHARTS**2]
         ranked = dict.fromkeys(np.stack([each[order] for each in measured.cells.pairs], axis=1).ravel().tolist())
         chosen = sorted(list(ranked)[:MAX_CHARTS])
-    charts = [draw(model, measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
+    shapes, drawn = model.shapes, [(measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
+    charts = [draw(model, attribute, levels, shapes.get(attribute.name)) for attribute, levels in drawn]
     shown = {
         "schema": schema,
         "title": short(shown_table(schema), 120),
@@ -178,8 +180,8 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
         measurements.append((stage, what, f"{sum(tables):,}", shown, f"{sum(costs) / whole:.0%}"))
     for finding, share in zip(certificate.domains[:_MAX_SEARCHES], searched, strict=False):
         attribute = schema.attribute(finding.attribute)
-        if finding.of == "rounding":
-            what = "how its numbers are rounded"
+        if finding.of != "domain":
+            what = "how its numbers are rounded" if finding.of == "rounding" else "its sum, numbers up to the clip"
         elif finding.threshold is not None:
             what = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
         else:
@@ -328,7 +330,7 @@ def _unless_noise(text: str, count: float, half_width: float) -> str:
     return text if count > 0 else f"0 (noise: ±{half_width:,.0f})"
 
 
-def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any]:
+def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | None = None) -> dict[str, Any]:
     """The drawings of an attribute with error bars, in words and figures; `synthetic` are shares of synthetic rows."""
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
@@ -365,7 +367,9 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
         what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
         kept = ~np.isin(every, heaps)
-        axis = svg.bins(*_on_axis(attribute, n, *(kept * each for each in (counts, half, synthetic))), title, told)
+        lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
+        figures = (kept * each for each in (counts, half, synthetic))
+        axis = svg.bins(*_on_axis(attribute, (min(lows), max(highs)), n, *figures), title, told)
     if left_out.size:
         what += f". The {left_out.size:,} smallest values have one bar together"
         entries.append(bar(f"{left_out.size:,} others together", left_out))
@@ -404,10 +408,11 @@ def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> ND
 
 
 def _on_axis(
-    attribute: Attribute, n: int, counts: Floats, half: Floats, synthetic: Floats
+    attribute: Attribute, ends: tuple[float, float], n: int, counts: Floats, half: Floats, synthetic: Floats
 ) -> tuple[Floats, Floats, svg.Ticks, list[str]]:
-    """The bins of an attribute as they are drawn, neighbors together where they are too many."""
-    codes, labels, edges = attribute.bin_codes, shown_levels(attribute), np.array(attribute.edges, dtype=np.float64)
+    """The bins of an attribute between the ends of what is drawn, neighbors together where they are too many."""
+    labels, edges = shown_levels(attribute), np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
+    codes, edges = attribute.bin_codes[np.diff(edges) > 0], np.unique(edges)
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
     counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
     half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))

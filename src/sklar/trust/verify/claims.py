@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of, vouched
-from sklar.budget.search import Finding, finding_faults, search_spend
+from sklar.budget.search import TOKENS, Finding, finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import LinkedModel, Model
 from sklar.fitting.domains import domain_faults
@@ -230,7 +230,9 @@ def _answer_faults(model: Model) -> list[str]:
     searches = search_blocks(model)
     if len(searches) != len(model.certificate.domains) or not all(own for _, own in searches):
         return ["the noisy answers of a search are missing"]
-    if any((block.scales != finding.scale).any() for finding, own in searches for block in own):
+    times = [TOKENS if finding.of == "sum" else 1 for finding, _ in searches]
+    pairs = zip(searches, times, strict=True)
+    if any((block.scales != finding.scale * each).any() for (finding, own), each in pairs for block in own):
         return ["a search has another noise scale than is stated for it"]
     faults = []
     for finding, (answer, *_) in searches:
