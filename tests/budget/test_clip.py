@@ -61,6 +61,16 @@ def test_a_row_deals_its_tokens_and_no_more_as_the_plain_routine_does(values: li
     assert tokens(values, ladder).tolist() == sum_query("cost").count([entries]).tolist()
 
 
+@pytest.mark.parametrize("width", [1, 2**50 - 1, 2**50, 2**55 + 7, 2**61])
+def test_a_row_deals_no_more_between_bounds_of_any_width(width: int) -> None:
+    """Products of 63 bits and more would wrap, and a person's tokens be negative."""
+    ladder = replace(ladder_of(clipped().attributes[0]), low=-width // 2, high=width - width // 2 + 1)
+    for value in (-(2**62), -width // 2, 0, width // 3, width - width // 2, 2**62):
+        alone = tokens([value], ladder)
+        assert alone.min() >= 0
+        assert alone.sum() == TOKENS
+
+
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 def test_a_sum_costs_no_more_than_the_table_that_it_is_paid_as(neighbors: Any) -> None:
     budget = Budget(epsilon=1.0, delta=1e-6, neighbors=neighbors)

@@ -111,10 +111,13 @@ class Histogram:
 
     def tokens(self, ladder: Ladder) -> Ints:
         """What all rows deal to two cells, as `sum_query(...).count` does: of `TOKENS` each, the part of the way from
-        the lower bound to the upper one, rounded, and the rest. Whatever the number, neither is negative.
+        the lower bound to the upper one, rounded, and the rest. Whatever the number, neither is negative: lengths of
+        more than 50 bits lose their last ones, so that 2 `TOKENS` times the way fits in 63.
         """
         values, times = self.values()
-        way, whole = np.clip(values, ladder.low, ladder.high - 1) - ladder.low, max(ladder.high - 1 - ladder.low, 1)
+        whole = max(ladder.high - 1 - ladder.low, 1)
+        shift = max(whole.bit_length() - 50, 0)
+        way, whole = (np.clip(values, ladder.low, ladder.high - 1) - ladder.low) >> shift, whole >> shift
         dealt = (2 * TOKENS * way + whole) // (2 * whole)
         return np.array([np.sum(dealt * times), np.sum((TOKENS - dealt) * times)], dtype=np.int64)
 
