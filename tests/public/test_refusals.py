@@ -86,7 +86,7 @@ real ; edges = [0, 1] ; special = [1000] ; output = "decimal(5, 2)" -> output 'd
 categorical ; values = [1] ; special = ["N"] ; output = "int8" -> output 'int8' holds whole numbers only...
 boolean ; special = ["N/A"] ; output = "bool" -> output 'bool' does not hold the special text 'N/A'...
 integer ; edges = [0, 10, 20] ; step = 0 -> step must be a positive number, got 0. Write step = 100, or step = 0.01.
-integer ; edges = [0, 10, 20] ; step = 0.5 -> step of a integer must be whole, got 0.5. Use 1 or more.
+integer ; edges = [0, 10, 20] ; step = 0.5 -> step of an integer must be whole, got 0.5. Use 1 or more.
 integer ; edges = [0, 10, 20] ; step = 4 -> edges and points must be multiples of the step of 4, got 10. Move it.
 integer ; edges = [0, 10, 20] ; step = 5 ; points = [7] -> edges and points must be multiples ... of 5, got 7. Move it.
 real ; edges = [0, 0.25] ; step = 0.1 -> edges and points must be multiples of the step of 0.1, got 0.25. Move it.

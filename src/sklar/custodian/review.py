@@ -21,7 +21,7 @@ from typing import Any, Literal
 from sklar.answer.report.render import short
 from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULES_HEADING, Draft, common, facts
 from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
-from sklar.custodian.draft.propose import as_seen
+from sklar.custodian.draft.propose import as_seen, asked, round_bounds
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
 from sklar.public.axis import parse_number
@@ -45,7 +45,7 @@ _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low
 _REVIEW_KEYS = ("reviewed", "provenance")
 _AT_RISK = "at my risk: they tell who is in the table"
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
-_PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)})\s*=")
+_PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)}|ask_person)\s*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, found if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
-        decide=notes.get(DECIDE, "is it public knowledge?") + rule,
+        decide=(asked(attribute, seen) if seen else "") + notes.get(DECIDE, "is it public knowledge?") + rule,
         private=private,
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,
@@ -127,6 +127,9 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     choices = [ReviewChoice("a", f"as proposed: {accepted}", whole | public)]
     if attribute.binned:
         says = f"find it with budget, between {'other ' if private else ''}bounds"
+        if seen is not None and (ends := round_bounds(attribute, seen)):
+            never = f"no, by public knowledge: {ends['low']} to {ends['high']}, which the file then says to everybody"
+            choices.append(ReviewChoice("n", never, kept | {"domain": "private"} | ends | public))
         choices += [
             ReviewChoice("b", says, kept | {"domain": "private", "bins": _BINS} | public, "bounds"),
             ReviewChoice("e", "state the edges of bins, from public knowledge", kept | public, "edges"),
@@ -249,6 +252,7 @@ def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
 
 def accept_all(text: str) -> str:
     """The file with every proposal that is left accepted, and no open rules; entries read from the rows are refused."""
+    Schema.from_toml(text).require_person_known()
     waiting = questions(text)
     refused = [question.name for question in waiting if question.default is None]
     if refused:

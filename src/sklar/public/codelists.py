@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
+from itertools import product
 
 _STATES = """
 AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR PA RI SC
@@ -18,7 +19,7 @@ Alabama,Alaska,Arizona,Arkansas,California,Colorado,Connecticut,Delaware,Florida
 Iowa,Kansas,Kentucky,Louisiana,Maine,Maryland,Massachusetts,Michigan,Minnesota,Mississippi,Missouri,Montana,Nebraska,
 Nevada,New Hampshire,New Jersey,New Mexico,New York,North Carolina,North Dakota,Ohio,Oklahoma,Oregon,Pennsylvania,
 Rhode Island,South Carolina,South Dakota,Tennessee,Texas,Utah,Vermont,Virginia,Washington,West Virginia,Wisconsin,
-Wyoming,District of Columbia
+Wyoming,District of Columbia,American Samoa,Guam,Northern Mariana Islands,Puerto Rico,Virgin Islands
 """
 # ISO 3166-1: the two-letter and the three-letter code of each country.
 _COUNTRIES = """
@@ -55,6 +56,7 @@ class CodeList:
 
 # How yes and no, or true and false, are written in pairs: the text for false, then the one for true.
 _TRUTHS = [pair.split("/") for pair in ["false/true", "f/t", "no/yes", "n/y", "nein/ja", "non/oui", "off/on", "0/1"]]
+_MOST_ODD = 3
 _CASES = (str, str.upper, str.capitalize, str.lower)
 
 
@@ -97,10 +99,16 @@ def words_of(name: str) -> frozenset[str]:
 
 
 def find_list(name: str, texts: Set[str]) -> CodeList | None:
-    """The public list that holds all these texts of a column of this name; None when none does, or by chance alone."""
+    """The public list that holds these texts of a column of this name, or all but three of them and twice as many; None
+    when none does, or by chance alone.
+    """
     words = words_of(name)
-    holding = (each for each in CODE_LISTS if texts <= set(each.values))
-    return next((each for each in holding if len(texts) >= each.least or words & each.named), None)
+    for most, each in product((0, _MOST_ODD), CODE_LISTS):
+        held = len(texts & set(each.values))
+        odd = len(texts) - held
+        if odd <= min(most, held // 2) and (held >= each.least + odd or words & each.named):
+            return each
+    return None
 
 
 def truth_texts(texts: Set[str]) -> tuple[str, str] | None:
