@@ -221,11 +221,15 @@ def _ask_people(path: Path, draft: Draft | None) -> None:
         for name in columns:
             seen = None if draft is None else draft.column(name)
             _wrapped("  PRIVATE   ", f"{name} repeats{f': {rows_each(seen)}' if seen else ''}.", color="red")
-        _wrapped("  Decide:   ", "a release protects one row, or one person with all rows. Whose rows are, says:")
-        click.echo("    COLUMN    yes, those with its value: one row of each counts, chosen at random")
+        click.echo("    COLUMN    yes, those with its value: one row of each person counts, chosen at random")
         click.echo("    COLUMN=8  yes: up to 8 rows of each count, with more noise\n    each-row  no")
+        typed = _prompt("  whose rows")
         try:
-            save(path, name_person(_read(path), whose(_prompt("  people"))))
+            person = whose(typed)
+            if person is None or person.column in columns or (draft and draft.column(person.column)):
+                save(path, name_person(_read(path), person))
+            else:
+                click.echo(f"  Type each-row, or a column such as {columns[0]}.")
         except SchemaError as error:
             click.echo(f"  {error}")
 

@@ -92,7 +92,7 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
     stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
     levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
     listed = f"{attribute.n_levels} levels: {', '.join(levels)}."
-    private: tuple[str, ...] = ()
+    private, decide = tuple[str, ...](), notes.get(DECIDE, "is it public knowledge?")
     if seen is not None:
         # All values where a person can read them; else the most common ones.
         few = len(seen.counts) <= _MOST_SHOWN
@@ -107,7 +107,7 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, found if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
-        decide=(asked(attribute, seen) if seen else "") + notes.get(DECIDE, "is it public knowledge?") + rule,
+        decide=(asked(decide, attribute, seen) if seen else decide) + rule,
         private=private,
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -247,13 +248,11 @@ def parse_format(axis: Axis, written: object) -> str | None:
     if written is None or (axis.kind == "date" and written == SERIAL):
         return written
     if axis.numeric:
-        form = number_format(written) if isinstance(written, str) else None
-        if form is None or (form.places and not axis.continuous):
-            example, needed = ("$1,234.50", "") if axis.continuous else ("$1,234", "whole ")
-            raise SchemaError(
-                f"format must show one {needed}number with its signs, got {written!r}. Write '{example}'."
-            )
-        return str(written)
+        with suppress(ValueError):
+            if isinstance(written, str) and (not number_format(written).places or axis.continuous):
+                return written
+        number, example = ("a number", "$1,234.50") if axis.continuous else ("a whole number", "$1,234")
+        raise SchemaError(f"format must show {number} with its signs, got {written!r}. Write '{example}'.")
     needed, tells, hides, example = _FORMATS[axis.kind]
     sample = dt.datetime(2003, 11, 28, 16, 5, 6)
     read = read_moment(sample.strftime(written), written) if isinstance(written, str) and written else None

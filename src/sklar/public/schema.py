@@ -328,9 +328,9 @@ class Schema(Remembering):
         """Refuse a draft that does not say yet whether a person can have several rows."""
         if self.ask_person:
             raise SchemaError(
-                f"can a person have several rows? {', '.join(self.ask_person)} may say whose rows are. Say it first, for it "
-                "decides whom a release protects: sklar schema review S.toml --people COLUMN, or --people each-row; in "
-                "Python draft.people(...)."
+                f"can a person have several rows? {', '.join(self.ask_person)} may say whose rows are. Say it first: "
+                "it decides whom a release protects. sklar schema review S.toml takes --people COLUMN, or --people "
+                "each-row; Python draft.people(...)."
             )
 
     def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:

@@ -105,7 +105,7 @@ class Draft:
             Hidden(
                 name=column.name or "(no name)",
                 proposed=proposal.proposed,
-                decide=(asked(proposal.attribute, column) if proposal.attribute else "") + proposal.decide,
+                decide=asked(proposal.decide, proposal.attribute, column) if proposal.attribute else "",
                 left_out=proposal.attribute is None,
                 facts=(*facts(column), *([rows_each(column)] if proposal.repeats else [])),
                 common=common(column),

@@ -135,11 +135,11 @@ class ColumnSummary:
         return re.sub(r"\.0+$", "", self.plain(text, kind)) in _CUSTOMARY
 
     def name_formats(self) -> None:
-        """Name the axis of numbers with a sign after an example of how most are written; drop it where there is none."""
+        """Name the axis of numbers with a sign after an example of how most are written; drop it where none has one."""
         ends = [Counter(found[1] if (found := end.search(text)) else "" for text in self.counts) for end in _ENDS]
-        brackets = any(text.startswith("(") for text in self.counts)
+        usual = [next((sign for sign, _ in each.most_common(1)), "") for each in ends]
         signs = {sign.strip() for each in ends for sign in each} - {""}
-        usual = [max(each, key=lambda sign, each=each: each[sign], default="") for each in ends]  # type: ignore[misc]
+        brackets = any(text.startswith("(") for text in self.counts)
         named = list[tuple[tuple[int, bool, bool], str, AxisRange]]()
         for kind, form in _STYLES.items():
             axis = self.axes.pop(kind, None)
@@ -148,15 +148,13 @@ class ColumnSummary:
             last = [re.search(rf"{re.escape(form.point)}([0-9]+)\D*$", text) for text in self.counts]
             places = max((len(found[1]) for found in last if found), default=0)
             grouped = any(re.search(f"[0-9]{re.escape(form.group)}[0-9]", text) for text in self.counts)
-            digits = (f"1{form.group}234" if grouped else "12") + (form.point + "50".ljust(places, "0")[:places]) * (
-                places > 0
-            )
-            example, largest = digits.join(usual), max(-axis.low, axis.high)
+            digits = f"1{form.group}234" if grouped else "12"
+            example = (digits + (form.point + "50".ljust(places, "0")[:places] if places else "")).join(usual)
+            largest = max(-axis.low, axis.high)
             if largest < _WIDER and places <= _MOST_PLACES[largest >= _WIDE]:
-                rank = (len(axis.odd), places == 3, form.point != self.reading.decimal)
-                example = f"({example})" if brackets else example
-                named.append((rank, f"{'real' if places else 'integer'} {example}", axis))
-        self.axes |= {name: axis for _, name, axis in sorted(named, key=lambda each: each[0])[:1]}
+                kind = f"{'real' if places else 'integer'} {f'({example})' if brackets else example}"
+                named.append(((len(axis.odd), places == 3, form.point != self.reading.decimal), kind, axis))
+        self.axes |= {kind: axis for _, kind, axis in sorted(named, key=lambda each: each[0])[:1]}
 
     @property
     def missing_text(self) -> str | None:

@@ -76,6 +76,7 @@ _CODES |= {"not applicable", "don't know", "not stated"}
 _COMMON = 0.01
 # More digits after the point are those of a computation, not of how a number is written.
 _MOST_PLACES = 4
+_BEYOND = "could a value lie beyond low or high? They were not read from the rows. Narrower public ones help."
 _FEW_ROWS = 20
 
 MOST_CATEGORIES = 200
@@ -119,10 +120,10 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
         proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
     elif known is not None:
-        odd = sorted(set(seen.counts) - set(known.values))
-        codes = seen.values(text for text in odd if _is_code(seen, text))
+        others = sorted(set(seen.counts) - set(known.values))
+        codes = seen.values(text for text in others if _is_code(seen, text))
         listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes)
-        attribute = _with_output(replace(listed, other=len(codes) < len(odd)), seen.output)
+        attribute = _with_output(replace(listed, other=len(codes) < len(others)), seen.output)
         proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
     else:
         # Neither a type nor a public list gives the domain.
@@ -222,7 +223,7 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
         step = None if form else _step(seen, values, plain, edges)
         attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=step)
         proposed = "a release finds the bins, and values that many rows share, with part of its budget"
-        decide = "could a value lie beyond low or high? They were not read from the rows. Narrower public ones help."
+        decide = _BEYOND
         others = [each for each in seen.axes if each.startswith("date ") and each != kind]
         if kind.startswith("date ") and others:
             decide += f" The days also read as {others[0][5:]}: is the format right?"
@@ -249,11 +250,13 @@ def round_bounds(attribute: Attribute, seen: ColumnSummary) -> dict[str, float]:
     return dict(ends) if wider and ends["low"] < ends["high"] else {}
 
 
-def asked(attribute: Attribute, seen: ColumnSummary) -> str:
-    """The plain question about a number; empty where there is none."""
+def asked(decide: str, attribute: Attribute, seen: ColumnSummary) -> str:
+    """What is to be decided, with one plain question about a number in place of that about its bounds."""
     ends = round_bounds(attribute, seen)
-    top = ends["high"] - (attribute.kind == "integer") if ends else 0
-    return f"could it ever exceed {top:,.15g} or be below {ends['low']:,.15g}, in rows like these? " if ends else ""
+    if not ends:
+        return decide
+    top = ends["high"] - (attribute.kind == "integer")
+    return decide.replace(_BEYOND, f"could it ever exceed {top:,.15g} or be below {ends['low']:,.15g}?")
 
 
 def _rounded_up(size: Fraction) -> Fraction:
