@@ -20,7 +20,7 @@ from sklar.errors import SchemaError
 from sklar.public.arrow import column_types
 from sklar.public.attribute import Attribute, Words
 from sklar.public.axis import AXES, Spacing, days, microseconds, number_format, parse_number
-from sklar.public.codelists import CODE_LISTS, find_list, natural, truth_texts, words_of
+from sklar.public.codelists import code_lists, find_list, natural, truth_texts, words_of
 from sklar.public.importers import from_arrow, from_frictionless
 from sklar.public.outputs import arrow_type, parse_output, polars_type
 from sklar.public.schema import Schema
@@ -269,12 +269,12 @@ def test_importers_bring_words_along() -> None:
 
 
 def test_lists_are_whole() -> None:
-    sizes = {known.what: len(known.values) for known in CODE_LISTS}
+    sizes = {known.what: len(known.values) for known in code_lists()}
     assert sizes["countries (ISO 3166, two letters)"] == sizes["countries (ISO 3166, three letters)"] == 249
     assert (sizes["months"], sizes["days of the week"]) == (12, 7)
-    states = next(known for known in CODE_LISTS if known.what == "states of the USA")
+    states = next(known for known in code_lists() if known.what == "states of the USA")
     assert len(states.values) == 50 + 1 + 5
-    assert all(len(set(known.values)) == len(known.values) for known in CODE_LISTS)
+    assert all(len(set(known.values)) == len(known.values) for known in code_lists())
 
 
 RECOGNIZED = {
@@ -288,6 +288,7 @@ RECOGNIZED = {
     "sexes": [("sex", "Male Female"), ("x", "F M"), ("sex", "F M U")],
     "months": [("month", "1 12"), ("x", "Jan Feb May")],
     "days of the week": [("x", "MONDAY SUNDAY")],
+    "countries (English names)": [("land", "Germany France")],
     None: [("grade", "AL TX"), ("x", "1 12"), ("x", "F M U"), ("country", "DE QQ"), ("code", "d m")],
 }
 

@@ -94,7 +94,6 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
     \b
       sklar schema review adult.toml adult.csv
       sklar schema review adult.toml --accept
-      sklar schema review visits.toml --people patient_id=8 --accept
     """
     from sklar.custodian import draft as drafts
     from sklar.custodian import review as decisions

@@ -275,7 +275,8 @@ RATIO = "it holds two numbers in one text, as 120/80 does: split it into two col
         ("number", [str(i) for i in range(1, 300)], "it looks like an identifier: every row has another number"),
         ("contact", [f"{3347930000 + 7919 * i}" for i in range(300)], "it looks like identifying numbers"),
         ("x", [f"{PICK.getrandbits(128):032x}" for _ in range(200)], "it looks like hashes or keys"),
-        ("x", [f"a{i}@example.org" for i in range(200)], "it looks like addresses of people or pages"),
+        ("x", [f"a{i}@example.org" for i in range(200)], "it looks like addresses of people"),
+        ("x", [f"https://a.org/{i}" for i in range(200)], "it looks like addresses of pages"),
         ("x", [f"Person {i}" for i in range(200)], "nearly every row has another text: it identifies"),
         # A full name that 900 rows share was published once: names go by the column's, however few they are.
         ("Name", ["Ann Lee"] * 900 + ["Bob Ray"] * 90, PEOPLE),

@@ -64,7 +64,8 @@ _WHOSE_WORDS = _words("first last full given family middle maiden user customer 
 _WHOSE_WORDS |= _words("member participant respondent subject contact mother father spouse child passenger household")
 # With these words a column is about an address or a name, and holds none.
 _ABOUT_WORDS = _words("type kind status flag has is count length opt verified")
-_IDENTIFIES = ("it looks like hashes or keys", "it looks like identifying numbers", "its name is that of an identifier")
+_HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
+_IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
 # Numbers in a column of dates that lie between these are days as spreadsheets count them: 1957 to 2064.
 _DATE_WORDS, _SERIALS = _words("date dates datum fecha dob"), (21_000, 60_000)
 # Whole numbers under such a name count nothing.
@@ -101,10 +102,9 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     """What a draft proposes for a column."""
     unfit = _unfit(seen)
     if unfit:
-        repeats = unfit in _IDENTIFIES and seen.distinct_share < 1
-        return ColumnProposal(
-            attribute=None, proposed=f"{unfit}, with several rows each" * repeats or unfit, repeats=repeats
-        )
+        repeats = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) and seen.distinct_share < 1
+        several = ", with several rows each" if repeats else ""
+        return ColumnProposal(attribute=None, proposed=unfit + several, repeats=repeats)
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
     known = find_list(seen.name, set(seen.counts))
     pair = truth_texts(set(seen.counts))
@@ -151,13 +151,15 @@ def _unfit(seen: ColumnSummary) -> str | None:
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
     named = bool(words & _NAME_WORDS) and (words <= _NAME_WORDS or bool(words & _WHOSE_WORDS))
     if (named or words & (_ID_WORDS | _ADDRESS_WORDS)) and not words & _ABOUT_WORDS and truth_texts(set(texts)) is None:
-        return _IDENTIFIES[2] if words & _ID_WORDS else "its name says that it holds names or addresses of people"
+        return _IDENTIFIER if words & _ID_WORDS else "its name says that it holds names or addresses of people"
     if typed or seen.counted < _FEW_ROWS:
         return None
-    if _most(sample, r"[^@\s]+@[^@\s]+\.\w+") or _most(sample, r"https?://\S+"):
-        return "it looks like addresses of people or pages"
+    if _most(sample, r"[^@\s]+@[^@\s]+\.\w+"):
+        return _MAILS
+    if _most(sample, r"https?://\S+"):
+        return "it looks like addresses of pages"
     if _most(sample, r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"):
-        return _IDENTIFIES[0]
+        return _HASHES
     if "integer" in seen.axes or _most(sample, r"\d+"):
         axis = seen.axes.get("integer")
         dense = axis is not None and axis.high - axis.low < 2 * len(texts)
@@ -165,11 +167,11 @@ def _unfit(seen: ColumnSummary) -> str | None:
             return "it looks like an identifier: every row has another number"
         # Numbers of one length, too long to count anything.
         if many and len(texts[0]) >= 9 and all(len(text) == len(texts[0]) and text.isdigit() for text in texts):
-            return _IDENTIFIES[1]
+            return _NUMBERED
     elif seen.axes:
         return None
     if words & _KEY_WORDS and (many or words & _WHOSE_WORDS):
-        return _IDENTIFIES[2]
+        return _IDENTIFIER
     if "integer" in seen.axes:
         return None
     if seen.distinct_share > 0.9:
