@@ -116,7 +116,7 @@ def test_people_come_first(folder: Path) -> None:
     assert done.output.index("Can a person have several rows?") < done.output.index("columns to decide")
     for said in (
         "patient_id repeats: 4.0 rows with one value on average, 50% of the values",
-        "Type each-row, or a column such as patient_id.",
+        "whose rows are must be said by one of patient_id, town, role, sex, income, got '?'. Or say each-row.",
         "rows_per_person must be a whole number from 1 to 1,000, got 0",
         "It protects one person, all rows of one patient_id, and counts rows: at most 4 of each person",
     ):

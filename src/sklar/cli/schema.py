@@ -98,12 +98,11 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
     from sklar.custodian import draft as drafts
     from sklar.custodian import review as decisions
     from sklar.public.schema import Schema
-    from sklar.public.settings import whose
 
     if is_given("json") and not accept:
         raise click.UsageError("--json asks nothing: add --accept.")
     if people is not None:
-        decisions.save(schema_path, decisions.name_person(_read(schema_path), whose(people)))
+        decisions.save(schema_path, decisions.say_people(_read(schema_path), people))
     described, drafted = Schema.load(schema_path), None
     if accept:
         decisions.save(schema_path, decisions.accept_all(_read(schema_path)))
@@ -208,35 +207,20 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _ask_people(path: Path, draft: Draft | None) -> None:
-    """Ask whose rows are, before all other questions, where a column of ids repeats."""
-    from sklar.custodian.draft import rows_each
-    from sklar.custodian.review import name_person, save
-    from sklar.public.schema import Schema
-    from sklar.public.settings import whose
+def _walk(path: Path, draft: Draft | None) -> None:
+    from sklar.custodian.review import answer, open_rules, people, questions, save, say_people
 
-    while columns := Schema.load(path).ask_person:
+    # Whom a release protects is asked before all else, where a column of ids repeats.
+    while seen := people(_read(path), draft):
         click.secho("\nCan a person have several rows?", bold=True)
-        for name in columns:
-            seen = None if draft is None else draft.column(name)
-            _wrapped("  PRIVATE   ", f"{name} repeats{f': {rows_each(seen)}' if seen else ''}.", color="red")
+        for line in seen:
+            _wrapped("  PRIVATE   ", line, color="red")
         click.echo("    COLUMN    yes, those with its value: one row of each person counts, chosen at random")
         click.echo("    COLUMN=8  yes: up to 8 rows of each count, with more noise\n    each-row  no")
-        typed = _prompt("  whose rows")
         try:
-            person = whose(typed)
-            if person is None or person.column in columns or (draft and draft.column(person.column)):
-                save(path, name_person(_read(path), person))
-            else:
-                click.echo(f"  Type each-row, or a column such as {columns[0]}.")
+            save(path, say_people(_read(path), _prompt("  whose rows"), draft))
         except SchemaError as error:
             click.echo(f"  {error}")
-
-
-def _walk(path: Path, draft: Draft | None) -> None:
-    from sklar.custodian.review import answer, open_rules, questions, save
-
-    _ask_people(path, draft)
     waiting = questions(_read(path), draft)
     if waiting:
         click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")

@@ -28,7 +28,7 @@ from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
-from sklar.public.settings import PERSON_KEYS, Person, describe_person
+from sklar.public.settings import PERSON_KEYS, Person, describe_person, whose
 
 Asks = Literal["", "values", "edges", "bounds"]
 Entry = dict[str, Any]
@@ -270,6 +270,21 @@ def accept_all(text: str) -> str:
 def save(path: Path, text: str) -> None:
     """Save the file: for its owner alone while something in it waits for an answer."""
     write_text(path, text, private=bool(Schema.from_toml(text).not_reviewed or open_rules(text)))
+
+
+def people(text: str, draft: Draft | None) -> tuple[str, ...]:
+    """What was seen (PRIVATE) of each column that may say whose rows are; nothing where it is decided."""
+    seen = {name: draft and draft.column(name) for name in Schema.from_toml(text).ask_person}
+    return tuple(f"{name} repeats{f': {column.rows_each}' if column else ''}." for name, column in seen.items())
+
+
+def say_people(text: str, said: str, draft: Draft | None = None) -> str:
+    """The file with the answer to whether a person can have several rows, as `settings.whose` reads it."""
+    schema, person = Schema.from_toml(text), whose(said)
+    columns = schema.ask_person if draft is None else [column.name for column in draft.columns]
+    if person is not None and columns and person.column not in columns:
+        raise SchemaError(f"whose rows are must be said by one of {', '.join(columns)}, got '{said}'. Or say each-row.")
+    return name_person(text, person)
 
 
 def name_person(text: str, person: Person | None) -> str:

@@ -107,7 +107,7 @@ class Draft:
                 proposed=proposal.proposed,
                 decide=asked(proposal.decide, proposal.attribute, column) if proposal.attribute else "",
                 left_out=proposal.attribute is None,
-                facts=(*facts(column), *([rows_each(column)] if proposal.repeats else [])),
+                facts=(*facts(column), *([column.rows_each] if proposal.repeats else [])),
                 common=common(column),
                 histogram=_histogram(column),
             )
@@ -209,14 +209,6 @@ def common(seen: ColumnSummary, most: int = _TOP) -> Rows:
     """The most common values of a column, with how many rows have them, and their share."""
     ordered = sorted(seen.counts.items(), key=lambda item: (-item[1], item[0]))[:most]
     return tuple((short(text, 60), f"{times:,}", percent(times / max(seen.rows, 1))) for text, times in ordered)
-
-
-def rows_each(seen: ColumnSummary) -> str:
-    """How many rows the values of a column of ids have: what `rows_per_person` would cut, if they are people."""
-    times = sorted(seen.counts.values())
-    often = ((share, times[int(share * (len(times) - 1))]) for share in (0.5, 0.9, 0.99))
-    shares = ", ".join(f"{share:.0%} of the values have at most {most:,}" for share, most in often)
-    return f"{sum(times) / len(times):.1f} rows with one value on average, {shares}, the most is {times[-1]:,}"
 
 
 def _histogram(seen: ColumnSummary) -> Markup | None:

@@ -162,6 +162,14 @@ class ColumnSummary:
         return max(self.missing, key=lambda text: self.missing[text]) if self.missing else None
 
     @property
+    def rows_each(self) -> str:
+        """How many rows the values of a column of ids have: what `rows_per_person` would cut, if they are people."""
+        times = sorted(self.counts.values())
+        often = ((share, times[int(share * (len(times) - 1))]) for share in (0.5, 0.9, 0.99))
+        shares = ", ".join(f"{share:.0%} of the values have at most {most:,}" for share, most in often)
+        return f"{sum(times) / len(times):.1f} rows with one value on average, {shares}, the most is {times[-1]:,}"
+
+    @property
     def distinct_share(self) -> float:
         """How many distinct texts there are per row that has one; 1 when all differ."""
         return len(self.counts) / max(self.counted, 1)
