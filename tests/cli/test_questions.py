@@ -89,11 +89,42 @@ def test_help_and_wrong_keys(folder: Path) -> None:
 def test_nothing_is_asked_with_accept(folder: Path) -> None:
     done = review("--accept", "--json")
     assert json.loads(done.output) == {
-        "provenance": {"public": 1, "found": 3, "rows": 0}, "attributes": 4, "rules": 0, "out": "d.toml"
+        "provenance": {"public": 1, "found": 3, "rows": 0}, "attributes": 4, "person": None, "rules": 0, "out": "d.toml"
     }  # fmt: skip
     text = (folder / "d.toml").read_text()
     assert "# Rule?" not in text
     Schema.from_toml(text).require_reviewed()
+
+
+def test_people_come_first(folder: Path) -> None:
+    """Where ids repeat, nothing is accepted before it is said whose rows are; else it says what was taken."""
+    assert (
+        "It protects one row: each is taken for another person's (else add --people COLUMN)."
+        in review("--accept").output
+    )
+    lines = (folder / "people.csv").read_text().splitlines()
+    visits = [
+        lines[0].replace("id", "patient_id"),
+        *(f"P{n % 500:03},{line.partition(',')[2]}" for n, line in enumerate(lines[1:])),
+    ]
+    (folder / "v.csv").write_text("\n".join(visits) + "\n")
+    call("schema", "draft", "v.csv", "-o", "d.toml", cwd=folder)
+    before = (folder / "d.toml").read_text()
+    assert "can a person have several rows? patient_id may say" in review("--accept", code=1).stderr
+    assert (folder / "d.toml").read_text() == before
+    done = review("v.csv", typed="?\npatient_id=0\npatient_id=4\nA\n")
+    assert done.output.index("Can a person have several rows?") < done.output.index("columns to decide")
+    for said in (
+        "patient_id repeats: 4.0 rows with one value on average, 50% of the values",
+        "whose rows are must be said by one of patient_id, town, role, sex, income, got '?'. Or say each-row.",
+        "rows_per_person must be a whole number from 1 to 1,000, got 0",
+        "It protects one person, all rows of one patient_id, and counts rows: at most 4 of each person",
+    ):
+        assert said in " ".join(done.output.replace("PRIVATE", "").split())
+    assert 'person = "patient_id"\ncount = "rows"\nrows_per_person = 4\n' in (folder / "d.toml").read_text()
+    for said, column in (("patient_id", "patient_id"), ("each-row", None)):
+        (folder / "d.toml").write_text(before)
+        assert json.loads(review("--people", said, "--accept", "--json").output)["person"] == column
 
 
 def test_what_is_refused(folder: Path) -> None:

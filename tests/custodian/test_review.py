@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from sklar.custodian import review
 from sklar.custodian.draft import HEADING, Draft, draft
+from sklar.custodian.draft.propose import round_bounds
 from sklar.errors import SchemaError
 from sklar.public.rules import Determined, Forbidden
 from sklar.public.schema import Schema
@@ -42,7 +44,9 @@ def test_every_open_entry_is_a_question_and_what_the_rows_show_needs_the_rows(dr
     income = asked[-1]
     assert income.proposed.startswith("a release finds the bins")
     assert income.stated.startswith("low = 0, high = 1000000000, bins = 20")
-    assert "are low and high safe" in income.decide
+    assert income.decide.startswith("could it ever exceed 100,000 or be below 0?")
+    assert "could a value lie beyond low or high?" in unseen[-1].decide
+    assert "100,000" not in str(unseen[-1].choices)
     assert all(question.private == () for question in unseen)
     assert "Wife" not in repr(unseen[0]) + str([question.choices for question in unseen])
     different, common = next(question.private for question in asked if question.name == "role")
@@ -186,6 +190,55 @@ def test_what_is_proposed_is_accepted_and_rules_and_entries_of_the_rows_are_not(
     assert "#" not in accepted
     with pytest.raises(SchemaError, match="read from the rows, or nobody says where they are from: patient"):
         review.accept_all(DRAFT.replace('values = ["a", "b"]', 'values = ["a", "b"]\nprovenance = "rows"'))
+
+
+def test_one_plain_question_gives_round_bounds_which_are_public_when_they_are_chosen(drafted: Draft) -> None:
+    never = choose(drafted.to_toml(), "income", "n", drafted)
+    assert never.says == "no, by public knowledge: 0 to 100001, which the file then says to everybody"
+    income = Schema.from_toml(take(drafted.to_toml(), drafted, income="n")).attribute("income")
+    assert (income.edges, income.domain, income.at_most, income.provenance) == ((0, 100_001), "private", 20, "public")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ends"), [(0, 20_000, (0, 20_001)), (-7, 19, (-10, 21)), (3, 3_001, (0, 5_001))]
+)
+def test_round_bounds_hold_what_was_seen(low: int, high: int, ends: tuple[int, int]) -> None:
+    made = draft(pa.table({"n": [low, high, *[low + 1] * 50], "x": [1.5, 2.5] * 26}))
+    shown = round_bounds(made.schema.attribute("n"), made.columns[0])
+    assert tuple(shown.values()) == ends
+    assert list(round_bounds(made.schema.attribute("x"), made.columns[1]).values()) == [0.0, 5.0]
+
+
+ASKED = (
+    "can a person have several rows? patient_id may say whose rows are. Say it first: it decides whom a release "
+    "protects. sklar schema review S.toml takes --people COLUMN, or --people each-row; Python draft.people(...)."
+)
+
+
+def test_nothing_is_accepted_before_it_is_said_whose_rows_are() -> None:
+    visits = draft(
+        pa.table({"patient_id": [f"P{i % 150}" for i in range(600)], "age": [str(i % 90) for i in range(600)]})
+    )
+    assert (visits.schema.ask_person, Schema.from_toml(visits.to_toml())) == (("patient_id",), visits.schema)
+    assert "4.0 rows with one value on average" in visits.private_page()
+    text = visits.to_toml()
+    refused: list[Callable[[], object]] = [
+        lambda: review.accept_all(text), lambda: visits.schema.reviewed("public"), visits.schema.require_reviewed
+    ]  # fmt: skip
+    for call in refused:
+        with pytest.raises(SchemaError, match=f"^{re.escape(ASKED)}$"):
+            call()
+    for said, person in (
+        ("each-row", None), ("patient_id", Person(column="patient_id", count="people")),
+        ("patient_id=8", Person(column="patient_id", count="rows", rows_per_person=8)),
+    ):  # fmt: skip
+        answered = visits.people(said)
+        assert (answered.schema.person, answered.schema.ask_person) == (person, ())
+        answered.schema.reviewed("public").require_reviewed()
+        done = Schema.from_toml(review.accept_all(review.name_person(text, person)))
+        assert done == answered.schema.reviewed("public")
+    with pytest.raises(SchemaError, match=r"^the table has no column 'id'. Name the one that says whose rows are.$"):
+        visits.people("id")
 
 
 def test_a_person_is_named_changed_and_taken_back() -> None:

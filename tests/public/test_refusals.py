@@ -86,11 +86,21 @@ real ; edges = [0, 1] ; special = [1000] ; output = "decimal(5, 2)" -> output 'd
 categorical ; values = [1] ; special = ["N"] ; output = "int8" -> output 'int8' holds whole numbers only...
 boolean ; special = ["N/A"] ; output = "bool" -> output 'bool' does not hold the special text 'N/A'...
 integer ; edges = [0, 10, 20] ; step = 0 -> step must be a positive number, got 0. Write step = 100, or step = 0.01.
-integer ; edges = [0, 10, 20] ; step = 0.5 -> step of a integer must be whole, got 0.5. Use 1 or more.
+integer ; edges = [0, 10, 20] ; step = 0.5 -> step of an integer must be whole, got 0.5. Use 1 or more.
 integer ; edges = [0, 10, 20] ; step = 4 -> edges and points must be multiples of the step of 4, got 10. Move it.
 integer ; edges = [0, 10, 20] ; step = 5 ; points = [7] -> edges and points must be multiples ... of 5, got 7. Move it.
 real ; edges = [0, 0.25] ; step = 0.1 -> edges and points must be multiples of the step of 0.1, got 0.25. Move it.
 real ; edges = [0, 1e300] ; step = 2.5 -> step must not be that fine, got 2.5. Leave it out.
+real ; edges = [0, 1e15] ; format = "$1,234.50" -> format must not be that fine, got $1,234.50. Leave it out.
+real ; edges = [0, 1] ; format = "a lot" -> format must show a number with its signs, got 'a lot'. Write '$1,234.50'.
+real ; edges = [0, 1] ; format = 7.5 -> format must show a number with its signs, got 7.5. Write '$1,234.50'.
+real ; edges = [0, 1] ; format = "(12" -> format must show a number with its signs, got '(12'. Write '$1,234.50'.
+real ; edges = [0, 1] ; format = "1,234,5" -> format must show a number with its signs, got '1,234,5'. Write ...
+integer ; edges = [0, 1] ; format = "$1.50" -> format must show a whole number ... got '$1.50'. Write '$1,234'.
+real ; edges = [0, 0.25] ; format = "12.5%" -> edges and points must be ... what '12.5%' tells, got 0.25. Move it.
+real ; edges = [0, 1] ; step = 0.01 ; format = "12.5%" -> the step must be one that '12.5%' can tell. Use a larger one.
+datetime ; edges = ["2000-01-01", "2001-01-01"] ; format = "serial" -> format must tell a day, ..., got 'serial'...
+integer ; edges = [0, 1] ; output = "date32" -> output 'date32' does not hold an integer; use one of ...
 real ; edges = [0, 1] ; step = 0.01 ; output = "decimal(5, 1)" -> output 'decimal(5, 1)' ... after the point.
 duration ; edges = ["0:00", "1:00"] ; step = 0.5 ; output = "duration[s]" -> output ... edges of whole s.
 duration ; edges = ["0:00", "3000000:00"] ; output = "duration[ns]" -> output 'duration[ns]' holds 292 years only.
@@ -147,7 +157,7 @@ DOCUMENTS = r"""
 attributes = 3 -> the schema lists no attributes. Add [attributes.NAME] for each column to release.
 [atributes.a] -> schema: unknown key 'atributes'. Known keys are attributes, pairs, rules, table.
 table = 3 -> [table] must be a table of settings. Write [table] and name = '...' below it.
-[table] ; unit = 'x' -> [table]: unknown key 'unit'. Known keys are columns, count, decimal, ... thousands, title.
+[table] ; unit = 'x' -> [table]: unknown key 'unit'. Known keys are ask_person, columns, count, ... thousands, title.
 [table] ; name = 7 -> [table] name must be a text that is not empty, got 7.
 [attributes.''] ; type = 'boolean' -> an attribute's name must not be empty. Give ... name of its column.
 [attributes] ; age = 'integer' -> attribute 'age': must be a table, got 'integer'. Write ... its keys below it.
@@ -173,6 +183,7 @@ rules = [{attribute="a", determined_by="b", map={false=false, true=true}}] ; pai
     -> pair 1: a rule determines 'a', which is not measured. Remove the pair.
 """
 TABLES = r"""
+ask_person = "id" -> [table] ask_person must list columns that may say whose rows are. Remove it where that is decided.
 decimal = ';' -> [table] decimal must be '.' or ',', got ';'.
 thousands = '.' -> [table] thousands must be . , ' _ or a space, and not the decimal sign, got '.'.
 encoding = "klingon" -> [table] encoding must be one like 'utf-8', 'windows-1252' or 'utf-16', got 'klingon'.

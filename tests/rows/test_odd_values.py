@@ -27,6 +27,8 @@ ENTRIES = {
     "integer": "type = 'integer'\nedges = [0, 10, 20]\nmissing = '?'",
     "real": "type = 'real'\nedges = [0, 10, 20]\nmissing = '?'",
     "boolean": "type = 'boolean'\nmissing = '?'",
+    "money": "type = 'real'\nedges = [0, 10, 20]\nformat = '$1,234.50'\nmissing = '?'",
+    "serial": "type = 'date'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nformat = 'serial'\nmissing = '?'",
     "date": "type = 'date'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nmissing = '?'",
     "datetime": "type = 'datetime'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nmissing = '?'",
 }

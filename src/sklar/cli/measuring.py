@@ -54,7 +54,7 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
     check_out(out, **how)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
-    again, drafted = options.pop("replace"), options.pop("draft")
+    again, drafted, people = (options.pop(name) for name in ("replace", "draft", "people"))
     if drafted == (options["schema_path"] is not None) or (drafted and options["engine"] == "spark"):
         raise click.UsageError("Give either --schema S.toml, or --draft to have one drafted on this machine.")
     if drafted:
@@ -65,7 +65,7 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
             raise OutputError(
                 f"'{target}' exists: somebody may have reviewed it. Give it as --schema, or add --replace."
             )
-        write_text(target, _draft(options["data"], options["query"], named or "table"), private=True)
+        write_text(target, _draft(options["data"], options["query"], named or "table", people), private=True)
         options["schema_path"] = target
     with show_progress() as progress:
         model = _fit_data(progress=progress, **options)
@@ -85,11 +85,14 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
         _show_lost(options["data"], options["query"], out, model_path, options["schema_path"])
 
 
-def _draft(data: Path | str, query: str | None, name: str) -> str:
+def _draft(data: Path | str, query: str | None, name: str, people: str | None) -> str:
     """A schema that is drafted from the rows and accepted unread, as TOML; says what it assumes."""
     import sklar
 
     drafted = watched(sklar.draft, shared.table_of(data, query), name=name)
+    if people is not None:
+        drafted = drafted.people(people)
+    drafted.schema.require_person_known()
     schema = drafted.unread()
     lines = ["PRIVATE until it is reviewed: what was assumed after a look at the rows, and read by nobody."]
     for each in schema.attributes:

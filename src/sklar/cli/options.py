@@ -181,6 +181,7 @@ SCHEMA_OR_DRAFT = together(
     path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path"),
     flag("--draft", _DRAFT),
     flag("--replace", "With --draft: replace a schema that is there already."),
+    option("--people", "With --draft: the column that says whose rows are, or each-row.", metavar="COLUMN[=N]"),
 )
 DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
 # The budget of a forecast.

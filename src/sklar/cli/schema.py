@@ -35,6 +35,7 @@ _TYPED = {
     "edges": "  the edges, separated by commas",
     "bounds": "  the lower and the upper bound",
 }
+_PEOPLE = "Whose rows are: COLUMN (one row of each person counts), COLUMN=8 (up to 8 do), or each-row (another's each)."
 _OUT = click.option("-o", "--out", required=True, type=PATH, metavar="S.toml", help="Where it goes.")
 
 
@@ -81,12 +82,14 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
+@click.option("--people", metavar="COLUMN", help=_PEOPLE)
 @flag("--accept", "Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.")
-def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool) -> None:
+def review(*, schema_path: Path, data: Path | str | None, query: str | None, people: str | None, accept: bool) -> None:
     """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
 
-    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any
-    time, and go on later.
+    The first question is whom a release protects: can a person have several rows? --accept needs its answer where a
+    column of ids repeats. With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at
+    once: stop at any time, and go on later.
 
     \b
       sklar schema review adult.toml adult.csv
@@ -98,6 +101,8 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
 
     if is_given("json") and not accept:
         raise click.UsageError("--json asks nothing: add --accept.")
+    if people is not None:
+        decisions.save(schema_path, decisions.say_people(_read(schema_path), people))
     described, drafted = Schema.load(schema_path), None
     if accept:
         decisions.save(schema_path, decisions.accept_all(_read(schema_path)))
@@ -117,10 +122,14 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
     unread = (
         f"{len(described.unread)} of them were accepted unread: releases will say so, and not cover what they state."
     )
+    each = "one row: each is taken for another person's (else add --people COLUMN)"
+    person = described.person
+    whom = each if person is None else f"one person, all rows of one {person.column}, and counts {person.words}"
     uncovered = "Releases will say that their promise does not cover the columns that were read from the rows."
     finish(
         {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": described.n_attributes}
-        | {"rules": len(described.rules), "out": schema_path},
+        | {"person": person and person.column, "rules": len(described.rules), "out": schema_path},
+        f"It protects {whom}.",
         f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.",
         *([uncovered] if counts["rows"] else []),
         *([unread] if described.unread else []),
@@ -203,8 +212,19 @@ def _read(path: Path) -> str:
 
 
 def _walk(path: Path, draft: Draft | None) -> None:
-    from sklar.custodian.review import answer, open_rules, questions, save
+    from sklar.custodian.review import answer, open_rules, people, questions, save, say_people
 
+    # Whom a release protects is asked before all else, where a column of ids repeats.
+    while seen := people(_read(path), draft):
+        click.secho("\nCan a person have several rows?", bold=True)
+        for line in seen:
+            _wrapped("  PRIVATE   ", line, color="red")
+        click.echo("    COLUMN    yes, those with its value: one row of each person counts, chosen at random")
+        click.echo("    COLUMN=8  yes: up to 8 rows of each count, with more noise\n    each-row  no")
+        try:
+            save(path, say_people(_read(path), _prompt("  whose rows"), draft))
+        except SchemaError as error:
+            click.echo(f"  {error}")
     waiting = questions(_read(path), draft)
     if waiting:
         click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")

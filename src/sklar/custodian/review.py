@@ -21,14 +21,14 @@ from typing import Any, Literal
 from sklar.answer.report.render import short
 from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULES_HEADING, Draft, common, facts
 from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
-from sklar.custodian.draft.propose import as_seen
+from sklar.custodian.draft.propose import as_seen, asked, round_bounds
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
 from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
-from sklar.public.settings import PERSON_KEYS, Person, describe_person
+from sklar.public.settings import PERSON_KEYS, Person, describe_person, whose
 
 Asks = Literal["", "values", "edges", "bounds"]
 Entry = dict[str, Any]
@@ -45,7 +45,7 @@ _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low
 _REVIEW_KEYS = ("reviewed", "provenance")
 _AT_RISK = "at my risk: they tell who is in the table"
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
-_PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)})\s*=")
+_PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)}|ask_person)\s*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
     stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
     levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
     listed = f"{attribute.n_levels} levels: {', '.join(levels)}."
-    private: tuple[str, ...] = ()
+    private, decide = tuple[str, ...](), notes.get(DECIDE, "is it public knowledge?")
     if seen is not None:
         # All values where a person can read them; else the most common ones.
         few = len(seen.counts) <= _MOST_SHOWN
@@ -109,7 +109,7 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, found if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
-        decide=notes.get(DECIDE, "is it public knowledge?") + rule,
+        decide=(asked(decide, attribute, seen) if seen else decide) + rule,
         private=private,
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,
@@ -129,6 +129,9 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     choices = [ReviewChoice("a", f"as proposed: {accepted}", whole | public)]
     if attribute.binned:
         says = f"find it with budget, between {'other ' if private else ''}bounds"
+        if seen is not None and (ends := round_bounds(attribute, seen)):
+            never = f"no, by public knowledge: {ends['low']} to {ends['high']}, which the file then says to everybody"
+            choices.append(ReviewChoice("n", never, kept | {"domain": "private"} | ends | public))
         choices += [
             ReviewChoice("b", says, kept | {"domain": "private", "bins": _BINS} | public, "bounds"),
             ReviewChoice("e", "state the edges of bins, from public knowledge", kept | public, "edges"),
@@ -251,6 +254,7 @@ def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
 
 def accept_all(text: str) -> str:
     """The file with every proposal that is left accepted unread, and no open rules; those of the rows are refused."""
+    Schema.from_toml(text).require_person_known()
     waiting = questions(text)
     refused = [question.name for question in waiting if question.default is None]
     if refused:
@@ -270,6 +274,21 @@ def accept_all(text: str) -> str:
 def save(path: Path, text: str) -> None:
     """Save the file: for its owner alone while something in it waits for an answer."""
     write_text(path, text, private=bool(Schema.from_toml(text).not_reviewed or open_rules(text)))
+
+
+def people(text: str, draft: Draft | None) -> tuple[str, ...]:
+    """What was seen (PRIVATE) of each column that may say whose rows are; nothing where it is decided."""
+    seen = {name: draft and draft.column(name) for name in Schema.from_toml(text).ask_person}
+    return tuple(f"{name} repeats{f': {column.rows_each}' if column else ''}." for name, column in seen.items())
+
+
+def say_people(text: str, said: str, draft: Draft | None = None) -> str:
+    """The file with the answer to whether a person can have several rows, as `settings.whose` reads it."""
+    schema, person = Schema.from_toml(text), whose(said)
+    columns = schema.ask_person if draft is None else [column.name for column in draft.columns]
+    if person is not None and columns and person.column not in columns:
+        raise SchemaError(f"whose rows are must be said by one of {', '.join(columns)}, got '{said}'. Or say each-row.")
+    return name_person(text, person)
 
 
 def name_person(text: str, person: Person | None) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.extras import lazily
-from sklar.public.axis import DAY
+from sklar.public.axis import DAY, SERIAL, SERIAL_ZERO, number_format
 from sklar.public.outputs import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 from sklar.public.schema import Attribute, Schema
 
@@ -311,6 +311,8 @@ class _AxisDecoder:
             return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
         if not attribute.axis.numeric:
             return self._timed(drawn)
+        if attribute.format is not None and kind == pl.String:
+            return pl.Series(map(number_format(attribute.format).text, drawn.to_list()), dtype=pl.String)
         if attribute.axis.continuous and kind == pl.String:
             return _column(float_texts(pl.lit(drawn)))
         return drawn.cast(kind)
@@ -332,7 +334,7 @@ class _AxisDecoder:
         else:
             held = drawn.cast(pl.Duration("us") if attribute.kind == "duration" else pl.Datetime("us"))
         if kind != pl.String:
-            return held.cast(kind)
+            return _column(written_texts(pl.lit(held), SERIAL)).cast(kind) if kind == pl.Int64 else held.cast(kind)
         seconds = whole_seconds(attribute)
         if attribute.kind == "duration":
             return _column(clock_texts(pl.lit(held), held.dtype, seconds=seconds))
@@ -401,6 +403,8 @@ def moment_texts(values: pl.Expr, kind: pl.Datetime, *, zone: str | None = None,
 
 def written_texts(values: pl.Expr, written: str, *, zoned: bool = False) -> pl.Expr:
     """Dates, moments or times of day in a format of strptime's letters; moments without a zone are in UTC."""
+    if written == SERIAL:
+        return (values.cast(pl.Date) - pl.lit(SERIAL_ZERO.date())).dt.total_days().cast(pl.String)
     if "%z" in written and not zoned:
         values = values.dt.replace_time_zone("UTC")
     # Polars has nine digits where Python has six.

@@ -58,7 +58,8 @@ class Attribute(Remembering):
 
     Numbers above `clip` count as it, in a level of its own; the release measures the sum of numbers limited to it.
     Numbers drawn inside a bin are multiples of `step` (in seconds for what is timed). `texts` are those of false and
-    true, `format` the strptime format of dates and times, `output` the type of the released column (see `outputs`).
+    true, `format` the strptime format of dates and times, or an example of a number ($1,234.50), `output` the type of
+    the released column (see `outputs`).
 
     A release finds at most `at_most` categories or bins of a private `domain` with part of its budget; the schema of
     its model lists them as `found`. Until then `edges` hold the two bounds, `values` are empty, and sizes are those of
@@ -199,8 +200,10 @@ class Attribute(Remembering):
 
     def number_of(self, text: str) -> int | float | None:
         """The number on the attribute's axis that a text in a schema or a question stands for, else None."""
-        number = self.axis.parse(text, self.format)
-        return self.axis.parse(text) if number is None else number
+        # A number in a schema or a question is written plainly: 1.234 is no 1234, whatever the table's signs.
+        first, second = (None, self.format) if self.axis.numeric else (self.format, None)
+        number = self.axis.parse(text, first)
+        return self.axis.parse(text, second) if number is None else number
 
     def truth_of(self, text: str) -> int | None:
         """The code of the truth value that a text stands for, else None.

@@ -18,8 +18,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice, takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sklar.errors import SchemaError
 
@@ -50,6 +51,11 @@ _PLAIN |= {"%S": "[0-5][0-9]"}
 _LITERAL = " ./:,_T-"
 _FINEST = dict.fromkeys(("%c", "%X", "%T", "%s"), SECOND)
 _FINEST |= {"%f": 1, "%S": SECOND, "%M": 60 * SECOND, "%H": 3_600 * SECOND}
+# The format of dates that are written as numbers of days, as spreadsheets count them, and the day before their first.
+SERIAL, SERIAL_ZERO = "serial", dt.datetime(1899, 12, 30)
+_GROUPS, _SIGN = "[.,' _\u00a0\u202f]", r"((?:[^\w\s()+.,'-]|[A-Za-z])+\.?)?"
+_EXAMPLE = rf"(\()?{_SIGN}(\s?)([1-9][0-9]{{0,2}}({_GROUPS})[0-9]{{3}}(?:\5[0-9]{{3}})*|[0-9]+)"
+_EXAMPLE += rf"(?:([.,])([0-9]{{1,9}}))?(\s?){_SIGN}(\))?"
 _PER_DECADE = 3
 # Of the powers of ten that floats hold.
 _LEAST_POWER = -320
@@ -80,6 +86,11 @@ class Axis:
     count: Callable[[dt.datetime], int] = lambda moment: moment.year
     show: Callable[[int], str] = str
 
+    @property
+    def one(self) -> str:
+        """What one value is called."""
+        return f"{'an' if self.kind == 'integer' else 'a'} {self.kind}"
+
     def text(self, number: float) -> str:
         """A number on the axis as a person writes it: a number or an ISO date."""
         return str(number) if self.numeric else self.show(int(number))
@@ -91,9 +102,13 @@ class Axis:
     def parse(self, text: str, written: str | None = None) -> int | float | None:
         """The number on the axis that a text stands for, or None when it stands for none. Infinity and nan are numbers.
 
-        `written` is the strptime format of dates and times. Texts that it does not read are read as ISO has them.
+        `written` is the strptime format of dates and times, or an example of a number. Dates that it does not read are
+        read as ISO has them.
         """
         text = text.strip()
+        if written is not None and self.numeric:
+            plain = number_format(written).plain(text)
+            return None if plain is None else self.read(plain)
         moment = None if written is None else read_moment(text, written)
         # What other files of a release hold is ISO. Day before month would make it another date.
         if written is not None and moment is None and (written.startswith("%Y-%d") or not _ISO.match(text)):
@@ -106,6 +121,12 @@ class Axis:
         except (ValueError, OverflowError):
             return None
 
+    def told(self, written: str | None) -> Fraction | None:
+        """The unit below which a format says nothing; None without one, and where values are whole."""
+        if written is None or not (self.timed or self.continuous):
+            return None
+        return Fraction(format_grain(written)) if self.timed else Fraction(1, 10 ** number_format(written).places)
+
     def check(self, edge: object, *, what: str = "edges") -> int | float:
         """The number on the axis that an edge in a schema states."""
         if not self.numeric:
@@ -114,7 +135,7 @@ class Axis:
             number = self.parse(text)
             timed = number is not None and self.kind == "date" and dt.datetime.fromisoformat(text.strip()).time()
             if number is None or abs(number) >= 2**63 or timed not in (False, dt.time(0)):
-                raise SchemaError(f"{what} of a {self.kind} must be {self.example}, got {edge!r}.")
+                raise SchemaError(f"{what} of {self.one} must be {self.example}, got {edge!r}.")
             return number
         # Python's whole numbers have no end; floats do.
         if not isinstance(edge, int | float) or isinstance(edge, bool) or not abs(edge) <= sys.float_info.max:
@@ -122,8 +143,7 @@ class Axis:
         if self.continuous:
             return float(edge)
         if edge != int(edge) or abs(edge) >= 2**63:
-            of = "a year" if self.kind == "year" else "an integer"
-            raise SchemaError(f"{what} of {of} must be whole and below 2**63, got {edge!r}. Use real.")
+            raise SchemaError(f"{what} of {self.one} must be whole and below 2**63, got {edge!r}. Use real.")
         return int(edge)
 
     def spaced(
@@ -266,9 +286,57 @@ AXES: Mapping[str, Axis] = {
 }
 
 
+class NumberFormat(NamedTuple):
+    """How numbers are written: the signs around them, of groups and of decimals, and whether brackets are a minus."""
+
+    before: str
+    after: str
+    group: str
+    point: str
+    places: int = 0
+    brackets: bool = False
+
+    def plain(self, text: str, any_sign: str = "") -> str | None:
+        """The number of a text as Python reads it, with its signs or without; None where it is none."""
+        before, after, group, point = (re.escape(sign.strip() or sign) for sign in self[:4])
+        before, after = before or any_sign, after or any_sign
+        digits = f"[0-9]{{1,3}}(?:{group}[0-9]{{2,3}})*{group}[0-9]{{3}}|[0-9]+" if group else "[0-9]+"
+        number = rf"((?:{digits})(?:{point}[0-9]*)?|{point}[0-9]+)"
+        signed = rf"(\()?\s*([+-]?)\s*(?:{before})?\s*([+-]?)\s*{number}\s*(?:{after})?\s*(\))?"
+        parts = re.fullmatch(signed, text[:400])
+        signs = [] if parts is None else [sign for sign in parts.group(1, 2, 3) if sign]
+        if parts is None or bool(parts[1]) != bool(parts[5]) or len(signs) > 1:
+            return None
+        plain = parts[4].replace(self.group, "").replace(self.point, ".")
+        return plain if signs in ([], ["+"]) else f"-{plain}"
+
+    def text(self, number: float) -> str:
+        """A number as it is written."""
+        digits = f"{abs(number):,.{self.places}f}".translate({ord(","): self.group, ord("."): self.point})
+        shown = f"{self.before}{digits}{self.after}"
+        return shown if number >= 0 else f"({shown})" if self.brackets else f"-{shown}"
+
+
+@lru_cache(maxsize=256)
+def number_format(example: str) -> NumberFormat:
+    """The format that an example shows: $1,234.50, 1.234,50 EUR, 12.5%, (1,234) where brackets mean negative.
+
+    One sign before three last digits parts groups, as in 1,234; behind a zero or four digits it is the decimal sign.
+    """
+    parts = re.fullmatch(_EXAMPLE, example)
+    if parts is None or bool(parts[1]) != bool(parts[10]) or (parts[5] and parts[5] == parts[6]):
+        raise ValueError("no example of a number")
+    before, after, group = (parts[2] or "") + parts[3], parts[8] + (parts[9] or ""), parts[5] or ""
+    point = parts[6] or ("," if group == "." else ".")
+    return NumberFormat(before, after, group, point, len(parts[7] or ""), bool(parts[1]))
+
+
 def read_moment(text: str, written: str) -> dt.datetime | None:
     """The moment that a text of this format stands for."""
     try:
+        if written == SERIAL:
+            counted = parse_number(text)
+            return None if counted is None else SERIAL_ZERO + dt.timedelta(days=counted)
         return dt.datetime.strptime(text, written)
     except (ValueError, OverflowError):
         return None

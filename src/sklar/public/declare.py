@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -18,7 +19,7 @@ import numpy as np
 
 from sklar.errors import SchemaError
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated, within
-from sklar.public.axis import AXES, DAY, SECOND, Axis, Spacing, format_grain, parse_number, read_moment
+from sklar.public.axis import AXES, DAY, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
 
 # Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
@@ -68,7 +69,7 @@ _KEYS = {
     "texts": Key(
         "be those of false and true", list, " Write texts = ['N', 'Y'].", lambda pair: [*map(type, pair)] == [str, str]
     ),
-    "format": Key("be a text in the letters of strptime", object),
+    "format": Key("be a text in the letters of strptime, or an example of a number", object),
     "ordered": _FLAG,
     "special": Key("list texts or numbers", list, " Write special = ['N', -9].", len),
     "missing": Key("be the text that stands for a missing value", str),
@@ -90,7 +91,7 @@ _FORMATS = {
     "yearmonth": ("a month and a year", "year month", "hour", "%m/%Y"),
 }
 _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
-_BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
+_BY_KIND = {kind: _BINNED | ({"format"} if kind in (*_FORMATS, "integer", "real") else set()) for kind in AXES} | {
     "categorical": {"values", "ordered", "other", "domain", "at_most"},
     "boolean": {"texts"},
     **dict.fromkeys(("integer", "real"), _BINNED | {"clip"}),
@@ -153,7 +154,7 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
         (known and keys.clip is not None, 'clip goes with domain = "private". Add it, or remove clip.'),
         (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
-        (partial, f"step of a {axis.kind} must be whole, got {keys.step!r}. Use 1 or more."),
+        (partial, f"step of {axis.one} must be whole, got {keys.step!r}. Use 1 or more."),
     )
     # Categories that are not found, or are more than at_most, need a level.
     keys.other |= categorical and private
@@ -217,9 +218,7 @@ def _edges(axis: Axis, keys: SimpleNamespace) -> Numbers:
 
 def _spaced(axis: Axis, keys: SimpleNamespace, bins: int) -> Numbers:
     first, last = axis.check(keys.low), axis.check(keys.high)
-    step = None if keys.step is None else exact(keys.step) * (SECOND if axis.timed else 1)
-    if step is None and keys.format is not None and axis.timed:
-        step = Fraction(format_grain(keys.format))
+    step = axis.told(keys.format) if keys.step is None else exact(keys.step) * (SECOND if axis.timed else 1)
     odd = keys.spacing not in (None, "equal") and not axis.grows
     narrow = (not axis.continuous or step is not None) and last - first < bins * (step or 1)
     refuse(
@@ -252,9 +251,17 @@ def _special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | fl
 
 
 def parse_format(axis: Axis, written: object) -> str | None:
-    """The format of dates or times, if what it writes is read back: it must tell all that the kind has."""
-    if written is None:
-        return None
+    """The format of dates or times, if what it writes is read back: it must tell all that the kind has. Of numbers, an
+    example of one with its signs.
+    """
+    if written is None or (axis.kind == "date" and written == SERIAL):
+        return written
+    if axis.numeric:
+        with suppress(ValueError):
+            if isinstance(written, str) and (not number_format(written).places or axis.continuous):
+                return written
+        number, example = ("a number", "$1,234.50") if axis.continuous else ("a whole number", "$1,234")
+        raise SchemaError(f"format must show {number} with its signs, got {written!r}. Write '{example}'.")
     needed, tells, hides, example = _FORMATS[axis.kind]
     sample = dt.datetime(2003, 11, 28, 16, 5, 6)
     read = read_moment(sample.strftime(written), written) if isinstance(written, str) and written else None
@@ -311,11 +318,11 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
             what = f"the step of {step}" if step is not None else f"what '{written}' tells"
             shown = attribute.axis.text(number)
             raise SchemaError(f"edges and points must be multiples of {what}, got {shown}. Move it.")
-    coarse = written is not None and unit % (format_grain(written) if attribute.axis.timed else 1)
+    coarse = written is not None and unit % (attribute.axis.told(written) or 1)
     fine = attribute.axis.continuous and max(map(abs, attribute.edges)) / unit * unit.numerator >= _EXACT
     refuse(
         (coarse, f"the step must be one that '{written}' can tell. Use a larger one."),
-        (fine, f"step must not be that fine, got {step}. Leave it out."),
+        (fine, f"{'format' if step is None else 'step'} must not be that fine, got {step or written}. Leave it out."),
     )
 
 

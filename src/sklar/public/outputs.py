@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from sklar.public.axis import DAY, SECOND, format_grain
+from sklar.public.axis import DAY, SECOND, SERIAL
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,8 +81,10 @@ def parse_output(text: str) -> Output | None:
 
 def plain_output(attribute: Attribute) -> Output:
     """The type of a released column whose schema states none; of a category, that of its values."""
-    if special_texts(attribute) or attribute.texts or attribute.format is not None:
+    if special_texts(attribute) or attribute.texts or attribute.format not in (None, SERIAL):
         return Output(name="string")
+    if attribute.format == SERIAL:
+        return Output(name="int64")
     # With other = true a released value may be the text 'other'.
     if attribute.categorical and not attribute.other and isinstance(attribute.values[0], int):
         return Output(name="int64")
@@ -105,7 +107,7 @@ def misfit(output: Output, attribute: Attribute) -> str | None:
     """Why a column of this type cannot hold every value of a domain, as the end of a sentence; None when it can."""
     name, kind, texts = output.name, attribute.kind, special_texts(attribute)
     if name not in (held_by := {"string", *_BY_KIND[kind][0]}):
-        return f"does not hold a {kind}; use one of {', '.join(sorted(held_by))}"
+        return f"does not hold {attribute.axis.one}; use one of {', '.join(sorted(held_by))}"
     if texts and name not in ("string", "category", "ordered category") and kind != "categorical":
         return f"does not hold the special text '{texts[0]}'; use string"
     if name in WHOLE:
@@ -197,10 +199,10 @@ def grain(attribute: Attribute) -> Fraction | None:
     if attribute.axis.timed:
         # No microseconds where the edges have none, and nothing that the format cannot write.
         finest = SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1
-        return Fraction(finest if attribute.format is None else max(finest, format_grain(attribute.format)))
+        return max(Fraction(finest), attribute.axis.told(attribute.format) or Fraction(0))
     if not attribute.axis.continuous:
         return Fraction(1)
-    return Fraction(1, 10**output.scale) if output.name == "decimal" else None
+    return Fraction(1, 10**output.scale) if output.name == "decimal" else attribute.axis.told(attribute.format)
 
 
 def exact(number: float) -> Fraction:

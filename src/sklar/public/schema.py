@@ -52,6 +52,7 @@ MAX_TABLE = 100_000_000
 
 # How much a single two-way table matters: two attributes and a weight.
 PairWeight = tuple[str, str, float]
+_ASKED = "[table] ask_person must list columns that may say whose rows are. Remove it where that is decided."
 
 
 class HasSchema(Protocol):
@@ -71,7 +72,8 @@ class Schema(Remembering):
 
     The schema of the measured part names the full one as its `whole`. `reading` says how the table's text is written,
     `person` which rows are one person's (None: each row is a person of its own). `pairs` say how much single two-way
-    tables matter: `weight = 3` triples the privacy cost of a table before all are scaled to the budget.
+    tables matter: `weight = 3` triples the privacy cost of a table before all are scaled to the budget. A draft asks
+    whether a person can have several rows where the columns `ask_person` repeat.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Schema(Remembering):
     whole: Schema | None = None
     words: Words = NO_WORDS
     pairs: tuple[PairWeight, ...] = ()
+    ask_person: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Schema('{self.name}', {self.n_attributes:,} attributes, {self.n_levels:,} levels)"
@@ -124,18 +127,20 @@ class Schema(Remembering):
         if not isinstance(table, Mapping):
             raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
         with within("[table]: "):
-            keys = ("name", *declare.TABLE_WORDS, *settings.READING_KEYS, *settings.PERSON_KEYS)
+            keys = ("name", *declare.TABLE_WORDS, *settings.READING_KEYS, *settings.PERSON_KEYS, "ask_person")
             declare.require_known_keys(table, keys)
             words = declare.parse_words(table)
-        name = table.get("name", "table")
+        name, asked = table.get("name", "table"), table.get("ask_person", [])
         refuse((not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."))
+        refuse((not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), _ASKED))
         if not isinstance(entries, Mapping) or not entries:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
         attributes = tuple(declare.build_attribute(key, entry) for key, entry in entries.items())
         reading = settings.parse_reading(table)
         settings.check_reading(reading, attributes)
         person = settings.parse_person(table, entries)
-        schema = cls(name=name, attributes=attributes, reading=reading, person=person, words=words).checked()
+        facts: dict[str, Any] = {"reading": reading, "person": person, "words": words, "ask_person": tuple(asked)}
+        schema = cls(name=name, attributes=attributes, **facts).checked()
         rules = parse_rules(document.get("rules", []), attributes)
         schema = replace(schema, rules=rules) if rules else schema
         pairs = _parse_pairs(document.get("pairs", []), schema)
@@ -144,6 +149,7 @@ class Schema(Remembering):
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
         table = {"name": self.name} | declare.describe_words(self.words) | settings.describe_person(self.person)
+        table |= {"ask_person": list(self.ask_person)} if self.ask_person else {}
         levels = {attribute.name: attribute.levels for attribute in self.attributes} if self.rules else {}
         document = {
             "table": table | settings.describe_reading(self.reading),
@@ -313,7 +319,8 @@ class Schema(Remembering):
             raise SchemaError(f"{what} holds a number for every pair of levels at once and {limit}.")
 
     def require_reviewed(self) -> None:
-        """Refuse entries that a draft proposed and nobody has reviewed."""
+        """Refuse entries that a draft proposed and nobody has reviewed, and people of whom nobody knows."""
+        self.require_person_known()
         if self.not_reviewed:
             raise SchemaError(
                 f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells "
@@ -322,12 +329,22 @@ class Schema(Remembering):
                 "line reviewed = false."
             )
 
+    def require_person_known(self) -> None:
+        """Refuse a draft that does not say yet whether a person can have several rows."""
+        if self.ask_person:
+            raise SchemaError(
+                f"can a person have several rows? {', '.join(self.ask_person)} may say whose rows are. Say it first: "
+                "it decides whom a release protects. sklar schema review and release --draft take --people COLUMN, or "
+                "--people each-row; Python draft.people(...)."
+            )
+
     def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:
         """The same schema with every entry marked reviewed, by whoever says where its waiting entries come from.
 
         `provenance` is "public" (public knowledge, also for the bounds of a domain that a release finds) or "rows"
         (read from the rows, at the custodian's risk), for all waiting entries or for each by its name.
         """
+        self.require_person_known()
         given = dict.fromkeys(self.not_reviewed, provenance) if isinstance(provenance, str) else provenance or {}
         unsaid = [name for name in self.not_reviewed if given.get(name) is None]
         if unsaid:

@@ -207,6 +207,17 @@ def parse_person(table: Mapping[str, Any], names: Container[str]) -> Person | No
     return Person(column=column, count=table["count"], rows_per_person=rows or 1, null_ids=null_ids or "person")
 
 
+def whose(said: str) -> Person | None:
+    """The person that an answer names: COLUMN (one row of each counts), COLUMN=8 (up to 8 do), or each-row for none.
+
+    >>> whose("patient_id=8").rows_per_person, whose("each-row")
+    (8, None)
+    """
+    column, _, rows = said.rpartition("=") if re.search(r"=\d+$", said) else (said, "", "")
+    stated = {"count": "rows", "rows_per_person": int(rows)} if rows else {"count": "people"}
+    return None if said == "each-row" else parse_person({"person": column, **stated}, ())
+
+
 def describe_person(person: Person | None) -> dict[str, Any]:
     """The keys that `parse_person` reads."""
     if person is None:

@@ -122,8 +122,9 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
 
 
 def _parse(value: object, text: str, attribute: Attribute) -> int | float | None:
-    # What is a date already needs no format.
-    return attribute.axis.parse(text, None if isinstance(value, dt.date | dt.time) else attribute.format)
+    # What is a date or a number already needs no format.
+    typed = isinstance(value, dt.date | dt.time) or (attribute.axis.numeric and not isinstance(value, str | bytes))
+    return attribute.axis.parse(text, None if typed else attribute.format)
 
 
 def missing_number(attribute: Attribute) -> int | float | None:

@@ -147,11 +147,12 @@ def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
     Without a schema no column is known to hold numbers: only `nulls` count.
     """
     attributes = schema.attributes if schema is not None and reading.rewrites_numbers else ()
-    # Texts to which the schema itself gives a meaning stay as they are written.
+    # Texts to which the schema itself gives a meaning stay as they are written, and what a format reads.
     numbers = {
         attribute.name: [text for text in (attribute.missing, *attribute.special) if isinstance(text, str)]
         for attribute in attributes
-        if (attribute.axis.numeric and attribute.axis.grows) or isinstance(next(iter(attribute.values), None), int)
+        if (attribute.axis.numeric and attribute.axis.grows and attribute.format is None)
+        or isinstance(next(iter(attribute.values), None), int)
     }
     if not reading.nulls and not numbers:
         return None

@@ -195,6 +195,42 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
         ("income", [*numbers(0, 1_000), *["999"] * 20], {"special": ()}),
         ("income", [*numbers(-50, 50), *["-9"] * 20], {"special": ()}),
         ("income", [*numbers(0, 5_000), "-9"], {"special": ()}),
+        (
+            "temperature",
+            [*decimals(-20, 40, 1), *["-999.0"] * 20],
+            {"special": (-999,), "edges": (-1e9, 1e9), "step": 0.1},
+        ),
+        # Numbers with signs keep them; of two signs nobody knows what they mean together.
+        (
+            "price",
+            [f"${i * 7919 % 30_011:,}.50" for i in range(300)],
+            {"kind": "real", "format": "$1,234.50", "step": None},
+        ),
+        ("price", [f"{i}.{i % 9}50 €" for i in range(1, 300)], {"kind": "integer", "format": "1.234 €"}),
+        ("price", [f"{i},5 kr" for i in range(300)], {"format": "12,5 kr", "edges": (0.0, 1e9)}),
+        ("price", [f"{i} 000,00 EUR" for i in range(1, 300)], {"format": "1 234,50 EUR"}),
+        ("price", [f"£{10**9 + i}" for i in range(300)], {"format": "£12", "edges": (0, 10**12)}),
+        (
+            "change",
+            [f"({i})" if i % 2 else f"{i},000" for i in range(300)],
+            {"format": "(1,234)", "edges": (-(10**9), 10**9)},
+        ),
+        ("share", [f"{i / 4}%" for i in range(300)], {"format": "12.50%", "edges": (0.0, 100.0)}),
+        ("price", [*[f"${i}" for i in range(300)], *["N"] * 9], {"format": "$12", "special": ("N",)}),
+        ("price", [f"{'$' if i % 2 else '€'}{i}" for i in range(80)] * 5, {"kind": "categorical", "format": None}),
+        ("price", [f"${10**13 + i % 90}" for i in range(400)], {"kind": "categorical"}),
+        ("zip", [f"0{i % 60:04}" for i in range(400)], {"kind": "categorical"}),
+        # Days as spreadsheets count them, by the column's name.
+        ("visit date", numbers(40_000, 45_000), {"kind": "date", "format": "serial", "edges": CENTURIES}),
+        ("income", numbers(40_000, 45_000), {"kind": "integer", "format": None}),
+        # Codes beside a public list: common or customary ones are special, a rare one is not named.
+        ("sex", [*some("F", "M"), *["U"] * 9], {"n_values": 3, "special": ("U",), "other": False}),
+        ("state", [*some("Ohio", "Texas", "Iowa", "Utah"), "hidden"], {"n_values": 56, "special": (), "other": True}),
+        # Of no person.
+        ("phone_type", some("home", "work"), {"kind": "categorical"}),
+        ("has_email", some("yes", "no"), {"kind": "boolean"}),
+        ("product name", some("nut", "bolt"), {"kind": "categorical"}),
+        ("length", [f"{PICK.uniform(0, 9):.9f}" for _ in range(300)], {"kind": "real"}),
         # Days and times are what they are.
         ("sailed", moments("%d.%m.%Y"), {"kind": "date", "format": "%d.%m.%Y", "edges": CENTURIES}),
         ("sailed", moments("%m/%d/%Y"), {"kind": "date", "format": "%m/%d/%Y"}),
@@ -228,7 +264,8 @@ def test_a_rare_text_among_numbers_is_not_named_and_doubtful_days_are_a_question
     assert "The days also read as %m/%d/%Y: is the format right?" in made.to_toml()
 
 
-PEOPLE = " with several rows each: if they are people, name it as person in [table] (docs/people.md)"
+PEOPLE, SEVERAL = "its name says that it holds names or addresses of people", ", with several rows each"
+RATIO = "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
 
 
 @pytest.mark.parametrize(
@@ -238,12 +275,22 @@ PEOPLE = " with several rows each: if they are people, name it as person in [tab
         ("number", [str(i) for i in range(1, 300)], "it looks like an identifier: every row has another number"),
         ("contact", [f"{3347930000 + 7919 * i}" for i in range(300)], "it looks like identifying numbers"),
         ("x", [f"{PICK.getrandbits(128):032x}" for _ in range(200)], "it looks like hashes or keys"),
-        ("mail", [f"a{i}@example.org" for i in range(200)], "it looks like addresses of people or pages"),
-        ("name", [f"Person {i}" for i in range(200)], "nearly every row has another text: it identifies"),
+        ("x", [f"a{i}@example.org" for i in range(200)], "it looks like addresses of people"),
+        ("x", [f"https://a.org/{i}" for i in range(200)], "it looks like addresses of pages"),
+        ("x", [f"Person {i}" for i in range(200)], "nearly every row has another text: it identifies"),
+        # A full name that 900 rows share was published once: names go by the column's, however few they are.
+        ("Name", ["Ann Lee"] * 900 + ["Bob Ray"] * 90, PEOPLE),
+        ("First.Name", some("Ann", "Bob"), PEOPLE),
+        ("customerName", some("A", "B"), PEOPLE),
+        ("home_address", some("1 Elm", "2 Elm"), PEOPLE),
+        ("Email", [f"a{i}@example.org" for i in range(200)], "its name is that of an identifier"),
+        ("phone", some("1", "2"), f"its name is that of an identifier{SEVERAL}"),
+        ("patient_id", [f"P{i % 40}" for i in range(400)], f"its name is that of an identifier{SEVERAL}"),
+        ("bp", [f"{90 + i % 90}/{50 + i % 60}" for i in range(300)], RATIO),
         ("remarks", [f"seen on day {i % 150} by me" for i in range(300)], "it looks like free text"),
         ("site", ["Ulm"] * 200, "it is constant"),
         ("nothing", ["", "?"] * 100, "it holds no values"),
-        ("Provider ID", [f"{10_000 + i % 150}" for i in range(1_000)], f"its name is that of an identifier{PEOPLE}"),
+        ("Provider ID", [f"{10_000 + i % 150}" for i in range(1_000)], f"its name is that of an identifier{SEVERAL}"),
     ],
 )
 def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str], reason: str) -> None:

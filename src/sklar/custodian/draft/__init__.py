@@ -20,14 +20,14 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.custodian.check import Hidden
 from sklar.custodian.draft.columns import ColumnSummary, Tie, find_ties, summarize
-from sklar.custodian.draft.propose import ColumnProposal, as_seen, propose, unread
+from sklar.custodian.draft.propose import ColumnProposal, as_seen, asked, propose, unread
 from sklar.custodian.draft.sniff import Remark, sniff
-from sklar.errors import DataError
+from sklar.errors import DataError, SchemaError
 from sklar.files.write import check_target, write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
-from sklar.public.settings import PLAIN, Reading
+from sklar.public.settings import PLAIN, Reading, whose
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 
@@ -72,6 +72,14 @@ class Draft:
         """What the rows show of the column of that name, where there is one."""
         return next((column for column in self.columns if column.name == name), None)
 
+    def people(self, said: str) -> Draft:
+        """The draft with the answer to its first question: can a person have several rows? (`settings.whose`)"""
+        person = whose(said)
+        kept = tuple(each for each in self.schema.attributes if person is None or each.name != person.column)
+        if person is not None and self.column(person.column) is None:
+            raise SchemaError(f"the table has no column '{person.column}'. Name the one that says whose rows are.")
+        return replace(self, schema=replace(self.schema, attributes=kept, person=person, ask_person=()))
+
     def to_toml(self) -> str:
         """The draft as a file to review: what is proposed for each column, and what must be decided."""
         lines = [
@@ -97,9 +105,9 @@ class Draft:
             Hidden(
                 name=column.name or "(no name)",
                 proposed=proposal.proposed,
-                decide=proposal.decide,
+                decide=asked(proposal.decide, proposal.attribute, column) if proposal.attribute else "",
                 left_out=proposal.attribute is None,
-                facts=(*facts(column), *(_rows_each(column) if proposal.attribute is None else ())),
+                facts=(*facts(column), *([column.rows_each] if proposal.repeats else [])),
                 common=common(column),
                 histogram=_histogram(column),
             )
@@ -169,7 +177,9 @@ def draft(
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
     name = (Path(file).name.split(".")[0] if file else "") if name is None else name
-    schema = Schema(name=name or "table", attributes=attributes, reading=reading).checked()
+    repeated = tuple(name for name, each in proposals.items() if each.repeats)
+    table = Schema(name=name or "table", attributes=attributes, reading=reading, ask_person=repeated)
+    schema = table.checked()
     remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in guesses)
     ties = find_ties(column for column in columns if column.name in schema.names)
     drafted = Draft(schema=schema, proposals=proposals, columns=columns, ties=ties, remarks=remarks)
@@ -211,22 +221,9 @@ def common(seen: ColumnSummary, most: int = _TOP) -> Rows:
     return tuple((short(text, 60), f"{times:,}", percent(times / max(seen.rows, 1))) for text, times in ordered)
 
 
-def _rows_each(seen: ColumnSummary) -> tuple[str, ...]:
-    """How many rows the values of a column of ids have: what `rows_per_person` would cut, if they are people."""
-    times = sorted(seen.counts.values())
-    if len(times) < 2 or times[-1] == 1:
-        return ()
-    often = ((share, times[int(share * (len(times) - 1))]) for share in (0.5, 0.9, 0.99))
-    shares = ", ".join(f"{share:.0%} of the values have at most {most:,}" for share, most in often)
-    return (
-        f"rows with one value: {sum(times) / len(times):.1f} on average, {shares}, the most is {times[-1]:,}; if these "
-        "are people, rows_per_person in [table] would cut there (docs/people.md)",
-    )
-
-
 def _histogram(seen: ColumnSummary) -> Markup | None:
     """Bars of even width over the middle of a column's numbers; the ends say how many lie beyond."""
-    kind = next((kind for kind in seen.axes if kind in ("integer", "real")), None)
+    kind = next((kind for kind in seen.axes if kind.partition(" ")[0] in ("integer", "real")), None)
     if kind is None or len(seen.counts) < _BARS:
         return None
     read = [(point, times) for text, times in seen.counts.items() if (point := seen.point(text, kind)) is not None]
@@ -236,7 +233,7 @@ def _histogram(seen: ColumnSummary) -> Markup | None:
     if not low < high:
         return None
     # Bars of whole numbers hold equally many of them each.
-    width = math.ceil((high - low + 1) / _BARS) if kind == "integer" else (high - low) / _BARS
+    width = math.ceil((high - low + 1) / _BARS) if kind.startswith("integer") else (high - low) / _BARS
     edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
     edges[-1] = max(edges[-1], high)
     counts, _ = np.histogram(np.clip(points, low, high), bins=edges, weights=times)

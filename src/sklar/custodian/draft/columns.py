@@ -20,7 +20,7 @@ from sklar.custodian.check import tally_texts, texts_and_places
 from sklar.errors import DataError
 from sklar.machine.progress import Progress, watch
 from sklar.public.arrow import ColumnType
-from sklar.public.axis import AXES
+from sklar.public.axis import AXES, NumberFormat, number_format
 from sklar.public.description import toml_value
 from sklar.public.outputs import parse_output
 from sklar.public.settings import PLAIN, Reading
@@ -53,8 +53,21 @@ _PATTERNS = {
     "yearmonth": r"\d{4}-\d{2}",
     "duration": r"[+-]?(\d+:\d{2}.*|P.*|-?\d+ days?.*)",
 }
+# Signs around numbers, of currencies and percent, and the signs of decimals and of groups that go together.
+_SIGN = "(?:US|A|C|R)?[$]|[\u20ac\u00a3\u00a5\u20b9%]|USD|EUR|GBP|CHF|JPY|CAD|AUD|INR|CNY|SEK|NOK|DKK|PLN|kr|Rs"
+_ENDS = (re.compile(rf"^\(?[+-]?((?:{_SIGN})\s?)"), re.compile(rf"(\s?(?:{_SIGN}))\)?$"))
+_STYLES = {f"real {point}{group}": NumberFormat("", "", group, point) for point, group in (".,", ",.", ", ", ".'")}
+_WIDE, _WIDER, _MOST_PLACES = 10**9, 10**12, (6, 3)
+# Numbers that stand for something else than a value, by custom.
+_CODES = (*range(-9, 0), -66, -77, -88, -99, 77, 88, *range(97, 100), *range(996, 999), *range(9996, 9999))
+CUSTOMARY = {
+    *map(str, _CODES),
+    *(sign + each * times for sign in ("", "-") for each in "789" for times in range(3, 10)),
+}
+CUSTOMARY |= {"9999-12-31", "9999-01-01", "9999-09-09", "8888-08-08", "1900-01-01", "0001-01-01"}
 # This share of the rows may break what is still proposed as a rule: real tables hold mistakes.
 _BROKEN = 0.001
+_READ_AS = (*_NUMBERS, *_PATTERNS, *_STYLES)
 # A combination that chance alone would have given this many rows, and that hardly any row has, may be impossible.
 _EXPECTED, _HARDLY = 100.0, 0.005
 # A value that determines another one must occur this often on average, or every table would have such columns.
@@ -65,10 +78,12 @@ RULE = "# Rule? "
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class AxisRange:
-    """How a column reads as points on an axis: the least and the largest, and the texts that are no point."""
+    """How a column reads as points on an axis: their range, that without customary codes, and texts that are none."""
 
     low: float = math.inf
     high: float = -math.inf
+    least: float = math.inf
+    most: float = -math.inf
     odd: dict[str, int] = field(default_factory=dict)
 
 
@@ -90,7 +105,7 @@ class ColumnSummary:
     many: bool = False
     counted: int = 0
     missing: Counter[str] = field(default_factory=Counter)
-    axes: dict[str, AxisRange] = field(default_factory=lambda: {kind: AxisRange() for kind in (*_NUMBERS, *_PATTERNS)})
+    axes: dict[str, AxisRange] = field(default_factory=lambda: {kind: AxisRange() for kind in _READ_AS})
     declared: dict[str, None] = field(default_factory=dict)
     objects: set[str] = field(default_factory=set)
     coded: dict[str, int] = field(default_factory=dict)
@@ -102,13 +117,44 @@ class ColumnSummary:
         if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
             return None
         plain, _, form = kind.partition(" ")
-        point = AXES[plain].parse(self.plain(text, kind), form or None)
+        point = AXES[plain].parse(self.plain(text, kind), None if plain in _NUMBERS else form or None)
         odd = point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float))
         return None if odd else point
 
     def plain(self, text: str, kind: str) -> str:
         """A text with its number as Python writes it, where the kind is one of numbers."""
+        if kind in _STYLES:
+            return _STYLES[kind].plain(text, _SIGN) or ""
+        written = kind.partition(" ")[2] if kind.startswith(("integer ", "real ")) else ""
+        if written:
+            return number_format(written).plain(text) or ""
         return self.reading.plain(text) if kind in _NUMBERS else text
+
+    def customary(self, text: str, kind: str) -> bool:
+        """Whether a text is a customary code among values of this kind: -999, 9999,0, 9999-12-31."""
+        return re.sub(r"\.0+$", "", self.plain(text, kind)) in CUSTOMARY
+
+    def name_formats(self) -> None:
+        """Name the axis of numbers with a sign after an example of how most are written; drop it where none has one."""
+        ends = [Counter(found[1] if (found := end.search(text)) else "" for text in self.counts) for end in _ENDS]
+        usual = [next((sign for sign, _ in each.most_common(1)), "") for each in ends]
+        signs = {sign.strip() for each in ends for sign in each} - {""}
+        brackets = any(text.startswith("(") for text in self.counts)
+        named = list[tuple[tuple[int, bool, bool], str, AxisRange]]()
+        for kind, form in _STYLES.items():
+            axis = self.axes.pop(kind, None)
+            if axis is None or len(signs) > 1 or not (any(usual) if signs else brackets):
+                continue
+            last = [re.search(rf"{re.escape(form.point)}([0-9]+)\D*$", text) for text in self.counts]
+            places = max((len(found[1]) for found in last if found), default=0)
+            grouped = any(re.search(f"[0-9]{re.escape(form.group)}[0-9]", text) for text in self.counts)
+            digits = f"1{form.group}234" if grouped else "12"
+            example = (digits + (form.point + "50".ljust(places, "0")[:places] if places else "")).join(usual)
+            largest = max(-axis.low, axis.high)
+            if largest < _WIDER and places <= _MOST_PLACES[largest >= _WIDE]:
+                kind = f"{'real' if places else 'integer'} {f'({example})' if brackets else example}"
+                named.append(((len(axis.odd), places == 3, form.point != self.reading.decimal), kind, axis))
+        self.axes |= {kind: axis for _, kind, axis in sorted(named, key=lambda each: each[0])[:1]}
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
@@ -119,6 +165,14 @@ class ColumnSummary:
     def missing_text(self) -> str | None:
         """The text that stands for a missing value most often; None when no value is missing."""
         return max(self.missing, key=lambda text: self.missing[text]) if self.missing else None
+
+    @property
+    def rows_each(self) -> str:
+        """How many rows the values of a column of ids have: what `rows_per_person` would cut, if they are people."""
+        times = sorted(self.counts.values())
+        often = ((share, times[int(share * (len(times) - 1))]) for share in (0.5, 0.9, 0.99))
+        shares = ", ".join(f"{share:.0%} of the values have at most {most:,}" for share, most in often)
+        return f"{sum(times) / len(times):.1f} rows with one value on average, {shares}, the most is {times[-1]:,}"
 
     @property
     def distinct_share(self) -> float:
@@ -187,6 +241,8 @@ class ColumnSummary:
                     del self.axes[kind]
             else:
                 axis.low, axis.high = min(axis.low, point), max(axis.high, point)
+                if not self.customary(text, kind):
+                    axis.least, axis.most = min(axis.least, point), max(axis.most, point)
 
 
 def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[ColumnSummary, ...]:
@@ -201,6 +257,7 @@ def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[Col
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
     for column in columns:
         column.axes = {kind: axis for kind, axis in column.axes.items() if axis.low <= axis.high}
+        column.name_formats()
     return tuple(columns)
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
-from sklar.custodian.draft.columns import COMPACT_DAY, AxisRange, ColumnSummary
+from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, ColumnSummary
 from sklar.public.attribute import Words
-from sklar.public.axis import AXES, days, microseconds
+from sklar.public.axis import AXES, SERIAL, SERIAL_ZERO, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
@@ -30,7 +30,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _BINS, _AT_MOST = 20, 50
-_WIDE, _WIDER = 10**9, 10**15
+_WIDE, _WIDER, _SIGNED_WIDER = 10**9, 10**15, 10**12
 _AGES = (*range(0, 101, 5), 120)
 _AGE_WORDS = _words("age ages alter edad eta idade")
 _HOUR_WORDS = _words("hours hour hrs stunden")
@@ -56,13 +56,21 @@ _ENDS = {
     "time": (("00:00", "24:00"),),
     "duration": (("0:00:00", "100000:00:00"), ("-100000:00:00", "100000:00:00")),
 }
-_KEY_WORDS = _words("id ids uuid guid ssn key phone telephone telefon mobile fax email mail iban passport hash url")
-_NAME_WORDS = _words("name surname firstname lastname address street adresse")
+_KEY_WORDS = _words("id ids uuid guid key hash url")
+_ID_WORDS = _words("ssn phone telephone telefon mobile fax email mail iban passport username")
+_ADDRESS_WORDS = _words("address street adresse surname forename firstname lastname fullname vorname nachname")
+# A name is one of people where the word stands alone, or beside one of these.
+_NAME_WORDS = _words("name names")
+_WHOSE_WORDS = _words("first last full given family middle maiden user customer client patient person employee student")
+_WHOSE_WORDS |= _words("member participant respondent subject contact mother father spouse child passenger household")
+# With these words a column is about an address or a name, and holds none.
+_ABOUT_WORDS = _words("type kind status flag has is count length opt verified")
+_HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
+_IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
+# Numbers in a column of dates that lie between these are days as spreadsheets count them: 1957 to 2064.
+_DATE_WORDS, _SERIALS = _words("date dates datum fecha dob"), (21_000, 60_000)
 # Whole numbers under such a name count nothing.
 _CODE_WORDS = _words("id code codes zip postal postcode plz fips")
-_SENTINELS = _words("-1 -2 -3 -4 -5 -6 -7 -8 -9 -66 -77 -88 -99 77 88 97 98 99 996 997 998 9996 9997 9998")
-_SENTINELS |= {sign + digit * times for sign in ("", "-") for digit in "789" for times in range(3, 10)}
-_DATE_SENTINELS = _words("9999-12-31 9999-01-01 9999-09-09 8888-08-08 1900-01-01 0001-01-01")
 # Texts that customarily stand in a column of numbers.
 _CODES = _words("n na nap x * ** *** - -- n.a. unknown unk u refused r suppressed s d dk none missing m b bb bbb ..")
 _CODES |= {"not applicable", "don't know", "not stated"}
@@ -70,6 +78,7 @@ _CODES |= {"not applicable", "don't know", "not stated"}
 _COMMON = 0.01
 # More digits after the point are those of a computation, not of how a number is written.
 _MOST_PLACES = 4
+_BEYOND = "could a value lie beyond low or high? They were not read from the rows. Narrower public ones help."
 _FEW_ROWS = 20
 
 MOST_CATEGORIES = 200
@@ -79,18 +88,24 @@ _MOST_UNIT_BINS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProposal:
-    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows."""
+    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows.
+
+    `repeats` says that the column identifies, and that values occur in several rows: they may be one person's.
+    """
 
     attribute: Attribute | None
     proposed: str
     decide: str = ""
+    repeats: bool = False
 
 
 def propose(seen: ColumnSummary) -> ColumnProposal:
     """What a draft proposes for a column."""
     unfit = _unfit(seen)
     if unfit:
-        return ColumnProposal(attribute=None, proposed=unfit)
+        repeats = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) and seen.distinct_share < 1
+        several = ", with several rows each" if repeats else ""
+        return ColumnProposal(attribute=None, proposed=unfit + several, repeats=repeats)
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
     if seen.type is not None and seen.type.title:
         entry = replace(entry, words=Words(title=seen.type.title))
@@ -113,8 +128,10 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
         proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
     elif known is not None:
-        listed = replace(entry, values=seen.values(known.values), ordered=known.ordered)
-        attribute = _with_output(listed, seen.output)
+        others = sorted(set(seen.counts) - set(known.values))
+        codes = seen.values(text for text in others if _is_code(seen, text))
+        listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes)
+        attribute = _with_output(replace(listed, other=len(codes) < len(others)), seen.output)
         proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
     else:
         # Neither a type nor a public list gives the domain.
@@ -138,7 +155,7 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
     """
     if attribute.reviewed:
         return attribute
-    codes = _CODES | _SENTINELS | _DATE_SENTINELS
+    codes = _CODES | CUSTOMARY
     special = tuple(value for value in attribute.special if str(value).lower() in codes)
     attribute = replace(attribute, special=special, reviewed="unread")
     if attribute.values and (seen.labels or seen.output == "ordered category"):
@@ -156,32 +173,39 @@ def _unfit(seen: ColumnSummary) -> str | None:
         return "it holds no values"
     if len(texts) == 1 and not seen.missing and not typed:
         return "it is constant"
+    words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
+    named = bool(words & _NAME_WORDS) and (words <= _NAME_WORDS or bool(words & _WHOSE_WORDS))
+    if (named or words & (_ID_WORDS | _ADDRESS_WORDS)) and not words & _ABOUT_WORDS and truth_texts(set(texts)) is None:
+        return _IDENTIFIER if words & _ID_WORDS else "its name says that it holds names or addresses of people"
     if typed or seen.counted < _FEW_ROWS:
         return None
-    words = words_of(seen.name)
-    named = bool(words & _KEY_WORDS) or (bool(words & _NAME_WORDS) and seen.distinct_share > _COMMON)
-    sample, many = texts[:1000], len(texts) > 100
-    if _most(sample, r"[^@\s]+@[^@\s]+\.\w+") or _most(sample, r"https?://\S+"):
-        return "it looks like addresses of people or pages"
+    if _most(sample, r"[^@\s]+@[^@\s]+\.\w+"):
+        return _MAILS
+    if _most(sample, r"https?://\S+"):
+        return "it looks like addresses of pages"
     if _most(sample, r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"):
-        return "it looks like hashes or keys"
-    advice = " with several rows each: if they are people, name it as person in [table] (docs/people.md)"
-    repeated = advice if seen.distinct_share <= 0.9 else ""
+        return _HASHES
     if "integer" in seen.axes or _most(sample, r"\d+"):
         axis = seen.axes.get("integer")
         dense = axis is not None and axis.high - axis.low < 2 * len(texts)
-        if seen.distinct_share == 1 and (named or dense):
+        if seen.distinct_share == 1 and (words & _KEY_WORDS or dense):
             return "it looks like an identifier: every row has another number"
         # Numbers of one length, too long to count anything.
         if many and len(texts[0]) >= 9 and all(len(text) == len(texts[0]) and text.isdigit() for text in texts):
-            return f"it looks like identifying numbers{repeated}"
+            return _NUMBERED
     elif seen.axes:
         return None
-    elif seen.distinct_share > 0.9:
+    if words & _KEY_WORDS and (many or words & _WHOSE_WORDS):
+        return _IDENTIFIER
+    if "integer" in seen.axes:
+        return None
+    if seen.distinct_share > 0.9:
         return "nearly every row has another text: it identifies"
-    elif many and sum(len(text.split()) for text in sample) >= 4 * len(sample):
+    if many and sum(len(text.split()) for text in sample) >= 4 * len(sample):
         return "it looks like free text"
-    return f"its name is that of an identifier{repeated}" if named and many else None
+    if len(texts) > _FEW_ROWS and _most(sample, r"\d+(\.\d+)? ?/ ?\d+(\.\d+)?"):
+        return "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
+    return "it holds many names" if words & _NAME_WORDS and many and seen.distinct_share > _COMMON else None
 
 
 def _most(texts: Sequence[str], pattern: str) -> bool:
@@ -201,18 +225,20 @@ def _preferred(seen: ColumnSummary) -> list[str]:
 
 
 def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposal:
-    axis: AxisRange = seen.axes[kind]
-    codes = [text for text, times in axis.odd.items() if text.lower() in _CODES or times >= _COMMON * seen.rows]
+    axis = seen.axes[kind]
+    codes = [text for text in axis.odd if _is_code(seen, text)]
     plain, _, form = kind.partition(" ")
-    sentinels = _sentinels(seen, plain)
+    sentinels, low, high = _sentinels(seen, kind)
     values = [text for text in seen.counts if text not in axis.odd and text not in sentinels]
-    points = [point for text in values if (point := seen.point(text, kind)) is not None] if sentinels else []
-    low, high = (min(points), max(points)) if points else (axis.low, axis.high)
-    plain_sentinels = (seen.plain(text, plain) for text in sentinels)
-    special = (*codes, *(int(text) if plain in ("integer", "real") else text for text in plain_sentinels))
+    numeric = plain in ("integer", "real")
+    special = (*codes, *(int(float(seen.plain(text, kind))) if numeric else text for text in sentinels))
     named = words_of(seen.name)
     if plain == "integer" and named & _YEAR_WORDS and low >= _YEARS[0] and high < _YEARS[1]:
         plain = "year"
+    if kind == "integer" and named & _DATE_WORDS and low >= _SERIALS[0] and high < _SERIALS[1]:
+        # Special values of dates are texts.
+        plain, form, special = "date", SERIAL, tuple(map(str, special))
+        low, high = (point + days(SERIAL_ZERO.date()) for point in (low, high))
     # A text that is no customary code is not named here; it counts as missing.
     missing = "" if axis.odd and entry.missing is None else entry.missing
     entry = replace(entry, kind=cast(AttributeKind, plain), missing=missing, special=special, format=form or None)
@@ -220,49 +246,87 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
         attribute, proposed = replace(entry, edges=_AGES), "ages in years, in public bins of five"
         decide = "are these bins fine enough?"
     else:
-        edges = _bounds(seen, plain, low, high)
-        attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
+        edges = _bounds(seen, plain, form, low, high)
+        step = None if form else _step(seen, values, plain, edges)
+        attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=step)
         proposed = "a release finds the bins, and values that many rows share, with part of its budget"
-        decide = "are low and high safe by public knowledge? They were not read from the rows. Narrower ones help."
+        decide = _BEYOND
         others = [each for each in seen.axes if each.startswith("date ") and each != kind]
         if kind.startswith("date ") and others:
             decide += f" The days also read as {others[0][5:]}: is the format right?"
+    if form == SERIAL:
+        decide += " Are these days as spreadsheets count them?"
     doubt = " Do the special values mean something else than a value?" if special else ""
     return ColumnProposal(attribute=_with_output(attribute, seen.output), proposed=proposed, decide=decide + doubt)
 
 
-def _sentinels(seen: ColumnSummary, kind: str) -> tuple[str, ...]:
-    """Customary codes that stand apart from all other values of a column, and that more than a few rows have."""
-    if seen.many and kind != "date":
-        return ()
-    dated = kind in ("date", "datetime")
-    customary = _DATE_SENTINELS if dated else _SENTINELS
+def round_bounds(attribute: Attribute, seen: ColumnSummary) -> dict[str, float]:
+    """Round bounds of a number for a plain question, could it exceed them? PRIVATE until they are chosen, then public.
+
+    They are 0, or 1, 2 or 5 times a power of ten: the next ones beyond what was seen. None where the attribute's are as
+    narrow.
+    """
+    kind = f"{attribute.kind} {attribute.format}" if attribute.format else attribute.kind
+    if attribute.kind not in ("integer", "real") or not attribute.private or kind not in seen.axes:
+        return {}
+    _, low, high = _sentinels(seen, kind)
+    first, last = -_rounded_up(Fraction(max(-low, 0))), _rounded_up(Fraction(max(high, 0)))
+    whole = attribute.kind == "integer"
+    ends = {"low": int(first), "high": int(last) + 1} if whole else {"low": float(first), "high": float(last)}
+    wider = attribute.edges[0] < ends["low"] or ends["high"] < attribute.edges[-1]
+    return dict(ends) if wider and ends["low"] < ends["high"] else {}
+
+
+def asked(decide: str, attribute: Attribute, seen: ColumnSummary) -> str:
+    """What is to be decided, with one plain question about a number in place of that about its bounds."""
+    ends = round_bounds(attribute, seen)
+    if not ends:
+        return decide
+    top = ends["high"] - (attribute.kind == "integer")
+    return decide.replace(_BEYOND, f"could it ever exceed {top:,.15g} or be below {ends['low']:,.15g}?")
+
+
+def _rounded_up(size: Fraction) -> Fraction:
+    """The least of 1, 2 and 5 times a power of ten that is not below a number; 0 for 0."""
+    power = Fraction(10) ** (len(str(math.floor(size))) - 1 if size >= 1 else -len(str(math.floor(1 / (size or 1)))))
+    return next(power * times for times in (1, 2, 5, 10) if power * times >= size) if size else size
+
+
+def _is_code(seen: ColumnSummary, text: str) -> bool:
+    """Whether a text that is no value may be named: a customary code, or one that many rows have."""
+    return text.lower() in _CODES or seen.customary(text, "integer") or seen.counts[text] >= _COMMON * seen.rows
+
+
+def _sentinels(seen: ColumnSummary, kind: str) -> tuple[tuple[str, ...], float, float]:
+    """Customary codes that stand apart from all other values and that more than a few rows have; the others' range."""
+    axis, dated = seen.axes[kind], kind in ("date", "datetime")
     points = {text: point for text in seen.counts if (point := seen.point(text, kind)) is not None}
-    candidates = [text for text in points if seen.plain(text, kind) in customary and seen.counts[text] >= 5]
-    rest = [point for text, point in points.items() if text not in candidates]
-    if not candidates or len(rest) < 5:
-        return ()
-    low, high = min(rest), max(rest)
+    codes = {text: point for text, point in points.items() if seen.customary(text, kind)}
+    low, high = axis.least, axis.most
 
     def apart(point: float) -> bool:
-        return point < 0 <= low or point > high + 0.1 * abs(point) or (dated and point < low)
+        below = point < 0 <= low or point < low - (0 if dated else 0.5 * abs(point))
+        return below or point > high + 0.1 * abs(point)
 
-    return tuple(sorted((text for text in candidates if apart(points[text])), key=lambda text: points[text]))
+    enough = len(points) - len(codes) >= 5
+    found = [text for text, point in codes.items() if enough and seen.counts[text] >= 5 and apart(point)]
+    rest = [point for text, point in codes.items() if text not in found]
+    return tuple(sorted(found, key=lambda text: codes[text])), min([low, *rest]), max([high, *rest])
 
 
-def _bounds(seen: ColumnSummary, kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
+def _bounds(seen: ColumnSummary, kind: str, form: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
     """Bounds that the name and the kind of a column imply; whether values are negative is all that rows decide."""
     if kind in _ENDS:
         every = [tuple(int(cast(int, AXES[kind].parse(end))) for end in ends) for ends in _ENDS[kind]]
         return next((ends for ends in every if ends[0] <= low and high < ends[1]), every[-1])
-    words = words_of(seen.name)
+    words = words_of(seen.name) | ({"percent"} if form.endswith("%") else set())
     for needed, least, most in _BOUNDS:
         if all(words & each for each in needed) and least <= low and high <= most:
             return (least, most + 1) if kind == "integer" else (float(least), float(most))
     if kind == "real" and low >= 0 and high <= 1:
         return (0.0, 1.0)
     # What lies beyond is clipped: a bound that held it would be a value of the rows.
-    wide = _WIDE if max(-low, high) < _WIDE else _WIDER
+    wide = _WIDE if max(-low, high) < _WIDE else _SIGNED_WIDER if form else _WIDER
     first, last = (0 if low >= 0 else -wide), wide
     # The numbers that the column's type can hold at all.
     described = parse_output(seen.output) if seen.output else None
@@ -346,9 +410,7 @@ def _nice_edges(kind: str, low: float, high: float, finest: Fraction) -> tuple[i
     # Exact, because floats near one another would fall on one edge. One value alone gets a bin of its own size.
     least, most = Fraction(low), Fraction(high)
     width = (most - least) / _BINS or abs(least) or Fraction(1)
-    power = Fraction(10) ** (len(str(math.floor(width))) - 1 if width >= 1 else -len(str(math.floor(1 / width))))
-    nice = next(power * times for times in (1, 2, 5, 10) if power * times >= width * Fraction("0.999"))
-    step = max(nice, finest)
+    step = max(_rounded_up(width * Fraction("0.999")), finest)
     edges = [step * index for index in range(math.floor(least / step), math.floor(most / step) + 2)]
     if kind == "integer":
         return tuple(int(edge) for edge in edges)
