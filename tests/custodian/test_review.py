@@ -211,7 +211,8 @@ def test_round_bounds_hold_what_was_seen(low: int, high: int, ends: tuple[int, i
 
 ASKED = (
     "can a person have several rows? patient_id may say whose rows are. Say it first: it decides whom a release "
-    "protects. sklar schema review S.toml takes --people COLUMN, or --people each-row; Python draft.people(...)."
+    "protects. sklar schema review and release --draft take --people COLUMN, or --people each-row; Python "
+    "draft.people(...)."
 )
 
 
