@@ -146,7 +146,7 @@ def _check(schema: Schema, key: object) -> None:
     named, private = isinstance(key, str) and key, next((each.name for each in schema.private_domains), None)
     refuse(
         (not named, f"key must name the column that says whose row it is, got {key!r}."),
-        (key in schema.names, f"key '{key}' is also an attribute of its schema. It is not released: remove it there."),
+        (key in schema.columns, f"key '{key}' is also an attribute of its schema. It is not released: remove it there."),
         (schema.person, "the key says whose row it is: its schema takes no [table] person. Remove it and its keys."),
         (private, f"domains of linked tables must be public, got a private one: '{private}'. List its levels."),
         (schema.rules, "linked tables take no rules yet. Remove [[rules]] from the schema."),

@@ -247,7 +247,7 @@ def _predict(model: Model) -> tuple[Floats, float]:
     second value is 1 / rows then, because sampling has variance p (1 - p) / rows, and 0 otherwise.
     """
     schema = model.measured_schema
-    known = None if schema.rules else model.copula.predict_pairs()
+    known = None if schema.allowed else model.copula.predict_pairs()
     if known is not None:
         square = known.astype(np.float64)
         np.fill_diagonal(square, model.copula.margins())
