@@ -203,6 +203,7 @@ class SchemaCheck(Tabular):
         ]
         if schema.person is not None:
             lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
+        lines += [f"'{each.name}': {each.note}" for each in schema.attributes if each.note]
         lines += [f"Rule {number}: {text}." for number, text in enumerate(facts["rules"], start=1)]
         if schema.not_reviewed:
             lines.append(f"Not reviewed, so a release would refuse it: {', '.join(schema.not_reviewed)}.")

@@ -103,6 +103,13 @@ class Attribute(Remembering):
         return self.part_of or self.name
 
     @property
+    def note(self) -> str:
+        """What its levels leave out of a value, in a sentence; empty for most."""
+        if self.prefix:
+            return f"The first {self.prefix} characters of each code; the rest is left out."
+        return "" if self.part_of is None else f"Part of column '{self.part_of}'."
+
+    @property
     def held(self) -> AttributeKind:
         """The kind of the column's values."""
         return self.kind if self.part_of is None else "datetime"

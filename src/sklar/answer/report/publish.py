@@ -132,7 +132,8 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
     title, words = shown_name(attribute), attribute.words
     alike = title.lower().replace(" ", "_") == attribute.name.lower()
     name = title if alike else f"{title} ({attribute.name})"
-    about = [" ".join((words.description or "").split()), f"Unit: {words.unit}." if words.unit else ""]
+    unit = f"Unit: {words.unit}." if words.unit else ""
+    about = [" ".join((words.description or "").split()), attribute.note, unit]
     levels = shown_levels(attribute)
     listed = levels if len(levels) <= 8 else (*levels[:5], "…", *levels[-2:])
     return (

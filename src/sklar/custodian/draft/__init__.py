@@ -70,7 +70,8 @@ class Draft:
 
     def column(self, name: str) -> ColumnSummary | None:
         """What the rows show of the column of that name, where there is one."""
-        return next((column for column in self.columns if column.name == name), None)
+        held = self.schema.attribute(name).column if name in self.schema.names else name
+        return next((column for column in self.columns if column.name == held), None)
 
     def to_toml(self) -> str:
         """The draft as a file to review: what is proposed for each column, and what must be decided."""
@@ -82,7 +83,7 @@ class Draft:
         ]
         noted = "\n".join(lines) + "\n\n" + self.schema.to_toml()
         for name in self.schema.not_reviewed:
-            proposal, header = self.proposals[name], f"\n[attributes.{toml_key(name)}]\n"
+            proposal, header = self.proposals[self.schema.attribute(name).column], f"\n[attributes.{toml_key(name)}]\n"
             decide = f"{DECIDE}{proposal.decide}\n" if proposal.decide else ""
             noted = noted.replace(header, f"{header}{PROPOSED}{proposal.proposed}.\n{decide}", 1)
         return noted + "\n".join(["", *RULES_HEADING, *(tie.line for tie in self.ties), ""] if self.ties else [])
@@ -155,7 +156,7 @@ def draft(
     source = open_source(rows, reading)
     columns = summarize(source, reading, progress)
     proposals = {column.name: propose(column) for column in columns}
-    attributes = tuple(each.attribute for each in proposals.values() if each.attribute is not None)
+    attributes = tuple(own for each in proposals.values() if each.attribute for own in (each.attribute, *each.parts))
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
     name = (Path(file).name.split(".")[0] if file else "") if name is None else name

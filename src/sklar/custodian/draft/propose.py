@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, AxisRange, ColumnSummary
-from sklar.public.axis import AXES, days, microseconds
+from sklar.public.axis import AXES, DAY, SECOND, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
@@ -58,7 +58,9 @@ _ENDS = {
 _KEY_WORDS = _words("id ids uuid guid ssn key phone telephone telefon mobile fax email mail iban passport hash url")
 _NAME_WORDS = _words("name surname firstname lastname address street adresse")
 # Whole numbers under such a name count nothing.
-_CODE_WORDS = _words("id code codes zip postal postcode plz fips")
+_CODE_WORDS = _words("id code codes zip zipcode postal postcode plz fips naics sic soc isco occupation")
+# Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
+_MANY_CODES, _MANY_ROWS = 100, 500_000
 _SENTINELS = _words("-1 -2 -3 -4 -5 -6 -7 -8 -9 -66 -77 -88 -99 77 88 97 98 99 996 997 998 9996 9997 9998")
 _SENTINELS |= {sign + digit * times for sign in ("", "-") for digit in "789" for times in range(3, 10)}
 _DATE_SENTINELS = _words("9999-12-31 9999-01-01 9999-09-09 8888-08-08 1900-01-01 0001-01-01")
@@ -78,11 +80,15 @@ _MOST_UNIT_BINS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProposal:
-    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows."""
+    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows.
+
+    Of a column of moments it is the date; `parts` are its time and weekday, of which nothing has to be decided.
+    """
 
     attribute: Attribute | None
     proposed: str
     decide: str = ""
+    parts: tuple[Attribute, ...] = ()
 
 
 def propose(seen: ColumnSummary) -> ColumnProposal:
@@ -108,6 +114,12 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         listed = replace(entry, values=seen.values(known.values), ordered=known.ordered)
         attribute = _with_output(listed, seen.output)
         proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
+    elif digits := _code_digits(seen):
+        kept = 2 if seen.rows < _MANY_ROWS or digits == 3 else 3
+        every = tuple(f"{code:0{kept}}" for code in range(10**kept))
+        attribute = replace(entry, values=every, other=True, prefix=kept, length=digits)
+        proposed = f"the first {kept} digits of each code: all are public, so no search is needed; the rest is left out"
+        decide = "are they enough? More digits need more rows. For whole codes remove prefix and length, list values."
     else:
         # Neither a type nor a public list gives the domain.
         for kind in _preferred(seen):
@@ -120,6 +132,28 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
         decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
     return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide)
+
+
+def _code_digits(seen: ColumnSummary) -> int:
+    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes."""
+    codes = [re.fullmatch(r"([0-9]{1,8})|([0-9]{5})-[0-9]{4}", text) for text in seen.counts]
+    digits = {0 if code is None else len(code[1] or code[2]) for code in codes}
+    # Without such a name numbers are codes where some begin with a zero, and none has lost it.
+    coded = bool(words_of(seen.name) & _CODE_WORDS) or ("integer" not in seen.axes and len(digits) == 1)
+    return max(digits) if coded and len(codes) > _MANY_CODES and 0 not in digits and max(digits) >= 3 else 0
+
+
+def _split(whole: Attribute, points: Sequence[int]) -> tuple[Attribute, ...]:
+    """The date, time of day (by hours) and weekday of a column of moments; its date alone where all are midnights."""
+    grid = (step for step in (86_400, 3_600, 900, 300, 60) if not any(point % (step * SECOND) for point in points))
+    step, days = next(grid, None), tuple(int(edge) // DAY for edge in whole.edges)
+    if step == 86_400 and whole.format is None:
+        return (replace(whole, kind="date", edges=days),)
+    day = replace(whole, kind="date", edges=days, name=f"{whole.name}.date", part_of=whole.name)
+    public = replace(day, reviewed=True, domain="public", at_most=0, output=None)
+    hours = tuple(range(0, DAY + 1, 3_600 * SECOND))
+    clock = replace(public, kind="time", edges=hours, step=step, name=f"{whole.name}.time")
+    return day, clock, replace(public, kind="weekday", edges=tuple(range(8)), name=f"{whole.name}.weekday")
 
 
 def _unfit(seen: ColumnSummary) -> str | None:
@@ -203,7 +237,11 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
         if kind.startswith("date ") and others:
             decide += f" The days also read as {others[0][5:]}: is the format right?"
     doubt = " Do the special values mean something else than a value?" if special else ""
-    return ColumnProposal(attribute=_with_output(attribute, seen.output), proposed=proposed, decide=decide + doubt)
+    attribute, parts = _with_output(attribute, seen.output), ()
+    if plain == "datetime" and not special:
+        attribute, *parts = _split(attribute, [int(seen.point(text, kind) or 0) for text in values])
+        proposed += "; its time of day and weekday are measured too" if parts else "; no value has a time of day"
+    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide + doubt, parts=tuple(parts))
 
 
 def _sentinels(seen: ColumnSummary, kind: str) -> tuple[str, ...]:

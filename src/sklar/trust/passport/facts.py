@@ -192,7 +192,7 @@ class Facts:
     def described(attribute: Attribute) -> str:
         """What the schema says of an attribute, with its unit."""
         words = attribute.words
-        return " ".join(filter(None, (words.description, f"Unit: {words.unit}." if words.unit else "")))
+        return " ".join(filter(None, (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")))
 
     @property
     def columns(self) -> tuple[RowColumn, ...]:
