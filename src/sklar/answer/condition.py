@@ -187,8 +187,9 @@ def _code(attribute: Attribute, value: Any) -> int:
     code = attribute.code_named(attribute.cut(text))
     if code is None and attribute.binned:
         stated = value.isoformat() if hasattr(value, "isoformat") else text
-        number = attribute.read(stated)
-        number = attribute.read(stated, plain=True) if number is None else number
+        number = next(
+            filter(lambda each: each is not None, (attribute.read(stated), attribute.read(stated, plain=True))), None
+        )
         code = None if number is None else attribute.code_at(number)
     elif code is None:
         code = attribute.other_code

@@ -77,7 +77,7 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
     model.write(synthetic, seed=_SEED, progress=progress)
 
     # The demonstration's rows are invented, so that their exact counts may be shown; a release never shows them.
-    exact, drawn = (count(open_source(path).batches(tuple(schema.columns)), ask_all(schema)) for path in (original, synthetic))
+    exact, drawn = (count(open_source(path).batches(schema.names), ask_all(schema)) for path in (original, synthetic))
     counts = []
     for levels in _COUNTED:
         at = [schema.dummy_names.index(level) for level in levels]

@@ -139,11 +139,11 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
             choices.append(ReviewChoice("f", "find it with budget instead", searched))
         says = "list the values, from public knowledge (a code book)"
         choices.append(ReviewChoice("v", says, kept | public, "values"))
-    shown = None if seen is None else as_seen(seen)
+    shown = None if seen is None or attribute.part_of is not None else as_seen(seen)
     if attribute.provenance == "rows":
         choices[0] = ReviewChoice("p", "I compared it with public knowledge", whole | public)
         choices.insert(1, ReviewChoice("r", _AT_RISK, whole | rows))
-    elif shown is not None and private and shown.kind == attribute.kind and not (attribute.special or attribute.part_of):
+    elif shown is not None and private and shown.kind == attribute.kind and not attribute.special:
         document = Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name]
         domain = _without(document, *_REVIEW_KEYS)
         says = f"take the {'bins that cover the values' if attribute.binned else 'values'} that were seen"

@@ -140,11 +140,14 @@ class Decoder:
     """Decodes blocks of codes. With `enums`, listed texts are held as an Enum, several times as fast to write."""
 
     def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
-        self.columns, self._places = record_schema(schema), [[*places] for places in schema.columns.values()]
-        axes = [_AxisDecoder(each, (shapes or {}).get(each.name)) if each.binned else None for each in schema.attributes]
-        self._numbers = [
-            _PartsDecoder(whole, [axes[place] for place in places]) if len(places) > 1 else axes[places[0]]
-            for whole, places in zip(schema.released, self._places, strict=True)
+        self.columns, places = record_schema(schema), [[*places] for places in schema.columns.values()]
+        axes = [
+            _AxisDecoder(each, (shapes or {}).get(each.name)) if each.binned else None for each in schema.attributes
+        ]
+        # By column: the codes that it is made of, and what makes it.
+        self._made = [
+            (own, _PartsDecoder(whole, [axes[place] for place in own])) if len(own) > 1 else (own[0], axes[own[0]])
+            for whole, own in zip(schema.released, places, strict=True)
         ]
         listed = {attribute.name: _listed(attribute) for attribute in schema.released if not attribute.binned}
         # Booleans that are never missing are packed into bits for all columns at once.
@@ -164,17 +167,14 @@ class Decoder:
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.DataFrame:
         """Records of these codes, shape (m, rows)."""
         rows, columns = codes.shape[1], []
-        packed = codes if self._packed.all() else codes[[place[0] for place in compress(self._places, self._packed)]]
+        packed = codes if self._packed.all() else codes[[place for place, _ in compress(self._made, self._packed)]]
         bits = pl.Series(np.ascontiguousarray(packed).ravel()).cast(pl.Boolean)
         begins = iter(range(0, len(bits), rows or 1))
-        for name, numbers, is_packed, places in zip(
-            self.columns, self._numbers, self._packed, self._places, strict=True
-        ):
+        for name, (places, numbers), is_packed in zip(self.columns, self._made, self._packed, strict=True):
             if is_packed:
                 column = bits.slice(next(begins, 0), rows)
             else:
-                own = codes[places if len(places) > 1 else places[0]]
-                column = pl.Series(own) if numbers is None else numbers.decode(own, generator)
+                column = pl.Series(codes[places]) if numbers is None else numbers.decode(codes[places], generator)
             columns.append(column.alias(name))
         frame = pl.DataFrame(columns)
         # All columns in one go: asking polars costs as much as looking up a short column.
@@ -355,23 +355,21 @@ class _PartsDecoder:
     """Decodes the parts of a column: a day, moved to the drawn weekday, and a time. Its date says whether it misses."""
 
     def __init__(self, whole: Attribute, parts: Sequence[Any]) -> None:
-        self._whole, self._parts = _AxisDecoder(whole), {part.attribute.kind: (at, part) for at, part in enumerate(parts)}
+        self._whole, self._parts = _AxisDecoder(whole), parts
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (parts, rows)."""
-        drawn = {}
-        for kind, (at, part) in self._parts.items():
-            attribute, own = part.attribute, codes[at]
-            if attribute.missing is not None:
-                # Whatever the date decides, there is something to join.
-                anything = attribute.bin_codes[generator.integers(attribute.n_bins, size=own.size)]
-                own = np.where(own == attribute.missing_code, anything, own)
-            drawn[kind] = part.numbers(own, generator)
-        at, dates = self._parts["date"]
-        days = drawn["date"] if "weekday" not in drawn else _moved(drawn["date"], drawn["weekday"], dates.attribute)
+        drawn = {
+            part.attribute.kind: part.numbers(own, generator) for part, own in zip(self._parts, codes, strict=True)
+        }
+        date, own = next(each for each in zip(self._parts, codes, strict=True) if each[0].attribute.kind == "date")
+        days = _moved(drawn["date"], drawn["weekday"], date.attribute) if "weekday" in drawn else drawn["date"]
         values = self._whole.typed(pl.Series(days * DAY + drawn["time"] if "time" in drawn else days))
-        missing = dates.attribute.missing_code
-        return values if missing is None else values.set(pl.Series(codes[at] == missing), None)
+        return (
+            values.set(pl.Series(own == date.attribute.missing_code), None)
+            if date.attribute.missing is not None
+            else values
+        )
 
 
 def _moved(days: Ints, weekdays: Ints, dates: Attribute) -> Ints:

@@ -110,11 +110,6 @@ class Attribute(Remembering):
         return "" if self.part_of is None else f"Part of column '{self.part_of}'."
 
     @property
-    def held(self) -> AttributeKind:
-        """The kind of the column's values."""
-        return self.kind if self.part_of is None else "datetime"
-
-    @property
     def binned(self) -> bool:
         """Whether levels are bins and points of numbers, rather than categories or truth values."""
         return self.axis.binned
@@ -225,9 +220,9 @@ class Attribute(Remembering):
 
     def read(self, text: str, *, plain: bool = False) -> int | float | None:
         """The number on the axis that a text of the column stands for, else None; a `plain` one has no format."""
-        written = None if plain else self.format
-        number = AXES[self.held].parse(text, written)
-        return number if number is None or self.part_of is None else PARTS[self.kind](number)
+        axis = self.axis if self.part_of is None else AXES["datetime"]
+        number = axis.parse(text, None if plain else self.format)
+        return number if number is None or axis is self.axis else PARTS[self.kind](number)
 
     def cut(self, code: str) -> str:
         """What is measured of a code: all of it, or its prefix. A text as long as the prefix is one already.

@@ -36,7 +36,7 @@ PARTS: Mapping[str, Callable[[Any], Any]] = {
     "weekday": lambda moment: (moment // DAY + 3) % 7,
 }
 
-_WEEKDAYS = {f"{name}day": number for number, name in enumerate("Mon Tues Wednes Thurs Fri Satur Sun".split())}
+_WEEKDAYS = {"Monday": 0, "Tuesday": 1, "Wednesday": 2, "Thursday": 3, "Friday": 4, "Saturday": 5, "Sunday": 6}
 _INFINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST = _EPOCH.toordinal()

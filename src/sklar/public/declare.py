@@ -152,25 +152,22 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     unleveled = keys.outside == "missing" and keys.missing is None
     whole = keys.step is not None and keys.step == keys.step // 1
     partial = axis.stepped and keys.step is not None and not whole
-    digits = bool(keys.prefix) and keys.values is None and not private and keys.domain != "found"
-    many = digits and keys.prefix > MOST_DIGITS
-    part, alone = keys.part_of is not None, axis.kind == "weekday" and keys.part_of is None
+    digits, part = keys.prefix if keys.values is None and keys.domain == "public" else 0, keys.part_of is not None
+    odd = "special" if keys.special else "outside" if keys.outside != "clip" else None
     refuse(
         (not private and keys.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
         (private and taken, f'domain = "private" is found by a release, so it takes no {taken}. Remove one.'),
         (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
         (partial, f"step of a {axis.kind} must be whole, got {keys.step!r}. Use 1 or more."),
-        (alone, "type = 'weekday' is part of a column of dates or moments. Add part_of = 'COLUMN'."),
-        (part and keys.special, "a part of a column has no special values. Give the column one attribute of datetime."),
-        (part and keys.outside != "clip", "a part of a column takes outside = 'clip' alone. Remove outside."),
+        (axis.kind == "weekday" and not part, "type = 'weekday' is part of a column. Add part_of = 'COLUMN'."),
+        (part and odd, f"a part of a column takes no {odd}. Remove it, or give the column one attribute."),
         (part and name == keys.part_of, f"a part must not have its column's name. Call it '{name}.{axis.kind}'."),
-        (keys.length and not keys.prefix, "length goes with prefix. Add prefix = 2, or remove length."),
-        (keys.length and keys.length <= keys.prefix, "length must be above prefix. Leave prefix out to keep all."),
-        (many, f"prefix without values lists all digits and must be at most {MOST_DIGITS}. Use less, or give values."),
+        (keys.length and not 0 < keys.prefix < keys.length, "length must be above prefix. Correct one."),
+        (digits > MOST_DIGITS, f"prefix without values must be at most {MOST_DIGITS}, got {digits}. List values."),
     )
     if digits:
-        keys.values, keys.other = list(_digits(keys.prefix)), True
+        keys.values, keys.other = list(_digits(digits)), True
     # Categories that are not found, or are more than at_most, need a level.
     keys.other |= categorical and private
     if private:
@@ -192,7 +189,7 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
 
 def _digits(number: int) -> tuple[str, ...]:
     """All codes of this many digits."""
-    return tuple(f"{code:0{number}}" for code in range(10**number)) if number <= MOST_DIGITS else ()
+    return tuple(f"{code:0{number}}" for code in range(10**number)) if 0 < number <= MOST_DIGITS else ()
 
 
 def _values(keys: SimpleNamespace) -> tuple[Any, ...]:
@@ -388,12 +385,10 @@ def describe_attribute(attribute: Attribute) -> dict[str, Any]:
     edges = [attribute.axis.value(edge) for edge in attribute.edges]
     if attribute.domain != "public":
         entry["domain"] = attribute.domain
-    if attribute.categorical and attribute.private:
-        entry["at_most"] = attribute.at_most
-    elif attribute.categorical:
-        digits = attribute.prefix and attribute.other and attribute.domain == "public"
-        every = digits and attribute.values == _digits(attribute.prefix)
-        entry |= {} if every else {"values": list(attribute.values)}
+    every = attribute.domain == "public" and attribute.other and attribute.values == _digits(attribute.prefix)
+    if attribute.categorical:
+        values = {} if every else {"values": list(attribute.values)}
+        entry |= {"at_most": attribute.at_most} if attribute.private else values
     elif attribute.private:
         entry |= {"low": edges[0], "high": edges[1], "bins": attribute.at_most}
     elif attribute.binned and attribute.kind != "weekday":
@@ -402,8 +397,7 @@ def describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry["points"] = [attribute.axis.value(point) for point in attribute.points]
     for key, default in _WRITTEN.items():
         value = getattr(attribute, key)
-        implied = key == "other" and (attribute.private or (attribute.categorical and "values" not in entry))
-        if value != default and not implied:
+        if value != default and not (key == "other" and (attribute.private or every)):
             entry[key] = list(value) if isinstance(value, tuple) else value
     return entry
 
@@ -421,7 +415,7 @@ def join_parts(parts: Sequence[Attribute]) -> Attribute:
             (own, "it must be one attribute, or have parts, not both. Remove one."),
             ("date" not in by_kind, "a part with type = 'date' says its day. Add it."),
             (twice, f"it must have one part of each type, got type = '{twice}' twice. Remove one."),
-            (len(same) > 1, "its parts must have the same missing and format, and its date alone an output. Move them."),
+            (len(same) > 1, "its parts must have one missing text and one format, and its date alone an output."),
         )
         whole = replace(by_kind["date"], name=parts[0].column, part_of=None)
         if "time" in by_kind:

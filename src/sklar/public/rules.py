@@ -240,15 +240,12 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         free = _joint_levels(one, other)[np.ix_(first, second)]
         if i != j and not free.all():
             pair, free = ((i, j), free) if i < j else ((j, i), free.T)
-            allowed[pair] = free & allowed.get(pair, True)
+            allowed[pair] = free & allowed[pair] if pair in allowed else free
     return allowed
 
 
 def _joint_levels(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
-    """Which levels of two parts of a column one value has: it is missing in all parts or in none, a day has a weekday.
-
-    Shape (levels of one, levels of the other).
-    """
+    """Which levels two parts of a column have together: a value is missing in both or in none; a day has a weekday."""
     free = np.ones((one.n_levels, other.n_levels), dtype=bool)
     if one.missing_code is not None and other.missing_code is not None:
         free[one.missing_code], free[:, other.missing_code] = False, False
@@ -259,12 +256,12 @@ def _joint_levels(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
         return free
     # A release has yet to find the bins of a private domain: all lie within its bounds.
     bins = [slice(one.n_values)] if one.private else one.bin_codes.tolist()
-    for code, (low, high) in zip(bins, pairwise(one.edges), strict=True):
-        # Points aside, these days have every weekday of the bin.
-        days = range(int(low), min(int(high), int(low) + 7 * (len(one.points) + 1)))
-        free[code, :7] = np.isin(np.arange(7), [(day + 3) % 7 for day in days if day not in one.points])
-    for code, point in zip(one.point_codes.tolist(), one.points, strict=True):
-        free[code, :7] = np.arange(7) == (point + 3) % 7
+    week, fewest = np.arange(7), 7 * (len(one.points) + 1)
+    for code, (low, high) in zip(bins, pairwise(map(int, one.edges)), strict=True):
+        days = np.setdiff1d(np.arange(low, min(high, low + fewest)), one.points)
+        free[code, :7] = np.isin(week, (days + 3) % 7)
+    for code, point in zip(one.point_codes, one.points, strict=True):
+        free[code, :7] = week == (point + 3) % 7
     return free
 
 

@@ -177,7 +177,8 @@ class Schema(Remembering):
         twice = repeated(self.dummy_names)
         got = f"got '{twice}' twice. Rename an attribute or value"
         refuse((twice is not None, f"dummy columns must differ in name, {got}."))
-        return self if self.released else self
+        _ = self.released  # refuses parts that contradict one another
+        return self
 
     @cached_property
     def digest(self) -> str:
@@ -252,7 +253,9 @@ class Schema(Remembering):
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""
         if name not in self.names:
-            raise SchemaError(self.parts_of(name) or f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}.")
+            raise SchemaError(
+                self.parts_of(name) or f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}."
+            )
         return self.attributes[self.names.index(name)]
 
     def parts_of(self, column: str) -> str:

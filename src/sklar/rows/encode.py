@@ -110,8 +110,9 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
             return code
         if attribute.categorical:
             number = parse_number(text) if whole else None
-            odd = number is None or number != number // 1
-            return values.get(attribute.cut(text), unknown) if odd else known.get(str(int(number)), unknown)
+            if number is None or number != number // 1:
+                return values.get(attribute.cut(text), unknown)
+            return known.get(str(int(number)), unknown)
         number = _parse(value, text, attribute)
         if number is None:
             return known.get(text.strip(), unknown)
@@ -278,7 +279,8 @@ def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:
 def plainly_written(texts: pl.Series, attribute: Attribute) -> pl.Series:
     """Numbers on the attribute's axis that texts stand for, null for all but the plainest."""
     if attribute.part_of is not None:
-        return PARTS[attribute.kind](plainly_written(texts, replace(attribute, kind="datetime", part_of=None)))
+        moments = plainly_written(texts, replace(attribute, kind="datetime", part_of=None))
+        return pl.Series(PARTS[attribute.kind](moments))
     kind, written = attribute.kind, attribute.format
     pattern = _PLAINLY[kind] if written is None else plain_pattern(written)
     if pattern is None or (written is not None and kind not in ("date", "datetime")):

@@ -232,14 +232,19 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
         edges = _bounds(seen, plain, low, high)
         attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
         proposed = "a release finds the bins, and values that many rows share, with part of its budget"
+        if edges in ((-90.0, 90.0), (-180.0, 180.0)):
+            attribute = replace(attribute, at_most=30, weight=3.0)
+            proposed += "; with more bins and weight, because a map needs latitude and longitude together"
         decide = "are low and high safe by public knowledge? They were not read from the rows. Narrower ones help."
         others = [each for each in seen.axes if each.startswith("date ") and each != kind]
         if kind.startswith("date ") and others:
             decide += f" The days also read as {others[0][5:]}: is the format right?"
     doubt = " Do the special values mean something else than a value?" if special else ""
-    attribute, parts = _with_output(attribute, seen.output), ()
-    if plain == "datetime" and not special:
-        attribute, *parts = _split(attribute, [int(seen.point(text, kind) or 0) for text in values])
+    whole, split = attribute, plain == "datetime" and not special
+    points = [int(seen.point(text, kind) or 0) for text in values if split]
+    attribute, *parts = _split(whole, points) if split else (whole,)
+    attribute = replace(attribute, output=_with_output(whole if parts else attribute, seen.output).output)
+    if split:
         proposed += "; its time of day and weekday are measured too" if parts else "; no value has a time of day"
     return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide + doubt, parts=tuple(parts))
 
