@@ -186,10 +186,8 @@ def _code(attribute: Attribute, value: Any) -> int:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     code = attribute.code_named(attribute.cut(text))
     if code is None and attribute.binned:
-        stated = value.isoformat() if hasattr(value, "isoformat") else text
-        number = next(
-            filter(lambda each: each is not None, (attribute.read(stated), attribute.read(stated, plain=True))), None
-        )
+        dated = hasattr(value, "isoformat")
+        number = attribute.read(value.isoformat() if dated else text, plain=dated)
         code = None if number is None else attribute.code_at(number)
     elif code is None:
         code = attribute.other_code

@@ -140,14 +140,12 @@ class Decoder:
     """Decodes blocks of codes. With `enums`, listed texts are held as an Enum, several times as fast to write."""
 
     def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
-        self.columns, places = record_schema(schema), [[*places] for places in schema.columns.values()]
-        axes = [
-            _AxisDecoder(each, (shapes or {}).get(each.name)) if each.binned else None for each in schema.attributes
-        ]
+        self.columns, held = record_schema(schema), shapes or {}
+        axes = [_AxisDecoder(each, held.get(each.name)) if each.binned else None for each in schema.attributes]
         # By column: the codes that it is made of, and what makes it.
         self._made = [
             (own, _PartsDecoder(whole, [axes[place] for place in own])) if len(own) > 1 else (own[0], axes[own[0]])
-            for whole, own in zip(schema.released, places, strict=True)
+            for whole, own in zip(schema.released, map(list, schema.columns.values()), strict=True)
         ]
         listed = {attribute.name: _listed(attribute) for attribute in schema.released if not attribute.binned}
         # Booleans that are never missing are packed into bits for all columns at once.
@@ -252,9 +250,7 @@ class _AxisDecoder:
         """Numbers in units of the column, any number for codes that have none, shape (rows,)."""
         attribute = self.attribute
         drawn = self._draw(codes if attribute.n_bins == attribute.n_levels else self._bins[codes], generator)
-        if self._stands.any():
-            drawn = np.where(self._stands[codes], self._numbers[codes], drawn)
-        return drawn
+        return np.where(self._stands[codes], self._numbers[codes], drawn) if self._stands.any() else drawn
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
         if self._shape is not None:
@@ -355,21 +351,15 @@ class _PartsDecoder:
     """Decodes the parts of a column: a day, moved to the drawn weekday, and a time. Its date says whether it misses."""
 
     def __init__(self, whole: Attribute, parts: Sequence[Any]) -> None:
-        self._whole, self._parts = _AxisDecoder(whole), parts
+        self._whole, self._parts = _AxisDecoder(whole), {part.attribute.kind: part for part in parts}
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (parts, rows)."""
-        drawn = {
-            part.attribute.kind: part.numbers(own, generator) for part, own in zip(self._parts, codes, strict=True)
-        }
-        date, own = next(each for each in zip(self._parts, codes, strict=True) if each[0].attribute.kind == "date")
-        days = _moved(drawn["date"], drawn["weekday"], date.attribute) if "weekday" in drawn else drawn["date"]
+        own, dates = dict(zip(self._parts, codes, strict=True)), self._parts["date"].attribute
+        drawn = {kind: part.numbers(own[kind], generator) for kind, part in self._parts.items()}
+        days = _moved(drawn["date"], drawn["weekday"], dates) if "weekday" in drawn else drawn["date"]
         values = self._whole.typed(pl.Series(days * DAY + drawn["time"] if "time" in drawn else days))
-        return (
-            values.set(pl.Series(own == date.attribute.missing_code), None)
-            if date.attribute.missing is not None
-            else values
-        )
+        return values if dates.missing is None else values.set(pl.Series(own["date"] == dates.missing_code), None)
 
 
 def _moved(days: Ints, weekdays: Ints, dates: Attribute) -> Ints:

@@ -105,9 +105,8 @@ class Attribute(Remembering):
     @property
     def note(self) -> str:
         """What its levels leave out of a value, in a sentence; empty for most."""
-        if self.prefix:
-            return f"The first {self.prefix} characters of each code; the rest is left out."
-        return "" if self.part_of is None else f"Part of column '{self.part_of}'."
+        part = "" if self.part_of is None else f"Part of column '{self.part_of}'."
+        return f"The first {self.prefix} characters of each code; the rest is left out." if self.prefix else part
 
     @property
     def binned(self) -> bool:
@@ -225,12 +224,7 @@ class Attribute(Remembering):
         return number if number is None or axis is self.axis else PARTS[self.kind](number)
 
     def cut(self, code: str) -> str:
-        """What is measured of a code: all of it, or its prefix. A text as long as the prefix is one already.
-
-        >>> zips = Attribute(name="zip", kind="categorical", prefix=2, length=5)
-        >>> [zips.cut(code) for code in ("02139", "2139", "02139-4307", "02")]
-        ['02', '02', '02', '02']
-        """
+        """What is measured of a code: all of it, or its prefix. A text as long as the prefix is one already."""
         if not self.prefix or len(code) == self.prefix:
             return code
         return (code.zfill(self.length) if code.isdecimal() else code)[: self.prefix]

@@ -234,24 +234,27 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         if first.any() and second.any() and not free[cells].any():
             raise SchemaError(f"rule {number}: earlier rules already forbid what it forbids for {names}. Remove it.")
         free[cells] = False
-    parts = (each for each in attributes if each.part_of is not None)
-    for one, other in ((one, other) for one, other in combinations(parts, 2) if one.part_of == other.part_of):
+    parts = sorted((each for each in attributes if each.part_of), key=lambda each: (each.part_of, each.kind))
+    for one, other in combinations(parts, 2):
+        if one.part_of != other.part_of:
+            continue
         (i, first), (j, second) = decided[one.name], decided[other.name]
         free = _joint_levels(one, other)[np.ix_(first, second)]
         if i != j and not free.all():
             pair, free = ((i, j), free) if i < j else ((j, i), free.T)
-            allowed[pair] = free & allowed[pair] if pair in allowed else free
+            allowed[pair] = np.logical_and(free, allowed.get(pair, True))
     return allowed
 
 
 def _joint_levels(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
-    """Which levels two parts of a column have together: a value is missing in both or in none; a day has a weekday."""
+    """Which levels two parts of a column have together: a value is missing in both or in none; a day has a weekday.
+
+    Of a date and a weekday the date is the first. Shape (levels of one, levels of the other).
+    """
     free = np.ones((one.n_levels, other.n_levels), dtype=bool)
     if one.missing_code is not None and other.missing_code is not None:
         free[one.missing_code], free[:, other.missing_code] = False, False
         free[one.missing_code, other.missing_code] = True
-    if (one.kind, other.kind) == ("weekday", "date"):
-        return _joint_levels(other, one).T
     if (one.kind, other.kind) != ("date", "weekday"):
         return free
     # A release has yet to find the bins of a private domain: all lie within its bounds.

@@ -253,9 +253,8 @@ class Schema(Remembering):
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""
         if name not in self.names:
-            raise SchemaError(
-                self.parts_of(name) or f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}."
-            )
+            known = f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}."
+            raise SchemaError(self.parts_of(name) or known)
         return self.attributes[self.names.index(name)]
 
     def parts_of(self, column: str) -> str:

@@ -80,14 +80,12 @@ _MOST_UNIT_BINS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProposal:
-    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows.
-
-    Of a column of moments it is the date; `parts` are its time and weekday, of which nothing has to be decided.
-    """
+    """An entry that a draft proposes, None to leave the column out. The texts hold no figure or value of the rows."""
 
     attribute: Attribute | None
     proposed: str
     decide: str = ""
+    # Beside the date of a column of moments: its time and weekday, of which nothing has to be decided.
     parts: tuple[Attribute, ...] = ()
 
 
@@ -143,13 +141,13 @@ def _code_digits(seen: ColumnSummary) -> int:
     return max(digits) if coded and len(codes) > _MANY_CODES and 0 not in digits and max(digits) >= 3 else 0
 
 
-def _split(whole: Attribute, points: Sequence[int]) -> tuple[Attribute, ...]:
+def _split(whole: Attribute, points: Sequence[int], output: str | None) -> tuple[Attribute, ...]:
     """The date, time of day (by hours) and weekday of a column of moments; its date alone where all are midnights."""
     grid = (step for step in (86_400, 3_600, 900, 300, 60) if not any(point % (step * SECOND) for point in points))
     step, days = next(grid, None), tuple(int(edge) // DAY for edge in whole.edges)
     if step == 86_400 and whole.format is None:
-        return (replace(whole, kind="date", edges=days),)
-    day = replace(whole, kind="date", edges=days, name=f"{whole.name}.date", part_of=whole.name)
+        return (_with_output(replace(whole, kind="date", edges=days), output),)
+    day = replace(_with_output(whole, output), kind="date", edges=days, name=f"{whole.name}.date", part_of=whole.name)
     public = replace(day, reviewed=True, domain="public", at_most=0, output=None)
     hours = tuple(range(0, DAY + 1, 3_600 * SECOND))
     clock = replace(public, kind="time", edges=hours, step=step, name=f"{whole.name}.time")
@@ -240,13 +238,11 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
         if kind.startswith("date ") and others:
             decide += f" The days also read as {others[0][5:]}: is the format right?"
     doubt = " Do the special values mean something else than a value?" if special else ""
-    whole, split = attribute, plain == "datetime" and not special
-    points = [int(seen.point(text, kind) or 0) for text in values if split]
-    attribute, *parts = _split(whole, points) if split else (whole,)
-    attribute = replace(attribute, output=_with_output(whole if parts else attribute, seen.output).output)
-    if split:
-        proposed += "; its time of day and weekday are measured too" if parts else "; no value has a time of day"
-    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide + doubt, parts=tuple(parts))
+    made: tuple[Attribute, ...] = (_with_output(attribute, seen.output),)
+    if plain == "datetime" and not special:
+        made = _split(attribute, [int(seen.point(text, kind) or 0) for text in values], seen.output)
+        proposed += "; its time of day and weekday are measured too" if made[1:] else "; no value has a time of day"
+    return ColumnProposal(attribute=made[0], proposed=proposed, decide=decide + doubt, parts=made[1:])
 
 
 def _sentinels(seen: ColumnSummary, kind: str) -> tuple[str, ...]:
