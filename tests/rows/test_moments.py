@@ -83,6 +83,15 @@ def test_texts_and_moments_have_the_same_codes(written: str | None) -> None:
     assert [coder(SCHEMA.attributes[3])(text) for text in ("", None, "K1A 0B1", "x")] == [100, 100, 101, 101]
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_the_codes_of_a_row_are_its_own(typed: bool) -> None:
+    """What sensitivity rests on: a row stands in one cell of each table of a part, wherever the other rows stand."""
+    frame = table(300, seed=4) if typed else table(300, seed=4).cast(pl.String)
+    alone = np.concatenate([encode(frame[row : row + 1], SCHEMA) for row in range(300)], axis=1)
+    assert encode(frame, SCHEMA).tolist() == alone.tolist()
+    assert (alone >= 0).all()
+
+
 @given(
     edges=st.lists(st.integers(-900, 900), min_size=2, max_size=9, unique=True).map(sorted),
     points=st.sets(st.integers(-900, 900), max_size=3),

@@ -238,8 +238,8 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
     for one, other in combinations(parts, 2):
         if one.part_of != other.part_of:
             continue
-        (i, first), (j, second) = decided[one.name], decided[other.name]
-        free = _joint_levels(one, other)[np.ix_(first, second)]
+        (i, own), (j, others) = decided[one.name], decided[other.name]
+        free = _joint_levels(one, other)[np.ix_(own, others)]
         if i != j and not free.all():
             pair, free = ((i, j), free) if i < j else ((j, i), free.T)
             allowed[pair] = np.logical_and(free, allowed.get(pair, True))
