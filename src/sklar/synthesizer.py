@@ -73,8 +73,8 @@ class Synthesizer:
         settings = self.get_params()
         described = Schema.of(settings.pop("schema"))
         self.model_ = fit(X, described, **settings)
-        self.feature_names_in_ = described.names
-        self.n_features_in_ = described.n_attributes
+        self.feature_names_in_ = tuple(described.columns)
+        self.n_features_in_ = len(described.columns)
         return self
 
     def sample(

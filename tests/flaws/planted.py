@@ -228,6 +228,13 @@ FLAWS = (
         _ROW_TESTS,
     ),
     _flaw(
+        "parts of moments are counted from the batch's first one",
+        _ENCODE,
+        "np.asarray(PARTS[attribute.kind](moments))",
+        "np.asarray(PARTS[attribute.kind](moments - moments.min(initial=0)))",
+        "tests/rows/test_moments.py",
+    ),
+    _flaw(
         "an unknown value becomes the batch's most frequent one",
         _ENCODE,
         "    return np.append(lookup, lookup.dtype.type(of_value(None))).take(places)\n",

@@ -43,6 +43,8 @@ def test_what_was_read_from_rows_is_named_and_what_was_not_reviewed_is_refused()
 
 PRIVATE = '{ type = "categorical", domain = "private" }'
 TALL = '{ type = "integer", low = 0, high = 20000, bins = 19999 }'
+DAY = '[attributes."at.date"]\ntype = "date"\npart_of = "at"\nlow = "2001-01-01"\nhigh = "2002-01-01"\nbins = 2\n'
+WEEKDAY = '[attributes."at.weekday"]\ntype = "weekday"\npart_of = "at"\n'
 RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
 
 
@@ -63,6 +65,7 @@ RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
             r"\[people\] the key says whose row it is: its schema takes no \[table\] person",
         ),
         ({"events": schema(EVENTS + RULE)}, r"\[events\] linked tables take no rules yet"),
+        ({"people": schema(DAY + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
         (
             {"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
             r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]",

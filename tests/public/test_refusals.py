@@ -16,6 +16,21 @@ from tests.public import cases, one
 ENTRIES = r"""
 type = "text" -> type must be one of categorical, boolean, integer, real, date, datetime, ... got 'text'.
 type = ['real'] -> type must be one of categorical, boolean, integer, real, date, datetime, ... got ['real'].
+weekday -> type = 'weekday' is part of a column. Add part_of = 'COLUMN'.
+date ; part_of = "age" ; edges = ["2000-01-01", "2001-01-01"] -> a part must not ... Call it 'age.date'.
+date ; part_of = "at" ; edges = ["2000-01-01", "2001-01-01"] ; special = ["N"] -> a part of a column takes no special...
+date ; part_of = "at" ; edges = ["2000-01-01", "2001-01-01"] ; missing = "" ; outside = "missing" -> a ... no outside...
+date ; part_of = "at" ; edges = ["2000-01-01", "2001-01-01"] ; missing = "9999-12-31 00:00" -> missing must be no...
+date ; part_of = "at" ; edges = ["2000-01-01", "2001-01-01"] ; format = "%H:%M" -> format must tell a day, a month ...
+date ; part_of = "" ; edges = ["2000-01-01", "2001-01-01"] -> part_of must be the name of a column of moments, got ''.
+weekday ; part_of = "at" ; edges = [0, 7] -> unknown key 'edges'...
+integer ; edges = [0, 9] ; prefix = 2 -> unknown key 'prefix'...
+categorical ; prefix = 0 -> prefix must be a number of characters, got 0. Write prefix = 2.
+categorical ; prefix = 2 ; length = 2 -> length must be above prefix. Correct one.
+categorical ; values = ["a"] ; length = 5 -> length must be above prefix. Correct one.
+categorical ; length = -1 -> length must be a number of characters, got -1. Write length = 5.
+categorical ; prefix = 5 -> prefix without values must be at most 4, got 5. List values.
+categorical ; prefix = 1 ; values = ["A", "BC"] -> values must be as long as prefix = 1, got 'BC'. Cut them.
 boolean ; values = ["a"] -> unknown key 'values'. Known keys are description, labels, ... type, unit, weight.
 real ; edges = [0, 1] ; other = true -> unknown key 'other'. Known keys are bins, ... type, unit, weight.
 categorical -> values must list the categories, got None. Write values = ['a', 'b'].

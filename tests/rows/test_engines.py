@@ -53,7 +53,9 @@ SCHEMA = Schema.from_toml("""
     "odd.name `x`" = {type = "integer", edges = [0, 10, 20, 30], missing = ""}
     price = {type = "real", edges = [0, 1.5, 99.5]}
     born = {type = "date", edges = ["1970-01-01", "1990-01-01", "2010-01-01"], missing = "unknown"}
-    seen = {type = "datetime", edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00", "2022-01-01T00:00:00"]}
+    "seen.date" = {type = "date", part_of = "seen", edges = ["2020-01-01", "2021-01-01", "2022-01-01"]}
+    "seen.time" = {type = "time", part_of = "seen", edges = ["00:00", "12:00", "24:00"]}
+    "seen.weekday" = {type = "weekday", part_of = "seen"}
     citizen = {type = "boolean"}
     code = {type = "categorical", values = [1, 2, 3], other = true}
 """)
@@ -128,7 +130,7 @@ def table(rows: int, seed: int = 0) -> pa.Table:
 
 
 def codes_of(rows: pa.Table) -> NDArray[np.int32]:
-    return np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(SCHEMA.names)], axis=1)
+    return np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(tuple(SCHEMA.columns))], axis=1)
 
 
 def expected(rows: pa.Table) -> Exact:
@@ -333,6 +335,8 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
         [0, 1, 0, 1, -1, -1, -1, 0],
         [0, 1, 2, 2, 2, 2, 0, 0],
         [0, 1, -1, 0, -1, -1, 0, 0],
+        [0, 0, -1, 0, -1, -1, 0, 0],
+        [6, 1, -1, 3, -1, -1, 6, 6],
         [1, 0, 0, 1, -1, -1, 1, 1],
         [0, 1, 3, 3, 3, 3, 2, 0],
     ]

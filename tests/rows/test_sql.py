@@ -176,7 +176,9 @@ def test_postgresql_types_reach_the_draft(filled: str) -> None:
         ("city", "categorical", None),
         ("member", "boolean", None),
         ("since", "date", None),
-        ("seen", "datetime", "timestamp[us, tz=UTC]"),
+        ("seen.date", "date", "timestamp[us, tz=UTC]"),
+        ("seen.time", "time", None),
+        ("seen.weekday", "weekday", None),
         # The driver hands numerics over as texts of its own type, of which the schema has no word.
         ("paid", "real", None),
     ]

@@ -182,29 +182,31 @@ def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], see
         )
     # Not a number is how some libraries write null.
     frame = pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
-    unknown = [name for name in frame.columns if name not in schema.names]
+    unknown = [name for name in frame.columns if name not in schema.columns]
     if unknown:
-        listed = ", ".join(schema.names[:12])
+        listed = ", ".join([*schema.columns][:12])
         raise ModelError(f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: {listed}.")
     for column in frame:
         # The level of every value; -1 for null.
         distinct = column.unique().drop_nulls()
-        known = pl.Series([_code(schema.attribute(column.name), value) for value in distinct.to_list()], dtype=pl.Int64)
-        own = column.replace_strict(distinct, known, default=None, return_dtype=pl.Int64)
-        codes[column.name] = own.fill_null(-1).to_numpy().astype(np.int64)
+        for attribute in (schema.attributes[place] for place in schema.columns[column.name]):
+            known = pl.Series([_code(attribute, value) for value in distinct.to_list()], dtype=pl.Int64)
+            own = column.replace_strict(distinct, known, default=None, return_dtype=pl.Int64)
+            codes[attribute.name] = own.fill_null(-1).to_numpy().astype(np.int64)
     domains = _domains(schema, codes, frame.height)
     filled = schema.complete(fill(copula, domains, seed))
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, 8])))
     drawn = Decoder(schema, shapes=shapes).decode(filled, generator)
-    return pl.DataFrame([_kept(frame[name], drawn[name]) if name in codes else drawn[name] for name in schema.names])
+    return pl.DataFrame([_kept(frame[name], drawn[name]) if name in frame else drawn[name] for name in schema.columns])
 
 
 def _code(attribute: Attribute, value: Any) -> int:
     """The level of one value; one that is outside the domain is refused unless it has a level there."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    code = attribute.code_named(text)
+    code = attribute.code_named(attribute.cut(text))
     if code is None and attribute.binned:
-        number = attribute.number_of(value.isoformat() if hasattr(value, "isoformat") else text)
+        dated = hasattr(value, "isoformat")
+        number = attribute.read(value.isoformat() if dated else text, plain=dated)
         code = None if number is None else attribute.code_at(number)
     elif code is None:
         code = attribute.other_code

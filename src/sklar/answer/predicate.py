@@ -381,7 +381,8 @@ def find_attribute(token: Token, schema: Schema) -> int:
             f"an attribute is expected, got the value '{token.text}'. Put names in double quotes, or bare."
         )
     if token.text not in schema.names:
-        raise QueryError(f"the schema has no attribute '{token.text}'. {_suggest(token.text, schema.names, 'It has')}")
+        known = f"the schema has no attribute '{token.text}'. {_suggest(token.text, schema.names, 'It has')}"
+        raise QueryError(schema.parts_of(token.text) or known)
     return schema.names.index(token.text)
 
 

@@ -97,7 +97,7 @@ def _draft(data: Path | str, query: str | None, name: str, people: str | None) -
     lines = ["PRIVATE until it is reviewed: what was assumed after a look at the rows, and read by nobody."]
     for each in schema.attributes:
         ends = [each.axis.text(end) for end in each.edges[:: max(len(each.edges) - 1, 1)]]
-        proposed = "found with part of the budget" if each.private else drafted.proposals[each.name].proposed
+        proposed = "found with part of the budget" if each.private else drafted.proposals[each.column].proposed
         lines.append(f"  {each.name}: {each.kind}{f' from {ends[0]} to {ends[1]}' if ends else ''}, {proposed}")
     lines += [f"  {name}: left out, {reason}" for name, reason in drafted.left_out.items()]
     lines += [f"  read with {key} = {value} ({sure}: {why})" for key, value, sure, why in drafted.remarks]

@@ -203,6 +203,7 @@ class SchemaCheck(Tabular):
         ]
         if schema.person is not None:
             lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
+        lines += [f"'{each.name}': {each.note}" for each in schema.attributes if each.note]
         lines += [f"Rule {number}: {text}." for number, text in enumerate(facts["rules"], start=1)]
         if schema.not_reviewed:
             lines.append(f"Not reviewed, so a release would refuse it: {', '.join(schema.not_reviewed)}.")
@@ -240,7 +241,7 @@ def _batches(data: object, schema: Schema, stage: str, progress: Progress) -> It
     source = open_source(data, schema)
     require_columns(source, schema)
     progress.stage(stage, unit="rows")
-    return watch(source.batches(schema.names), progress)
+    return watch(source.batches(tuple(schema.columns)), progress)
 
 
 def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
@@ -249,8 +250,8 @@ def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -
     known = [replace(each, domain="public") if each in schema.private_domains else each for each in schema.attributes]
     every = [(each, coder(each), Counter[str](), Counter[str | None]()) for each in known]
     for batch in _batches(data, schema, "check", progress):
-        for column, (attribute, code_of, tally, outside) in zip(batch.iter_columns(), every, strict=True):
-            for text, times in tally_texts(*texts_and_places(column)).items():
+        for attribute, code_of, tally, outside in every:
+            for text, times in tally_texts(*texts_and_places(batch.get_column(attribute.column))).items():
                 fate = _fate(text, attribute, code_of(text))
                 tally[fate] += times
                 if fate not in ("listed", "missing") and (len(outside) < _STRAYS or text in outside):
@@ -277,7 +278,7 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
         return "listed" if has_value else "missing"
     if code in attribute.special_codes:
         return "listed"
-    edge = attribute.axis.parse(text, attribute.format) if attribute.binned else None
+    edge = attribute.read(text) if attribute.binned else None
     if edge is not None and (edge != edge or edge == missing_number(attribute)):
         return "missing"
     if edge is not None and not attribute.within(edge):
@@ -294,7 +295,7 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
 
         def codes(name: str, batch: pl.DataFrame = batch) -> NDArray[np.int32]:
             # Of the columns that rules name alone: a release may have yet to find the domains of others.
-            return encode_column(batch[name], schema.attribute(name))
+            return encode_column(batch.get_column(schema.attribute(name).column), schema.attribute(name))
 
         for number, rule in enumerate(schema.rules):
             if isinstance(rule, Determined):

@@ -26,6 +26,7 @@ from sklar.errors import SchemaError
 from sklar.files.write import write_text
 from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
+from sklar.public.declare import build_attribute, describe_attribute
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import PERSON_KEYS, Person, describe_person, whose
@@ -143,7 +144,7 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
             choices.append(ReviewChoice("f", "find it with budget instead", searched))
         says = "list the values, from public knowledge (a code book)"
         choices.append(ReviewChoice("v", says, kept | public, "values"))
-    shown = None if seen is None else as_seen(seen)
+    shown = None if seen is None or attribute.part_of is not None else as_seen(seen)
     if attribute.provenance == "rows":
         choices[0] = ReviewChoice("p", "I compared it with public knowledge", whole | public)
         choices.insert(1, ReviewChoice("r", _AT_RISK, whole | rows))
@@ -180,15 +181,17 @@ def complete(choice: ReviewChoice, typed: str, attribute: Attribute) -> Entry:
 def answer(text: str, name: str, entry: Entry | None) -> str:
     """The file with an entry in place of the open one, or without it; an error when the file would be no schema."""
     if entry is None:
-        if Schema.from_toml(text).n_attributes == 1:
+        if len(Schema.from_toml(text).columns) == 1:
             raise SchemaError(f"'{name}' is the last column of the schema, which needs one. Keep it.")
-        text = _replace(text, name, None)
+        schema = Schema.from_toml(text)
+        for place in schema.columns[schema.attribute(name).column]:
+            text = _replace(text, schema.names[place], None)
         for rule in (each for each in open_rules(text) if name in (each.first, each.second)):
             text = answer_rule(text, rule, ())
         return _tidy(text)
-    alone = Schema.from_dict({"attributes": {name: entry}})
-    changed = _replace(text, name, alone.to_dict()["attributes"][name])
-    if Schema.from_toml(changed).attribute(name) != alone.attributes[0]:
+    alone = build_attribute(name, entry)
+    changed = _replace(text, name, describe_attribute(alone))
+    if Schema.from_toml(changed).attribute(name) != alone:
         raise SchemaError(f"attribute '{name}': its lines could not be replaced. Edit the file by hand.")
     return _tidy(changed)
 

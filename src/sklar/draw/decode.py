@@ -8,11 +8,12 @@ that the schema's `output` states, or the nearest that polars has (`public.outpu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +138,7 @@ def released_values(attribute: Attribute) -> list[Any]:
 
 def record_schema(schema: Schema) -> pl.Schema:
     """Names and types of the columns of released records."""
-    return pl.Schema({attribute.name: column_type(attribute) for attribute in schema.attributes})
+    return pl.Schema({attribute.name: column_type(attribute) for attribute in schema.released})
 
 
 def dummy_schema(schema: Schema) -> pl.Schema:
@@ -149,14 +150,16 @@ class Decoder:
     """Decodes blocks of codes. With `enums`, listed texts are held as an Enum, several times as fast to write."""
 
     def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
-        self.columns = record_schema(schema)
-        self._numbers = [
-            _AxisDecoder(attribute, (shapes or {}).get(attribute.name)) if attribute.binned else None
-            for attribute in schema.attributes
+        self.columns, held = record_schema(schema), shapes or {}
+        axes = [_AxisDecoder(each, held.get(each.name)) if each.binned else None for each in schema.attributes]
+        # By column: the codes that it is made of, and what makes it.
+        self._made = [
+            (own, _PartsDecoder(whole, [axes[place] for place in own])) if len(own) > 1 else (own[0], axes[own[0]])
+            for whole, own in zip(schema.released, map(list, schema.columns.values()), strict=True)
         ]
-        listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if not attribute.binned}
+        listed = {attribute.name: _listed(attribute) for attribute in schema.released if not attribute.binned}
         # Booleans that are never missing are packed into bits for all columns at once.
-        never_missing = [attribute.boolean and attribute.missing is None for attribute in schema.attributes]
+        never_missing = [attribute.boolean and attribute.missing is None for attribute in schema.released]
         self._packed = np.array(never_missing) & [kind == pl.Boolean for kind in self.columns.dtypes()]
         if enums:
             texts = {name: values for name, values in listed.items() if values.dtype == pl.String}
@@ -165,21 +168,21 @@ class Decoder:
         # By place: a name such as * would be a pattern.
         self._looked_up = [
             pl.lit(listed[name]).gather(pl.nth(index)).alias(name)
-            for index, name in enumerate(schema.names)
+            for index, name in enumerate(self.columns)
             if name in listed and not self._packed[index]
         ]
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.DataFrame:
         """Records of these codes, shape (m, rows)."""
         rows, columns = codes.shape[1], []
-        packed = codes if self._packed.all() else codes[self._packed]
+        packed = codes if self._packed.all() else codes[[place for place, _ in compress(self._made, self._packed)]]
         bits = pl.Series(np.ascontiguousarray(packed).ravel()).cast(pl.Boolean)
         begins = iter(range(0, len(bits), rows or 1))
-        for name, numbers, is_packed, row in zip(self.columns, self._numbers, self._packed, codes, strict=True):
+        for name, (places, numbers), is_packed in zip(self.columns, self._made, self._packed, strict=True):
             if is_packed:
                 column = bits.slice(next(begins, 0), rows)
             else:
-                column = pl.Series(row) if numbers is None else numbers.decode(row, generator)
+                column = pl.Series(codes[places]) if numbers is None else numbers.decode(codes[places], generator)
             columns.append(column.alias(name))
         frame = pl.DataFrame(columns)
         # All columns in one go: asking polars costs as much as looking up a short column.
@@ -214,7 +217,7 @@ class _AxisDecoder:
     """Decodes codes of an attribute on an axis. With a grain, numbers are multiples of it, in units of the column."""
 
     def __init__(self, attribute: Attribute, shape: Shape | None = None) -> None:
-        self._attribute, self._kind, self._shape = attribute, column_type(attribute), shape
+        self.attribute, self._kind, self._shape = attribute, column_type(attribute), shape
         self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
         self._single = output.name == "float32"
         self._unit = Fraction(1, 10**output.scale)
@@ -240,14 +243,17 @@ class _AxisDecoder:
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (rows,)."""
-        attribute = self._attribute
-        drawn = self._draw(codes if attribute.n_bins == attribute.n_levels else self._bins[codes], generator)
-        if self._stands.any():
-            drawn = np.where(self._stands[codes], self._numbers[codes], drawn)
-        values = self._typed(pl.Series(drawn))
+        attribute = self.attribute
+        values = self.typed(pl.Series(self.numbers(codes, generator)))
         for code, text in self._texts.items():
             values = values.set(pl.Series(codes == code), text)
         return values if attribute.missing is None else values.set(pl.Series(codes == attribute.missing_code), None)
+
+    def numbers(self, codes: Codes, generator: np.random.Generator) -> NDArray[Any]:
+        """Numbers in units of the column, any number for codes that have none, shape (rows,)."""
+        attribute = self.attribute
+        drawn = self._draw(codes if attribute.n_bins == attribute.n_levels else self._bins[codes], generator)
+        return np.where(self._stands[codes], self._numbers[codes], drawn) if self._stands.any() else drawn
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
         if self._shape is not None:
@@ -270,7 +276,7 @@ class _AxisDecoder:
         # Rounding may leave the bin; the upper edge belongs to the next.
         drawn = np.clip(drawn, low, np.nextafter(high, low))
         held = _single(drawn, low, high) if self._single else drawn
-        return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
+        return _beside(held, low, high, self.attribute.apart) if self.attribute.apart else held
 
     def _count(self, bins: Codes, grain: Fraction, generator: np.random.Generator) -> Ints:
         """Multiples of the grain inside these bins, by their shape where there is one, none that stands apart."""
@@ -303,8 +309,9 @@ class _AxisDecoder:
         rounded, done = rounding.round(units, low, high, generator)
         return np.where(done, rounded * bottom / top, short)
 
-    def _typed(self, drawn: pl.Series) -> pl.Series:
-        kind, attribute = self._kind, self._attribute
+    def typed(self, drawn: pl.Series) -> pl.Series:
+        """Numbers as a column of the attribute's type."""
+        kind, attribute = self._kind, self.attribute
         if isinstance(kind, pl.Decimal):
             # The product of decimals is exact: no unit is lost to rounding.
             unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
@@ -319,7 +326,7 @@ class _AxisDecoder:
 
     def _timed(self, drawn: pl.Series) -> pl.Series:
         """Days, months or microseconds as a column of the attribute's type."""
-        kind, attribute = self._kind, self._attribute
+        kind, attribute = self._kind, self.attribute
         if isinstance(kind, pl.Datetime):
             counted = drawn * DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
@@ -340,6 +347,35 @@ class _AxisDecoder:
             return _column(clock_texts(pl.lit(held), held.dtype, seconds=seconds))
         written = attribute.format or _ISO[attribute.kind] + ("" if seconds else "%.6f")
         return _column(written_texts(pl.lit(held), written))
+
+
+class _PartsDecoder:
+    """Decodes the parts of a column: a day, moved to the drawn weekday, and a time. Its date says whether it misses."""
+
+    def __init__(self, whole: Attribute, parts: Sequence[Any]) -> None:
+        self._whole, self._parts = _AxisDecoder(whole), {part.attribute.kind: part for part in parts}
+
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
+        """Values of these codes, shape (parts, rows)."""
+        own, dates = dict(zip(self._parts, codes, strict=True)), self._parts["date"].attribute
+        drawn = {kind: part.numbers(own[kind], generator) for kind, part in self._parts.items()}
+        days = _moved(drawn["date"], drawn["weekday"], dates) if "weekday" in drawn else drawn["date"]
+        values = self._whole.typed(pl.Series(days * DAY + drawn["time"] if "time" in drawn else days))
+        return values if dates.missing is None else values.set(pl.Series(own["date"] == dates.missing_code), None)
+
+
+def _moved(days: Ints, weekdays: Ints, dates: Attribute) -> Ints:
+    """The days, each moved to the nearest one of its bin that has its weekday and is no point; points stay."""
+    edges, moved = np.asarray(dates.edges), days.copy()
+    bins = np.clip(np.searchsorted(edges, days, side="right") - 1, 0, dates.n_bins - 1)
+    left = ~np.isin(days, dates.points)
+    # 1970-01-01, which is day 0, was a Thursday.
+    nearest = days + (weekdays - days) % 7 - 3
+    for week in (0, -7, 7, -14, 14):
+        there = nearest + week
+        fits = left & (there >= edges[bins]) & (there < edges[bins + 1]) & ~np.isin(there, dates.points)
+        moved[fits], left = there[fits], left & ~fits
+    return moved
 
 
 def _column(values: pl.Expr) -> pl.Series:

@@ -255,6 +255,7 @@ class Model:
         if certificate.earlier:
             named = ", ".join(f"'{name}'" for name in certificate.earlier)
             lines.append(f"  domains found by an earlier release, which paid for them: {named}")
+        lines += [f"  '{each.name}': {each.note}" for each in schema.attributes if each.note]
         lines += _measured(certificate)
         determined = schema.determined
         lines += [f"Rules: '{name}' is determined by '{by}' and was not measured." for name, by in determined.items()]

@@ -178,7 +178,7 @@ def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
 def _write_csv(
     path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], described: Schema | None, *, spreadsheet: bool
 ) -> None:
-    known = {} if described is None else {attribute.name: attribute for attribute in described.attributes}
+    known = {} if described is None else {attribute.name: attribute for attribute in described.released}
     # By place: a name such as * would be a pattern.
     texts = [_texts(pl.nth(at), kind, known.get(name)) for at, (name, kind) in enumerate(columns.items())]
     rows = _stream(columns, frames).with_columns(text for text in texts if text is not None)
@@ -306,7 +306,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
         plain = arrow_type(plain_output(attribute))
         return pa.dictionary(pa.int32(), plain, ordered=output.name.startswith("ordered"))
 
-    return pa.schema([(attribute.name, kind(attribute)) for attribute in schema.attributes])
+    return pa.schema([(attribute.name, kind(attribute)) for attribute in schema.released])
 
 
 def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
@@ -316,7 +316,7 @@ def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
     if schema is None:
         return pa.table({column.name: _exported(column) for column in frame.iter_columns()})
     kinds, columns = arrow_schema(schema), []
-    for attribute, kind in zip(schema.attributes, kinds.types, strict=True):
+    for attribute, kind in zip(schema.released, kinds.types, strict=True):
         column = frame[attribute.name]
         if not pa.types.is_dictionary(kind):
             columns.append(_exported(column).cast(kind))
@@ -348,6 +348,6 @@ def _to_pandas(table: pa.Table, schema: Schema | None) -> pd.DataFrame:
         return pd.api.types.pandas_dtype(name) if pa.types.is_integer(kind) else None
 
     frame = table.to_pandas(types_mapper=nullable)
-    may_miss = () if schema is None else [entry.name for entry in schema.attributes if entry.missing is not None]
+    may_miss = () if schema is None else [entry.name for entry in schema.released if entry.missing is not None]
     always = [field for field in table.schema if field.name not in may_miss and nullable(field.type) is not None]
     return frame.astype({field.name: field.type.to_pandas_dtype() for field in always})

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.axis import AXES, AttributeKind, Axis
+from sklar.public.axis import AXES, PARTS, AttributeKind, Axis
 
 Outside = Literal["clip", "missing"]
 Domain = Literal["public", "private", "found"]
@@ -65,6 +65,11 @@ class Attribute(Remembering):
     its model lists them as `found`. Until then `edges` hold the two bounds, `values` are empty, and sizes are those of
     `at_most` levels. `weight` says how much its tables matter. `provenance` is what a reviewer said of the entry:
     public knowledge, or read from the rows at the custodian's risk.
+
+    An attribute may be a date, a time of day or a weekday that is `part_of` a column of moments; the attributes of one
+    column are joined when rows are drawn. Each is measured as any attribute is: a row stands in one cell of its tables.
+    `prefix` says that of codes only the first characters are measured and released; codes of digits that are shorter
+    than `length` have lost zeros at their beginning, which come back first.
     """
 
     name: str
@@ -87,12 +92,26 @@ class Attribute(Remembering):
     format: str | None = None
     ordered: bool = False
     weight: float = 1.0
+    part_of: str | None = None
+    prefix: int = 0
+    length: int = 0
     words: Words = NO_WORDS
 
     @property
     def axis(self) -> Axis:
         """What the values lie on: how numbers of this kind are read and written."""
         return AXES[self.kind]
+
+    @property
+    def column(self) -> str:
+        """The name of the column that holds its values."""
+        return self.part_of or self.name
+
+    @property
+    def note(self) -> str:
+        """What its levels leave out of a value, in a sentence; empty for most."""
+        part = "" if self.part_of is None else f"Part of column '{self.part_of}'."
+        return f"The first {self.prefix} characters of each code; the rest is left out." if self.prefix else part
 
     @property
     def binned(self) -> bool:
@@ -190,7 +209,7 @@ class Attribute(Remembering):
         else:
             named = [""] * self.n_values
             for code, (low, high) in zip(self.bin_codes.tolist(), pairwise(self.edges), strict=True):
-                one = self.kind in ("integer", "year", "yearmonth") and high - low == 1
+                one = self.kind in ("integer", "year", "yearmonth", "weekday") and high - low == 1
                 interval = f"{'(' if low in self.points else '['}{self.axis.text(low)}, {self.axis.text(high)})"
                 named[code] = self.axis.text(low) if one else interval
             for code, point in zip(self.point_codes.tolist(), self.points, strict=True):
@@ -204,6 +223,18 @@ class Attribute(Remembering):
         first, second = (None, self.format) if self.axis.numeric else (self.format, None)
         number = self.axis.parse(text, first)
         return self.axis.parse(text, second) if number is None else number
+
+    def read(self, text: str, *, plain: bool = False) -> int | float | None:
+        """The number on the axis that a text of the column stands for, else None; a `plain` one has no format."""
+        axis = self.axis if self.part_of is None else AXES["datetime"]
+        number = axis.parse(text, None if plain else self.format)
+        return number if number is None or axis is self.axis else PARTS[self.kind](number)
+
+    def cut(self, code: str) -> str:
+        """What is measured of a code: all of it, or its prefix. A text as long as the prefix is one already."""
+        if not self.prefix or len(code) == self.prefix:
+            return code
+        return (code.zfill(self.length) if code.isdecimal() else code)[: self.prefix]
 
     def truth_of(self, text: str) -> int | None:
         """The code of the truth value that a text stands for, else None.

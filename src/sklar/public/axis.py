@@ -1,8 +1,8 @@
 """Numbers, dates and times as points on an axis: how they are read, checked, spaced and written.
 
 A date is counted in days since 1970-01-01, a datetime in microseconds since 1970-01-01 UTC, a time of day in
-microseconds since midnight, a duration in microseconds, a month in months since the year 0. What a text stands for
-depends on that text alone.
+microseconds since midnight, a duration in microseconds, a month in months since the year 0, a weekday in days since
+Monday. What a text stands for depends on that text alone.
 
 Bins that grow with the numbers suit skewed columns: `log` divides by equal ratios, `1-2-5` at the round numbers 1, 2,
 5, 10, 20 and so on. About three bins make a decade; what is nearer to zero than the smallest bin is one bin. Negative
@@ -20,17 +20,24 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sklar.errors import SchemaError
 
 AttributeKind = Literal[
-    "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
+    "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth", "weekday"
 ]
 Spacing = Literal["equal", "log", "1-2-5"]
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+# What is part of a moment, by its microseconds.
+PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "date": lambda moment: moment // DAY,
+    "time": lambda moment: moment % DAY,
+    "weekday": lambda moment: (moment // DAY + 3) % 7,
+}
 
+_WEEKDAYS = {"Monday": 0, "Tuesday": 1, "Wednesday": 2, "Thursday": 3, "Friday": 4, "Saturday": 5, "Sunday": 6}
 _INFINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST = _EPOCH.toordinal()
@@ -282,6 +289,7 @@ AXES: Mapping[str, Axis] = {
             count=lambda moment: moment.year * 12 + moment.month - 1,
             show=lambda n: f"{n // 12:04}-{n % 12 + 1:02}",
         ),
+        Axis("weekday", stepped=True, read=lambda text: _WEEKDAYS.get(text), show=lambda n: [*_WEEKDAYS][n % 7]),
     )
 }
 

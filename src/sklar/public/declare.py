@@ -19,7 +19,7 @@ import numpy as np
 
 from sklar.errors import SchemaError
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated, within
-from sklar.public.axis import AXES, DAY, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
+from sklar.public.axis import AXES, DAY, PARTS, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
 
 # Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
@@ -29,6 +29,8 @@ MAX_LEVELS = 40_000
 DEFAULT_AT_MOST, DEFAULT_BINS = 50, 20
 # Private bounds with this many values or fewer have a level for each.
 EVERY_VALUE = 32
+# The first characters of a code of digits, of which all are levels.
+MOST_DIGITS = 4
 # Beyond these a table would get nearly all of the budget, or none.
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 TABLE_WORDS = ("title", "description")
@@ -79,6 +81,9 @@ _KEYS = {
     "reviewed": Key("be true, false or 'unread'", object, fits=("unread", True, False).__contains__, default=True),
     "provenance": Key(_SOURCE, str, "", get_args(Provenance).__contains__),
     "weight": Key(_WEIGHT, (int, float), "", lambda weight: LEAST_WEIGHT <= weight <= MOST_WEIGHT, 1.0),
+    "part_of": Key("be the name of a column of moments", str, "", len),
+    "prefix": Key("be a number of characters", int, " Write prefix = 2.", lambda number: 0 < number < 100, 0),
+    "length": Key("be a number of characters", int, " Write length = 5.", lambda number: 0 < number < 100, 0),
 }
 _DEFAULTS = {key: known.default for key, known in _KEYS.items()}
 # Those that do not state the domain are written, in this order, where they do not have their default.
@@ -91,11 +96,13 @@ _FORMATS = {
     "yearmonth": ("a month and a year", "year month", "hour", "%m/%Y"),
 }
 _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
-_BY_KIND = {kind: _BINNED | ({"format"} if kind in (*_FORMATS, "integer", "real") else set()) for kind in AXES} | {
-    "categorical": {"values", "ordered", "other", "domain", "at_most"},
+_BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
+    "categorical": {"values", "ordered", "other", "domain", "at_most", "prefix", "length"},
     "boolean": {"texts"},
-    **dict.fromkeys(("integer", "real"), _BINNED | {"clip"}),
+    "weekday": {"format"},
+    **dict.fromkeys(("integer", "real"), _BINNED | {"clip", "format"}),
 }
+_BY_KIND |= {kind: _BY_KIND[kind] | {"part_of"} for kind in PARTS}
 _EVERYWHERE = {"type", "unit", "labels", *TABLE_WORDS, *_KEYS}.difference(*_BY_KIND.values())
 
 
@@ -148,6 +155,8 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     unleveled = keys.outside == "missing" and keys.missing is None
     whole = keys.step is not None and keys.step == keys.step // 1
     partial, known = axis.stepped and keys.step is not None and not whole, keys.domain == "public"
+    digits, part = keys.prefix if keys.values is None and keys.domain == "public" else 0, keys.part_of is not None
+    odd = "special" if keys.special else "outside" if keys.outside != "clip" else None
     refuse(
         (not private and keys.at_most, 'at_most goes with domain = "private". Remove one, or add the other.'),
         (private and taken, f'domain = "private" is found by a release, so it takes no {taken}. Remove one.'),
@@ -155,17 +164,24 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
         (unleveled, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
         (unlisted, "a domain that was found needs other = true. Add it."),
         (partial, f"step of {axis.one} must be whole, got {keys.step!r}. Use 1 or more."),
+        (axis.kind == "weekday" and not part, "type = 'weekday' is part of a column. Add part_of = 'COLUMN'."),
+        (part and odd, f"a part of a column takes no {odd}. Remove it, or give the column one attribute."),
+        (part and name == keys.part_of, f"a part must not have its column's name. Call it '{name}.{axis.kind}'."),
+        (keys.length and not 0 < keys.prefix < keys.length, "length must be above prefix. Correct one."),
+        (digits > MOST_DIGITS, f"prefix without values must be at most {MOST_DIGITS}, got {digits}. List values."),
     )
+    if digits:
+        keys.values, keys.other = list(_digits(digits)), True
     # Categories that are not found, or are more than at_most, need a level.
     keys.other |= categorical and private
     if private:
         keys.at_most = keys.bins or DEFAULT_BINS if axis.binned else keys.at_most or DEFAULT_AT_MOST
     keys.at_most, keys.step, keys.weight = keys.at_most or 0, int(keys.step) if whole else keys.step, float(keys.weight)
-    keys.format, keys.texts = parse_format(axis, keys.format), tuple(keys.texts or ())
+    keys.format, keys.texts = parse_format(axis, keys.format, part=part), tuple(keys.texts or ())
     keys.output = None if keys.output is None else str(parse_output(keys.output))
     keys.values = _values(keys) if categorical else ()
     keys.clip = None if keys.clip is None else axis.check(keys.clip, what="clip")
-    keys.edges = _edges(axis, keys) if axis.binned else ()
+    keys.edges = tuple(range(8)) if axis.kind == "weekday" else _edges(axis, keys) if axis.binned else ()
     keys.points = tuple(sorted(axis.check(point, what="points") for point in keys.points or ()))
     keys.special = tuple(_special(axis, keys, each) for each in keys.special or ())
     fields = {key: value for key, value in vars(keys).items() if key not in ("low", "high", "bins", "spacing")}
@@ -174,6 +190,11 @@ def _parse(name: str, axis: Axis, entry: Mapping[str, Any]) -> Attribute:
     if unit is not None and (keys.edges[-1] - keys.edges[0]) / unit <= EVERY_VALUE:
         return replace(attribute, at_most=max(int((keys.edges[-1] - keys.edges[0]) / unit), 1))
     return attribute
+
+
+def _digits(number: int) -> tuple[str, ...]:
+    """All codes of this many digits."""
+    return tuple(f"{code:0{number}}" for code in range(10**number)) if 0 < number <= MOST_DIGITS else ()
 
 
 def _values(keys: SimpleNamespace) -> tuple[Any, ...]:
@@ -250,9 +271,9 @@ def _special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | fl
     return int(number) if number == number // 1 else number
 
 
-def parse_format(axis: Axis, written: object) -> str | None:
+def parse_format(axis: Axis, written: object, *, part: bool = False) -> str | None:
     """The format of dates or times, if what it writes is read back: it must tell all that the kind has. Of numbers, an
-    example of one with its signs.
+    example of one with its signs. That of a part is its column's, which may tell a time too.
     """
     if written is None or (axis.kind == "date" and written == SERIAL):
         return written
@@ -262,7 +283,8 @@ def parse_format(axis: Axis, written: object) -> str | None:
                 return written
         number, example = ("a number", "$1,234.50") if axis.continuous else ("a whole number", "$1,234")
         raise SchemaError(f"format must show {number} with its signs, got {written!r}. Write '{example}'.")
-    needed, tells, hides, example = _FORMATS[axis.kind]
+    needed, tells, hides, example = _FORMATS["date" if part else axis.kind]
+    needed, hides = (needed.removesuffix(", and no time"), "") if part else (needed, hides)
     sample = dt.datetime(2003, 11, 28, 16, 5, 6)
     read = read_moment(sample.strftime(written), written) if isinstance(written, str) and written else None
     same = [part for part in ("year", "month", "day", "hour") if getattr(read, part, None) == getattr(sample, part)]
@@ -300,7 +322,11 @@ def _check(attribute: Attribute) -> None:
     declared, edge = attribute.missing is not None, attribute.number_of(missing)
     inside = edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]
     truth = attribute.truth_of(missing) is not None
+    moment = attribute.part_of is not None and (edge is not None or attribute.read(missing) is not None)
+    odd = next((str(value) for value in attribute.values if attribute.cut(str(value)) != str(value)), None)
     refuse(
+        (odd is not None, f"values must be as long as prefix = {attribute.prefix}, got '{odd}'. Cut them."),
+        (moment, f"missing must be no date or time in a part of a column, got '{missing}'. Use one datetime."),
         (twice is not None, f"levels must differ, got '{twice}' twice. Remove or rename one."),
         (declared and listed, "values must not list '' beside missing, which takes empty texts. Remove one."),
         (truth, f"missing must not be a text for true or false, got '{missing}'. Use another text."),
@@ -372,19 +398,46 @@ def describe_attribute(attribute: Attribute) -> dict[str, Any]:
     edges = [attribute.axis.value(edge) for edge in attribute.edges]
     if attribute.domain != "public":
         entry["domain"] = attribute.domain
+    every = attribute.domain == "public" and attribute.other and attribute.values == _digits(attribute.prefix)
     if attribute.categorical:
-        entry |= {"at_most": attribute.at_most} if attribute.private else {"values": list(attribute.values)}
+        values = {} if every else {"values": list(attribute.values)}
+        entry |= {"at_most": attribute.at_most} if attribute.private else values
     elif attribute.private:
         entry |= {"low": edges[0], "high": edges[1], "bins": attribute.at_most}
-    elif attribute.binned:
+    elif attribute.binned and attribute.kind != "weekday":
         entry["edges"] = edges
     if attribute.points:
         entry["points"] = [attribute.axis.value(point) for point in attribute.points]
     for key, default in _WRITTEN.items():
         value = getattr(attribute, key)
-        if value != default and not (key == "other" and attribute.private):
+        if value != default and not (key == "other" and (attribute.private or every)):
             entry[key] = list(value) if isinstance(value, tuple) else value
     return entry
+
+
+def join_parts(parts: Sequence[Attribute]) -> Attribute:
+    """The column of which these attributes are parts, as one attribute of what is released: a date or a datetime.
+
+    Its parts say the same of what is missing and how it is written. The date's entry states its output.
+    """
+    by_kind, twice = {part.kind: part for part in parts}, repeated(part.kind for part in parts)
+    with within(f"column '{parts[0].column}': "):
+        own = any(part.part_of is None for part in parts)
+        same = {(part.missing, part.format, None if part.kind == "date" else part.output) for part in parts}
+        refuse(
+            (own, "it must be one attribute, or have parts, not both. Remove one."),
+            ("date" not in by_kind, "a part with type = 'date' says its day. Add it."),
+            (twice, f"it must have one part of each type, got type = '{twice}' twice. Remove one."),
+            (len(same) > 1, "its parts must have one missing text and one format, and its date alone an output."),
+        )
+        whole = replace(by_kind["date"], name=parts[0].column, part_of=None)
+        if "time" in by_kind:
+            unit, edges = grain(by_kind["time"]), tuple(int(edge) * DAY for edge in whole.edges)
+            step = float((unit or Fraction(SECOND)) / SECOND)
+            whole = replace(whole, kind="datetime", edges=edges, points=(), step=int(step) if step % 1 == 0 else step)
+            parse_format(whole.axis, whole.format)
+        _check(whole)
+        return whole
 
 
 def parse_words(entry: Mapping[str, Any], levels: Sequence[str] | None = None) -> Words:

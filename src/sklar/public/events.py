@@ -149,9 +149,11 @@ class Linked:
 def _check(schema: Schema, key: object) -> None:
     """Refuse a key that is no column of ids, and what a schema of linked tables cannot have."""
     named, private = isinstance(key, str) and key, next((each.name for each in schema.private_domains), None)
+    listed, parts = key in schema.columns, len(schema.columns) < schema.n_attributes
     refuse(
         (not named, f"key must name the column that says whose row it is, got {key!r}."),
-        (key in schema.names, f"key '{key}' is also an attribute of its schema. It is not released: remove it there."),
+        (listed, f"key '{key}' is also an attribute of its schema. It is not released: remove it there."),
+        (parts, "linked tables take no parts of columns yet. Give each column one attribute, without part_of."),
         (schema.person, "the key says whose row it is: its schema takes no [table] person. Remove it and its keys."),
         (private, f"domains of linked tables must be public, got a private one: '{private}'. List its levels."),
         (schema.rules, "linked tables take no rules yet. Remove [[rules]] from the schema."),

@@ -46,6 +46,7 @@ _BY_KIND = {
     "duration": ({"duration"}, "duration[us]"),
     "year": ({*WHOLE}, "int64"),
     "yearmonth": ({"date32"}, "string"),
+    "weekday": (set(), "string"),
 }
 _EXACT = {"float32": 2**24, "float64": 2**53}
 

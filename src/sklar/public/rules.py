@@ -11,7 +11,7 @@ import datetime as dt
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, combinations, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -210,7 +210,8 @@ def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> list[tupl
 def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> Allowed:
     """Which pairs of levels one record may have, for every pair of measured attributes in the rules.
 
-    Where a rule forbids levels of a determined attribute, it forbids the levels of the other one that lead to them.
+    Where a rule forbids levels of a determined attribute, it forbids the levels of the other one that lead to them. The
+    parts of a column have rules that nobody states (`_joint_levels`).
     """
     decided = dict(zip((attribute.name for attribute in attributes), origins(attributes, rules), strict=True))
     allowed: dict[tuple[int, int], NDArray[np.bool_]] = {}
@@ -233,7 +234,38 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         if first.any() and second.any() and not free[cells].any():
             raise SchemaError(f"rule {number}: earlier rules already forbid what it forbids for {names}. Remove it.")
         free[cells] = False
+    parts = sorted((each for each in attributes if each.part_of), key=lambda each: (each.part_of, each.kind))
+    for one, other in combinations(parts, 2):
+        if one.part_of != other.part_of:
+            continue
+        (i, own), (j, others) = decided[one.name], decided[other.name]
+        free = _joint_levels(one, other)[np.ix_(own, others)]
+        if i != j and not free.all():
+            pair, free = ((i, j), free) if i < j else ((j, i), free.T)
+            allowed[pair] = np.logical_and(free, allowed.get(pair, True))
     return allowed
+
+
+def _joint_levels(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
+    """Which levels two parts of a column have together: a value is missing in both or in none; a day has a weekday.
+
+    Of a date and a weekday the date is the first. Shape (levels of one, levels of the other).
+    """
+    free = np.ones((one.n_levels, other.n_levels), dtype=bool)
+    if one.missing_code is not None and other.missing_code is not None:
+        free[one.missing_code], free[:, other.missing_code] = False, False
+        free[one.missing_code, other.missing_code] = True
+    if (one.kind, other.kind) != ("date", "weekday"):
+        return free
+    # A release has yet to find the bins of a private domain: all lie within its bounds.
+    bins = [slice(one.n_values)] if one.private else one.bin_codes.tolist()
+    week, fewest = np.arange(7), 7 * (len(one.points) + 1)
+    for code, (low, high) in zip(bins, pairwise(map(int, one.edges)), strict=True):
+        days = np.setdiff1d(np.arange(low, min(high, low + fewest)), one.points)
+        free[code, :7] = np.isin(week, (days + 3) % 7)
+    for code, point in zip(one.point_codes, one.points, strict=True):
+        free[code, :7] = week == (point + 3) % 7
+    return free
 
 
 def forbidden_rules(attributes: Sequence[Attribute], allowed: Allowed) -> tuple[Forbidden, ...]:

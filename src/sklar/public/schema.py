@@ -183,6 +183,7 @@ class Schema(Remembering):
         twice = repeated(self.dummy_names)
         got = f"got '{twice}' twice. Rename an attribute or value"
         refuse((twice is not None, f"dummy columns must differ in name, {got}."))
+        _ = self.released  # refuses parts that contradict one another
         return self
 
     @cached_property
@@ -190,6 +191,20 @@ class Schema(Remembering):
         """SHA-256 of the content with its rules, whatever the layout on disk. A part has the digest of its whole."""
         canonical = json.dumps((self.whole or self).to_dict(), separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def columns(self) -> Mapping[str, tuple[int, ...]]:
+        """The names of the table's columns, in order, with the places of the attributes that each is held by."""
+        places: dict[str, tuple[int, ...]] = {}
+        for place, attribute in enumerate(self.attributes):
+            places[attribute.column] = (*places.get(attribute.column, ()), place)
+        return MappingProxyType(places)
+
+    @cached_property
+    def released(self) -> tuple[Attribute, ...]:
+        """The columns of released rows, each as one attribute: the parts of a column are joined."""
+        own = ([self.attributes[place] for place in places] for places in self.columns.values())
+        return tuple(declare.join_parts(parts) if any(each.part_of for each in parts) else parts[0] for parts in own)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -244,8 +259,14 @@ class Schema(Remembering):
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""
         if name not in self.names:
-            raise SchemaError(f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}.")
+            known = f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}."
+            raise SchemaError(self.parts_of(name) or known)
         return self.attributes[self.names.index(name)]
+
+    def parts_of(self, column: str) -> str:
+        """For whoever names a column that is measured in parts: what to name instead; empty for any other name."""
+        parts = ", ".join(self.names[place] for place in self.columns.get(column, ()))
+        return f"column '{column}' is measured in parts. Name one of them: {parts}." if parts else ""
 
     @cached_property
     def private_domains(self) -> tuple[Attribute, ...]:

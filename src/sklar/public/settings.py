@@ -155,7 +155,7 @@ def check_reading(reading: Reading, attributes: Iterable[Attribute]) -> None:
     """Refuse a reading that contradicts the attributes."""
     for attribute in attributes:
         name, values = attribute.name, (*attribute.values, *attribute.special)
-        if reading.columns and name not in reading.columns:
+        if reading.columns and attribute.column not in reading.columns:
             raise SchemaError(f"attribute '{name}' must be one of the columns that [table] lists. Add or rename it.")
         hidden = next((str(value) for value in values if str(value) in reading.nulls), None)
         what = f"attribute '{name}': values must not list {hidden!r}, which [table] nulls call null"

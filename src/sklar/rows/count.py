@@ -142,20 +142,20 @@ class Ask:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that are read."""
-        names = [self.attributes[index].name for index in self.used] + [each.name for each in self.values]
-        return tuple(dict.fromkeys(names)) or tuple(each.name for each in self.attributes[:1])
+        names = [self.attributes[index].column for index in self.used] + [each.column for each in self.values]
+        return tuple(dict.fromkeys(names)) or tuple(each.column for each in self.attributes[:1])
 
     def codes(self, batch: pl.DataFrame, index: int) -> NDArray[Any]:
         """A batch's codes of one attribute, shape (rows,)."""
         if self.chosen:
             return batch.get_column(f"code {index}").to_numpy()
-        return encode_column(batch.get_column(self.attributes[index].name), self.attributes[index])
+        return encode_column(batch.get_column(self.attributes[index].column), self.attributes[index])
 
     def value_column(self, batch: pl.DataFrame, number: int) -> pl.Series:
         """A batch's values of an attribute whose domain is private: texts or grains, null where outside."""
         if self.chosen:
             return batch.get_column(f"value {number}")
-        return value_column(batch.get_column(self.values[number].name), self.values[number])
+        return value_column(batch.get_column(self.values[number].column), self.values[number])
 
     def prepare(self, batch: pl.DataFrame) -> pl.DataFrame:
         """All that is counted of a batch, row by row: for rows among which is chosen first."""

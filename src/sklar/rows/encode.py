@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sklar.budget.search import MAX_TEXT, ladder_of
 from sklar.kernel.queries import NO_CELL
-from sklar.public.axis import DAY, clock_text, days, parse_number, plain_pattern, span_text
+from sklar.public.axis import DAY, PARTS, clock_text, days, parse_number, plain_pattern, span_text
 from sklar.public.schema import Attribute, Schema
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -51,14 +51,15 @@ _FEW = 64
 
 
 def encode(batch: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
-    """Codes of a batch whose columns are the schema's attributes in order, shape (m, rows).
+    """Codes of a batch whose columns are those of the schema in order, shape (m, rows).
 
     Invariant: -1 <= codes[i] < n_levels of attribute i.
     """
     schema.require_found()
     codes = np.empty((schema.n_attributes, batch.height), dtype=np.int32)
-    for index, (column, attribute) in enumerate(zip(batch.iter_columns(), schema.attributes, strict=True)):
-        codes[index] = encode_column(column, attribute)
+    for column, places in zip(batch.iter_columns(), schema.columns.values(), strict=True):
+        for place in places:
+            codes[place] = encode_column(column, schema.attributes[place])
     return codes
 
 
@@ -93,7 +94,8 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     nothing, unknown = null_code(attribute), unknown_code(attribute)
     known = {"": nothing, attribute.missing or "": nothing}
     known |= dict(zip(map(str, attribute.special), attribute.special_codes, strict=True))
-    known |= {str(value): code for code, value in enumerate(attribute.values)}
+    values = {str(value): code for code, value in enumerate(attribute.values)}
+    known |= values
     whole = isinstance(next(iter(attribute.values), None), int)
     points = zip(attribute.points, attribute.point_codes.tolist(), strict=True)
     named: dict[int | float, int] = dict(points) | _apart(attribute)
@@ -108,7 +110,9 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
             return code
         if attribute.categorical:
             number = parse_number(text) if whole else None
-            return unknown if number is None or number != number // 1 else known.get(str(int(number)), unknown)
+            if number is None or number != number // 1:
+                return values.get(attribute.cut(text), unknown)
+            return known.get(str(int(number)), unknown)
         number = _parse(value, text, attribute)
         if number is None:
             return known.get(text.strip(), unknown)
@@ -124,7 +128,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
 def _parse(value: object, text: str, attribute: Attribute) -> int | float | None:
     # What is a date or a number already needs no format.
     typed = isinstance(value, dt.date | dt.time) or (attribute.axis.numeric and not isinstance(value, str | bytes))
-    return attribute.axis.parse(text, None if typed else attribute.format)
+    return attribute.read(text, plain=typed)
 
 
 def missing_number(attribute: Attribute) -> int | float | None:
@@ -149,7 +153,7 @@ def _by_value(
     """What a column's values stand for, each read once; those that are written plainly all at once."""
     values, places = distinct(column)
     if isinstance(values, pl.Series) and attribute.binned and len(values) >= _FEW:
-        numbers = plainly_written(values, attribute.kind, attribute.format)
+        numbers = plainly_written(values, attribute)
         lookup = of_numbers(filled(numbers)).astype(kind)
         for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
             lookup[row] = of_value(values[row])
@@ -162,6 +166,9 @@ def _by_value(
 def typed_numbers(column: pl.Series, attribute: Attribute) -> Numbers | None:
     """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
     kind = column.dtype
+    if attribute.part_of is not None:
+        moments = typed_numbers(column, replace(attribute, kind="datetime", part_of=None))
+        return None if moments is None else np.asarray(PARTS[attribute.kind](moments))
     if attribute.axis.numeric and kind.is_numeric():
         if kind.is_decimal() or kind.is_float() or attribute.axis.continuous:
             return filled(column.cast(pl.Float64))
@@ -271,12 +278,16 @@ def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:
     known = {"", attribute.missing, *map(str, attribute.special)}
     texts = [(readable_text(value) or "").encode(errors="replace").decode() for value in values]
     # The last place is that of nulls.
-    held = [None if text in known or len(text) > MAX_TEXT else text for text in texts]
+    held = [None if text in known or len(text) > MAX_TEXT else attribute.cut(text) for text in texts]
     return pl.Series([*held, None], dtype=pl.String).gather(places)
 
 
-def plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Series:
-    """Numbers on the axis of this kind that texts stand for, null for all but the plainest."""
+def plainly_written(texts: pl.Series, attribute: Attribute) -> pl.Series:
+    """Numbers on the attribute's axis that texts stand for, null for all but the plainest."""
+    if attribute.part_of is not None:
+        moments = plainly_written(texts, replace(attribute, kind="datetime", part_of=None))
+        return pl.Series(PARTS[attribute.kind](moments))
+    kind, written = attribute.kind, attribute.format
     pattern = _PLAINLY[kind] if written is None else plain_pattern(written)
     if pattern is None or (written is not None and kind not in ("date", "datetime")):
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(texts))

@@ -91,7 +91,7 @@ class LocalTable:
         else:
             # A query may give its rows in another order each time: they are known by all that they are.
             by_content = isinstance(self._data, RowsOfQuery)
-            names, parts = self._schema.names if by_content else ask.columns, source.parts or (source,)
+            names, parts = tuple(self._schema.columns) if by_content else ask.columns, source.parts or (source,)
             streams = (
                 placed(read(part.batches((*names, person.column))), number, by_content=by_content)
                 for number, part in enumerate(parts)

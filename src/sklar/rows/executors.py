@@ -187,7 +187,7 @@ class SparkFrame(SparkTable):
     def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
         person = self._schema.person
         # Of a person's row all that it is, in every pass: its key follows from that.
-        names = work.ask.columns if person is None else (*self._schema.names, person.column)
+        names = work.ask.columns if person is None else (*self._schema.columns, person.column)
         # By position: Spark's names are blind to case, and may hold dots.
         frame = self._frame.toDF(*map(str, range(len(self.columns))))
         rows = frame.select(*(f"`{self.columns.index(name)}`" for name in names)).coalesce(most)

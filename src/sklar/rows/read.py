@@ -124,7 +124,7 @@ def as_released(data: object, schema: Schema) -> object:
             columns = set(open_source(data).columns)
         except DataError:
             return data
-        if not (columns >= set(schema.names) or columns >= set(schema.dummy_names)):
+        if not (columns >= set(schema.columns) or columns >= set(schema.dummy_names)):
             return data
     return Plainly(data=data)
 

@@ -120,7 +120,7 @@ def _read(source: Source, schema: Schema, key: str) -> tuple[pl.Series, NDArray[
     """Keys and codes of a table, in its order. At most 20,000 levels: two bytes hold every code."""
     keys = [pl.Series("id", [], dtype=pl.String)]
     codes = [np.empty((schema.n_attributes, 0), dtype=np.int16)]
-    for batch in source.batches((key, *schema.names)):
+    for batch in source.batches((key, *schema.columns)):
         keys.append(id_texts(batch.to_series(0)))
         codes.append(encode(batch.select(pl.nth(range(1, batch.width))), schema).astype(np.int16))
     texts = pl.concat(keys)

@@ -118,13 +118,13 @@ def require_columns(source: Columned, schema: Schema) -> None:
 
     The table's other columns are not named: what the schema leaves out stays out of messages too.
     """
-    absent = [name for name in schema.names if name not in source.columns]
+    absent = [name for name in schema.columns if name not in source.columns]
     if not absent:
         return
     explain, likely = getattr(source, "explain", None), None
     if explain is not None:
         likely = explain(absent)
-        if likely is None and len(absent) == schema.n_attributes:
+        if likely is None and len(absent) == len(schema.columns):
             likely = "If its first line is a row already, set header = false and columns = [...] in [table]."
     raise DataError(
         f"{source.name} has no column for {', '.join(map(repr, absent))}. "

@@ -173,13 +173,15 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
         ("month", some("2", "10", "1"), {"values": tuple(map(str, range(1, 13)))}),
         ("smoker", some("Y", "N"), {"kind": "boolean", "texts": ("N", "Y")}),
         # Codes in digits are categories; numbers that nearly all differ, but are not in a row, are quantities.
-        ("ZIP Code", numbers(10_000, 90_000), {"kind": "categorical", "domain": "private"}),
+        ("ZIP Code", numbers(1_000, 90_000), {"kind": "categorical", "n_values": 100, "prefix": 2, "length": 5}),
+        ("branch", [f"{i:04}" for i in numbers(0, 900)], {"n_values": 100, "prefix": 2, "length": 4, "other": True}),
+        ("ward code", numbers(100, 190), {"domain": "private", "prefix": 0}),
         ("region_id", numbers(1, 12), {"kind": "categorical", "domain": "private"}),
         ("income", numbers(0, 10**6, rows=300), {"kind": "integer"}),
         # Numbers get wide public bounds, and keep their places.
         ("hours-per-week", numbers(1, 99), {"domain": "private", "edges": (0, 169)}),
         ("pct_done", numbers(0, 100), {"domain": "private", "edges": (0, 101)}),
-        ("lat", decimals(-80, 80, 5), {"domain": "private", "edges": (-90.0, 90.0), "step": None}),
+        ("lat", decimals(-80, 80, 5), {"edges": (-90.0, 90.0), "step": None, "at_most": 30, "weight": 3.0}),
         ("share", decimals(0, 1, 5), {"domain": "private", "edges": (0.0, 1.0)}),
         ("income", numbers(0, 10**6), {"domain": "private", "edges": (0, 10**9)}),
         ("balance", numbers(-500, 500), {"domain": "private", "edges": (-(10**9), 10**9)}),
@@ -241,7 +243,16 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
         ("built", moments("%Y"), {"kind": "integer", "shown": ["0", "1000000000"]}),
         ("in", moments("%Y-%m"), {"kind": "yearmonth", "shown": ["1900-01", "2100-01"]}),
         ("day", moments("%Y%m%d"), {"kind": "date", "format": "%Y%m%d", "edges": CENTURIES}),
-        ("seen", moments(TO_MINUTES), {"format": TO_MINUTES, "shown": [f"{y}-01-01T00:00:00" for y in (1900, 2100)]}),
+        # Moments are a date, a time of day and a weekday; a date alone where none has a time.
+        (
+            "seen.date",
+            moments(TO_MINUTES),
+            {"kind": "date", "part_of": "seen", "format": TO_MINUTES, "edges": CENTURIES},
+        ),
+        ("seen.time", moments(TO_MINUTES), {"n_bins": 24, "step": 60, "reviewed": True, "format": TO_MINUTES}),
+        ("seen.weekday", moments(TO_MINUTES), {"kind": "weekday", "domain": "public", "n_levels": 7}),
+        ("seen", [dt.datetime(2001, 1, 1 + i % 28) for i in range(200)], {"kind": "date", "output": "timestamp[us]"}),
+        ("seen", [*moments("%Y-%m-%d %H:%M:%S"), *["N"] * 30], {"kind": "datetime", "special": ("N",)}),
         # Types say what texts do not.
         ("x", [True, None], {"kind": "boolean", "missing": "", "reviewed": True}),
         ("n", list(range(0, 600, 3)), {"output": None}),
@@ -249,7 +260,7 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
     ],
 )
 def test_what_is_proposed(name: str, values: list[object], expected: dict[str, object]) -> None:
-    attribute = drafted(name, values).schema.attribute(name)
+    attribute = drafted(name.partition(".")[0], values).schema.attribute(name)
     shown = {"shown": [attribute.axis.text(edge) for edge in attribute.edges]} if attribute.binned else {}
     assert {key: shown[key] if key in shown else getattr(attribute, key) for key in expected} == expected
 

@@ -136,7 +136,8 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
     title, words = shown_name(attribute), attribute.words
     alike = title.lower().replace(" ", "_") == attribute.name.lower()
     name = title if alike else f"{title} ({attribute.name})"
-    about = [" ".join((words.description or "").split()), f"Unit: {words.unit}." if words.unit else ""]
+    unit = f"Unit: {words.unit}." if words.unit else ""
+    about = [" ".join((words.description or "").split()), attribute.note, unit]
     levels = shown_levels(attribute)
     listed = levels if len(levels) <= 8 else (*levels[:5], "…", *levels[-2:])
     return (
@@ -251,7 +252,7 @@ def _predict(model: Model) -> tuple[Floats, float]:
     second value is 1 / rows then, because sampling has variance p (1 - p) / rows, and 0 otherwise.
     """
     schema = model.measured_schema
-    known = None if schema.rules else model.copula.predict_pairs()
+    known = None if schema.allowed else model.copula.predict_pairs()
     if known is not None:
         square = known.astype(np.float64)
         np.fill_diagonal(square, model.copula.margins())

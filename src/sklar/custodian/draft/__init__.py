@@ -70,7 +70,8 @@ class Draft:
 
     def column(self, name: str) -> ColumnSummary | None:
         """What the rows show of the column of that name, where there is one."""
-        return next((column for column in self.columns if column.name == name), None)
+        held = self.schema.attribute(name).column if name in self.schema.names else name
+        return next((column for column in self.columns if column.name == held), None)
 
     def people(self, said: str) -> Draft:
         """The draft with the answer to its first question: can a person have several rows? (`settings.whose`)"""
@@ -90,7 +91,7 @@ class Draft:
         ]
         noted = "\n".join(lines) + "\n\n" + self.schema.to_toml()
         for name in self.schema.not_reviewed:
-            proposal, header = self.proposals[name], f"\n[attributes.{toml_key(name)}]\n"
+            proposal, header = self.proposals[self.schema.attribute(name).column], f"\n[attributes.{toml_key(name)}]\n"
             decide = f"{DECIDE}{proposal.decide}\n" if proposal.decide else ""
             noted = noted.replace(header, f"{header}{PROPOSED}{proposal.proposed}.\n{decide}", 1)
         return noted + "\n".join(["", *RULES_HEADING, *(tie.line for tie in self.ties), ""] if self.ties else [])
@@ -131,7 +132,7 @@ class Draft:
         It holds no value of the rows: what a type or a file declares is left for a release to find. Kinds, public
         bounds and customary codes, and which columns are left out, do depend on the rows.
         """
-        entries = ((self.column(each.name), each) for each in self.schema.attributes)
+        entries = ((self.column(each.column), each) for each in self.schema.attributes)
         marked = tuple(each if seen is None else unread(seen, each) for seen, each in entries)
         return replace(self.schema, attributes=marked).checked()
 
@@ -173,7 +174,7 @@ def draft(
     source = open_source(rows, reading)
     columns = summarize(source, reading, progress)
     proposals = {column.name: propose(column) for column in columns}
-    attributes = tuple(each.attribute for each in proposals.values() if each.attribute is not None)
+    attributes = tuple(own for each in proposals.values() if each.attribute for own in (each.attribute, *each.parts))
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
     name = (Path(file).name.split(".")[0] if file else "") if name is None else name

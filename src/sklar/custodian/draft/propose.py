@@ -19,7 +19,7 @@ from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, ColumnSummary
 from sklar.public.attribute import Words
-from sklar.public.axis import AXES, SERIAL, SERIAL_ZERO, days, microseconds
+from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
@@ -70,7 +70,9 @@ _IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addres
 # Numbers in a column of dates that lie between these are days as spreadsheets count them: 1957 to 2064.
 _DATE_WORDS, _SERIALS = _words("date dates datum fecha dob"), (21_000, 60_000)
 # Whole numbers under such a name count nothing.
-_CODE_WORDS = _words("id code codes zip postal postcode plz fips")
+_CODE_WORDS = _words("id code codes zip zipcode postal postcode plz fips naics sic soc isco occupation")
+# Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
+_MANY_CODES, _MANY_ROWS = 100, 500_000
 # Texts that customarily stand in a column of numbers.
 _CODES = _words("n na nap x * ** *** - -- n.a. unknown unk u refused r suppressed s d dk none missing m b bb bbb ..")
 _CODES |= {"not applicable", "don't know", "not stated"}
@@ -97,6 +99,8 @@ class ColumnProposal:
     proposed: str
     decide: str = ""
     repeats: bool = False
+    # Beside the date of a column of moments: its time and weekday, of which nothing has to be decided.
+    parts: tuple[Attribute, ...] = ()
 
 
 def propose(seen: ColumnSummary) -> ColumnProposal:
@@ -133,6 +137,12 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes)
         attribute = _with_output(replace(listed, other=len(codes) < len(others)), seen.output)
         proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
+    elif digits := _code_digits(seen):
+        kept = 2 if seen.rows < _MANY_ROWS or digits == 3 else 3
+        every = tuple(f"{code:0{kept}}" for code in range(10**kept))
+        attribute = replace(entry, values=every, other=True, prefix=kept, length=digits)
+        proposed = f"the first {kept} digits of each code: all are public, so no search is needed; the rest is left out"
+        decide = "are they enough? More digits need more rows. For whole codes remove prefix and length, list values."
     else:
         # Neither a type nor a public list gives the domain.
         for kind in _preferred(seen):
@@ -162,6 +172,28 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
         searched = replace(attribute, domain="private", at_most=_AT_MOST, other=True, ordered=False, output=None)
         return replace(searched, values=())
     return attribute
+
+
+def _code_digits(seen: ColumnSummary) -> int:
+    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes."""
+    codes = [re.fullmatch(r"([0-9]{1,8})|([0-9]{5})-[0-9]{4}", text) for text in seen.counts]
+    digits = {0 if code is None else len(code[1] or code[2]) for code in codes}
+    # Without such a name numbers are codes where some begin with a zero, and none has lost it.
+    coded = bool(words_of(seen.name) & _CODE_WORDS) or ("integer" not in seen.axes and len(digits) == 1)
+    return max(digits) if coded and len(codes) > _MANY_CODES and 0 not in digits and max(digits) >= 3 else 0
+
+
+def _split(whole: Attribute, points: Sequence[int], output: str | None) -> tuple[Attribute, ...]:
+    """The date, time of day (by hours) and weekday of a column of moments; its date alone where all are midnights."""
+    grid = (step for step in (86_400, 3_600, 900, 300, 60) if not any(point % (step * SECOND) for point in points))
+    step, days = next(grid, None), tuple(int(edge) // DAY for edge in whole.edges)
+    if step == 86_400 and whole.format is None:
+        return (_with_output(replace(whole, kind="date", edges=days), output),)
+    day = replace(_with_output(whole, output), kind="date", edges=days, name=f"{whole.name}.date", part_of=whole.name)
+    public = replace(day, reviewed=True, domain="public", at_most=0, output=None)
+    hours = tuple(range(0, DAY + 1, 3_600 * SECOND))
+    clock = replace(public, kind="time", edges=hours, step=step, name=f"{whole.name}.time")
+    return day, clock, replace(public, kind="weekday", edges=tuple(range(8)), name=f"{whole.name}.weekday")
 
 
 def _unfit(seen: ColumnSummary) -> str | None:
@@ -250,6 +282,9 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
         step = None if form else _step(seen, values, plain, edges)
         attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=step)
         proposed = "a release finds the bins, and values that many rows share, with part of its budget"
+        if edges in ((-90.0, 90.0), (-180.0, 180.0)):
+            attribute = replace(attribute, at_most=30, weight=3.0)
+            proposed += "; with more bins and weight, because a map needs latitude and longitude together"
         decide = _BEYOND
         others = [each for each in seen.axes if each.startswith("date ") and each != kind]
         if kind.startswith("date ") and others:
@@ -257,7 +292,11 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
     if form == SERIAL:
         decide += " Are these days as spreadsheets count them?"
     doubt = " Do the special values mean something else than a value?" if special else ""
-    return ColumnProposal(attribute=_with_output(attribute, seen.output), proposed=proposed, decide=decide + doubt)
+    made: tuple[Attribute, ...] = (_with_output(attribute, seen.output),)
+    if plain == "datetime" and not special:
+        made = _split(attribute, [int(seen.point(text, kind) or 0) for text in values], seen.output)
+        proposed += "; its time of day and weekday are measured too" if made[1:] else "; no value has a time of day"
+    return ColumnProposal(attribute=made[0], proposed=proposed, decide=decide + doubt, parts=made[1:])
 
 
 def round_bounds(attribute: Attribute, seen: ColumnSummary) -> dict[str, float]:

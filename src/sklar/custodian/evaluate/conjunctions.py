@@ -124,7 +124,7 @@ def read(
     """The form of a table, and its batches: codes of shape (m, rows), or 0/1 dummies of shape (d, rows)."""
     source = open_source(data, schema)
     dummies, person = schema.dummy_names, schema.person
-    if set(dummies) <= set(source.columns) and not set(schema.names) <= set(source.columns):
+    if set(dummies) <= set(source.columns) and not set(schema.columns) <= set(source.columns):
         return "dummies", (dummies_of(batch) for batch in watch(source.batches(dummies), progress))
     require_columns(source, schema)
     kept = None
@@ -135,7 +135,7 @@ def read(
 
     def codes() -> Iterator[NDArray[np.int32]]:
         first = 0
-        for whole in watch(source.batches(schema.names), progress):
+        for whole in watch(source.batches(tuple(schema.columns)), progress):
             here = None if kept is None else kept[first : first + whole.height]
             batch = whole if here is None else whole[: here.size].filter(pl.Series(here))
             first += whole.height

@@ -90,7 +90,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
         nothing = np.isnan(points)
     else:
         labels, places = texts_and_places(column)
-        plain = plainly_written(pl.Series(labels, dtype=pl.String), attribute.kind, attribute.format)
+        plain = plainly_written(pl.Series(labels, dtype=pl.String), attribute)
         points = plain.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
         nothing = np.zeros(points.size, dtype=bool)
         blanks = ("", "nan") if attribute.kind in ("integer", "real") else ("",)
@@ -98,7 +98,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
             text = labels[place]
             if text is None or text == attribute.missing or text.strip().lower() in blanks:
                 nothing[place] = True
-            elif (point := attribute.axis.parse(text, attribute.format)) is not None:
+            elif (point := attribute.read(text)) is not None:
                 points[place] = point
     times, sentinel = np.bincount(places, minlength=points.size), missing_number(attribute)
     if sentinel is not None:
@@ -267,7 +267,7 @@ class RawColumn:
 
 
 class RawTable:
-    """A table's raw values, from batches whose columns are the schema's attributes in order.
+    """A table's raw values, from batches with the columns of its schema.
 
     `numbers` are the places of the attributes on an axis. Once all is `done`: `pearson` and `spearman` are their
     correlations, shape (k, k), over the rows where both have a number, nan where one never varies; `sampled` rows give
@@ -286,7 +286,7 @@ class RawTable:
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add a batch."""
-        values = [column.add(batch.to_series(index)) for index, column in enumerate(self.columns)]
+        values = [column.add(batch.get_column(column.attribute.column)) for column in self.columns]
         if self.numbers:
             on_axes = np.stack([values[index] for index in self.numbers])
             self._products.add(on_axes)

@@ -218,7 +218,7 @@ def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
     largest = max(abs(one.low[0]), abs(one.high[-1]))
     rounding = [
         Share(what=name, real=real.round[place] / others[0], synthetic=synthetic.round[place] / others[1])
-        for place, (name, least, _) in enumerate(STEPS[real.attribute.kind])
+        for place, (name, least, _) in enumerate(STEPS.get(real.attribute.kind, ()))
         if largest >= least and 0 not in others
     ]
     ks, wasserstein = distances(one, two)
@@ -246,6 +246,8 @@ def standing_out(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _warn(column: ColumnFit) -> Iterator[str]:
     attribute, numbers, missing, most = column.attribute, column.numbers, column.missing, THRESHOLDS
+    if attribute.prefix:
+        yield f"compared are the first {attribute.prefix} characters of each code: the rest is left out"
     if numbers is not None:
         real, other = numbers.real, numbers.synthetic
         if numbers.ks > most["ks"]:

@@ -192,13 +192,13 @@ class Facts:
     def described(attribute: Attribute) -> str:
         """What the schema says of an attribute, with its unit."""
         words = attribute.words
-        return " ".join(filter(None, (words.description, f"Unit: {words.unit}." if words.unit else "")))
+        return " ".join(filter(None, (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")))
 
     @property
     def columns(self) -> tuple[RowColumn, ...]:
         """The columns of the synthetic rows."""
         if not self.model.dummies:
-            return tuple(_column(attribute) for attribute in self.model.schema.attributes)
+            return tuple(_column(attribute) for attribute in self.model.schema.released)
         said = {name: f"1 where {name}, else 0" for name in self.model.schema.dummy_names}
         return tuple(RowColumn(name, name, "integer", about, values=(0, 1)) for name, about in said.items())
 
