@@ -45,8 +45,9 @@ def numbers(texts: pd.Series) -> pd.Series:
 
 
 def times(texts: pd.Series) -> pd.Series:
-    """The moments among texts as seconds since 1970, nan elsewhere: dates, with or without a time of day."""
-    written = texts.where(texts.str.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?Z?", na=False))
+    """The moments among texts as seconds since 1970 (times of day since midnight), nan elsewhere."""
+    dated = texts.where(~texts.str.fullmatch(r"\d\d:\d\d(:\d\d(\.\d+)?)?", na=False), "1970-01-01 " + texts)
+    written = dated.where(dated.str.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?Z?", na=False))
     read = pd.to_datetime(written.str.rstrip("Z"), errors="coerce", format="ISO8601")
     return ((read - pd.Timestamp(0)) / pd.Timedelta(seconds=1)).astype(float)
 
@@ -145,14 +146,14 @@ def column(name: str, kind: str, real: pd.Series, synthetic: pd.Series, generato
 def _codes(texts: pd.Series, kept: pd.Index) -> np.ndarray:
     """The places of the commonest real values, and one more for all others."""
     places = kept.get_indexer(texts)
-    return np.where(places < 0, kept.size, places)
+    return np.asarray(np.where(places < 0, kept.size, places))
 
 
 def _ranked(values: np.ndarray) -> np.ndarray:
-    return pd.Series(values).rank().to_numpy()
+    return np.asarray(pd.Series(values).rank())
 
 
-def associate(kinds: tuple[str, str], one: np.ndarray, two: np.ndarray) -> float:
+def associate(kinds: tuple[str, ...], one: np.ndarray, two: np.ndarray) -> float:
     """Spearman's correlation, the correlation ratio of ranks by groups, or Cramer's V; the last two without bias."""
     n = one.size
     if n < 3:

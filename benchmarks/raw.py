@@ -194,9 +194,10 @@ def contradictions(losses: Sequence[Any], verdicts: dict[tuple[str, ...], str]) 
 
 def summarize(columns: Sequence[Any], pairs: Sequence[Any], document: dict[str, Any]) -> dict[str, Any]:
     """The figures of one run, from the oracle's losses and evaluate's document."""
-    verdicts = {(each["name"],): each.get("verdict", "") for each in document["columns"]}
+    verdicts: dict[tuple[str, ...], str] = {(each["name"],): each.get("verdict", "") for each in document["columns"]}
     verdicts |= {tuple(sorted(each["columns"])): each["verdict"] for each in document.get("pairs") or ()}
-    good = {name for (name, *more), verdict in verdicts.items() if verdict == "use" and not more}
+    alone = {names[0]: verdict for names, verdict in verdicts.items() if len(names) == 1}
+    good = {name for name, verdict in alone.items() if verdict == "use"}
 
     def over(key: str, put: Callable[[Any], Any], kinds: tuple[str, ...]) -> float | None:
         found = [each.figures[key] for each in columns if each.kind in kinds and key in each.figures]
@@ -214,7 +215,7 @@ def summarize(columns: Sequence[Any], pairs: Sequence[Any], document: dict[str, 
         "bad_columns": [f"{each.names[0]}: {'; '.join(each.bad)}" for each in columns if each.bad],
         "bad_pairs": sum(bool(each.bad) for each in pairs),
         "contradictions": contradictions([*columns, *pairs], verdicts),
-        "column_verdicts": {name: verdict for (name, *more), verdict in verdicts.items() if not more},
+        "column_verdicts": alone,
     }
 
 
