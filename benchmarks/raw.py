@@ -312,6 +312,8 @@ def goals(runs: Sequence[dict[str, Any]]) -> list[tuple[str, float | None, str, 
     for key, words, limit, least in GOALS:
         figures = [value for each in tables.values() if (value := middle(each, key)) is not None]
         found = median(figures) if figures else None
+        if key == "quality":
+            words += f" ({shown(middle(runs, 'quality_of_real'))} of real rows beside others)"
         met = found is not None and (found >= limit if least else found <= limit)
         out.append((f"{words}, median over {len(figures)} tables", found, f"{'>=' if least else '<='} {limit:g}", met))
     asked, held = (sum(run[key] for run in runs) for key in ("intervals", "covered"))

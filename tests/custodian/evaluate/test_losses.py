@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -168,7 +169,11 @@ def test_associations_are_those_of_scipy_without_the_bias_of_chance() -> None:
 def test_wide_and_long_tables_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dependence, "MAX_PAIRS", 4)
     found = evaluate(REAL, table(1), SCHEMA)
-    assert len(found.pairs) == 4
+    assert len({pair.columns for pair in found.pairs}) == 4
+    assert all(SCHEMA.names.index(one) < SCHEMA.names.index(two) for one, two in (pair.columns for pair in found.pairs))
+    monkeypatch.undo()
+    every = [pair.columns for pair in evaluate(REAL, table(1), SCHEMA).pairs]
+    assert every == list(combinations(SCHEMA.names, 2))
     assert found.compared == "4 of 15, at random, on 4,000 of 4,000 real and 4,000 of 4,000 synthetic rows"
     raw = RawTable(SCHEMA, max_rows=100)
     for _ in range(3):

@@ -42,7 +42,11 @@ def test_scores_by_hand() -> None:
     assert (numbers.real.mean, numbers.synthetic.mean) == (1, 3)
     assert numbers.real.sd == pytest.approx(np.sqrt(3))
     assert numbers.real.percentiles(verdict.PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
-    assert numbers.to_dict()["real"]["quantiles"]["50"] == 0
+    assert numbers.to_dict((4, 5))["real"]["quantiles"]["50"] == 0
+    errors = numbers.to_dict((4, 5))
+    # The mean is three times the real one; one row in five has no number.
+    assert (errors["mean_error"], errors["total_error"]) == pytest.approx((2.0, 1.4))
+    assert score([0, 0], [1, 2]).to_dict((2, 2))["mean_error"] is None
     constant = score([5, 5], [6, 6])
     assert (constant.wasserstein, constant.ks) == (None, 1)
 
@@ -162,7 +166,9 @@ def test_everything_is_in_the_json(lost: Evaluation) -> None:
     assert document["limits"]["ks"] == [0.05, 0.15]
     assert set(document["score"]) == {"overall", "columns", "dependence", "ends"}
     gain = document["columns"][0]
-    assert set(gain["numbers"]) == {"ks", "ks_error", "wasserstein", "real", "synthetic", "heaps", "rounding"}
+    assert set(gain["numbers"]) == {
+        *("ks", "ks_error", "wasserstein", "mean_error", "total_error", "real", "synthetic", "heaps", "rounding")
+    }
     assert gain["numbers"]["heaps"][0]["what"] == "0"
     assert gain["missing"] == {"real": 0, "synthetic": 0}
     assert [each["columns"] for each in document["pairs"]][:2] == [["gain", "hours"], ["gain", "age"]]

@@ -13,7 +13,7 @@ Everything here sees the real rows without noise, and says so on every output. T
 from __future__ import annotations
 
 import textwrap
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import comb
@@ -136,15 +136,18 @@ class Evaluation(Tabular):
         return sorted((*columns, *pairs), key=lambda each: badness(each[1]))[:_WORST]
 
     @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:
+        """From which loss of each figure on a verdict is with care, and do not use."""
+        return LIMITS
+
+    @property
     def counted(self) -> str:
         """How many columns and pairs have each verdict, in words."""
-        kinds: dict[str, Sequence[ColumnFit | PairFit]] = {"columns": self.columns, "pairs": self.pairs}
-        told = (
-            ", ".join(f"{name} {sum(each.verdict == name for each in held):,}" for name in VERDICTS)
-            for held in kinds.values()
-            if held
-        )
-        return "; ".join(f"{len(kinds[kind]):,} {kind}: {words}" for kind, words in zip(kinds, told, strict=False))
+        told = []
+        for kind, held in (("columns", self.columns), ("pairs", self.pairs)):
+            times = Counter(each.verdict for each in held)
+            told.append(f"{len(held):,} {kind}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS))
+        return "; ".join(told[: 1 + bool(self.pairs)])
 
     @property
     def panels(self) -> dict[str, list[Result]]:
@@ -216,9 +219,7 @@ class Evaluation(Tabular):
         opening = ["" if self.score is None else self.score.line, f"{self.counted}."]
         if self.left_out:
             opening.append(f"Not in the release: {', '.join(self.left_out)}.")
-        told = [
-            f"{place}. {name}: {why.verdict}. {why.words}." for place, (name, why) in enumerate(self.worst, start=1)
-        ]
+        told = [f"{at}. {name}: {why.verdict}. {why.words}." for at, (name, why) in enumerate(self.worst, start=1)]
         opening += ["", "The worst:" if told else "Nothing is lost beyond chance and the limits.", *told]
         columns = [
             f"{each.name}: {each.verdict}. {'; '.join(why.words for why in each.reasons) or each.told}."

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -101,11 +100,15 @@ class Dependence:
         self._real, self._rows, self._generator = real, (real.rows, other.rows), np.random.default_rng(_SEED)
         self._grouped = [column.categories is not None for column in real.columns]
         self._ready = [self._prepared(rows) for rows in self._rows]
-        every = list(combinations(range(len(real.columns)), 2))
-        few = self._generator.permutation(len(every))[:MAX_PAIRS]
-        self.pairs, of = [every[at] for at in np.sort(few)], ""
-        if len(every) > MAX_PAIRS:
-            of = f" of {len(every):,}, at random"
+        wide = len(real.columns)
+        ends = np.cumsum(np.arange(wide - 1, 0, -1))
+        every = wide * (wide - 1) // 2
+        chosen = np.arange(every) if every <= MAX_PAIRS else self._generator.choice(every, MAX_PAIRS, replace=False)
+        # Pairs in the order of their first column, found without a list of them all.
+        first = np.searchsorted(ends, np.sort(chosen), side="right")
+        second = np.sort(chosen) - ends[first] + wide if every else first
+        self.pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+        of = f" of {every:,}, at random" if every > MAX_PAIRS else ""
         rows = (
             f"{each.rows.shape[1]:,} of {each.n_rows:,} {name}" for each, name in ((real, "real"), (other, "synthetic"))
         )

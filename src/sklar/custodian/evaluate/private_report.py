@@ -19,17 +19,7 @@ from sklar.custodian.evaluate import NOTICE, Evaluation, Result
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import (
-    LIMITS,
-    PERCENTILES,
-    VERDICTS,
-    ColumnFit,
-    Numbers,
-    Share,
-    brief,
-    text,
-    width_text,
-)
+from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, brief, text, width_text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -53,7 +43,6 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         banner=NOTICE,
         evaluation=evaluation,
         worst=[(short(name, 90), why.verdict, why.words) for name, why in evaluation.worst],
-        limits=[(name, *(f"{limit:g}" for limit in limits)) for name, limits in LIMITS.items()],
         verdicts=[
             (_name(each), each.verdict, "; ".join(why.words for why in each.reasons) or each.told)
             for each in evaluation.ranked[:MAX_ATTRIBUTES]
@@ -185,7 +174,7 @@ def _raw(evaluation: Evaluation) -> Hidden:
 def _dependence(evaluation: Evaluation) -> Hidden:
     """The pairs that lose most, and maps of the associations of the columns that differ most."""
     far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
-    pairs = sorted(far, key=lambda each: -VERDICTS.index(each.verdict))[:MAX_PAIRS]
+    pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
     told = (
         "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
     )

@@ -32,8 +32,8 @@ _MAX_IN_ALL = 1 << 22
 _FEWEST = 1 << 12
 SAMPLED_ROWS = 1 << 14
 MISSING = "(missing)"
-# What a category is cut to: a column of free text must not fill the memory.
-_LONGEST = 200
+# What a category is cut to, and what is shown of it: a column of free text must not fill the memory.
+_LONGEST, _SHOWN = 200, 40
 _SEED = 2020
 # Texts among numbers, likewise.
 MAX_TEXTS = 1_000
@@ -148,7 +148,8 @@ class CategorySketch:
         texts = pl.Series("text", labels, dtype=pl.String)
         keys, counts = (texts.hash() // (1 << 11)).cast(pl.Float64), np.bincount(places, minlength=len(labels))
         self._size += places.size
-        new = pl.DataFrame({"key": keys, "text": texts, "counts": counts}).filter(pl.col("counts") > 0)
+        shown = texts.str.slice(0, _SHOWN)
+        new = pl.DataFrame({"key": keys, "text": shown, "counts": counts}).filter(pl.col("counts") > 0)
         whole = pl.concat([self._frame, new]).group_by("key").agg(pl.col("text").first(), pl.col("counts").sum())
         while whole.filter(kept := self._kept()).height > self._limit:
             self._bits += 1

@@ -15,16 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.custodian.evaluate.raw import (
-    MAX_TEXTS,
-    STEPS,
-    Categories,
-    Distribution,
-    Floats,
-    RawColumn,
-    distances,
-    is_sampled,
-)
+from sklar.custodian.evaluate.raw import STEPS, Categories, Distribution, Floats, RawColumn, distances, is_sampled
 from sklar.public.schema import Attribute
 
 Verdict: TypeAlias = Literal["use", "with care", "do not use"]
@@ -134,19 +125,15 @@ def compare_values(real: Categories, other: Categories) -> Kept:
     bits, common = max(real.bits, other.bits), np.maximum(shares, given) >= 2.0**-10
     sampled = both.select(is_sampled(bits)).to_series().to_numpy()
     times = np.where(common | (bits == 0), 1.0, np.where(sampled, 2.0**bits, 0.0))
-    first = np.argsort(given - shares, kind="stable")[:3]
-    texts = both["text"].to_list()
+    first = [at for at in np.argsort(given - shares, kind="stable")[:2].tolist() if shares[at] > given[at]]
+    lost = [Share(what=both["text"][at], real=float(shares[at]), synthetic=float(given[at])) for at in first]
     return Kept(
         survive=min(1.0, float(times @ np.minimum(shares, given))),
         present=min(1.0, float(times @ np.where(two > 0, shares, 0.0))),
         values=round(float(times @ (one > 0))),
         found=round(float(times @ ((one > 0) & (two > 0)))),
         chance=min(1.0, chance_of_shares(shares, (real.size, other.size), times)),
-        lost=tuple(
-            Share(what=str(texts[at]), real=float(shares[at]), synthetic=float(given[at]))
-            for at in first
-            if shares[at] > given[at]
-        ),
+        lost=tuple(lost),
     )
 
 
@@ -202,13 +189,17 @@ class Numbers:
         """The Wasserstein distance as text; empty when the real numbers do not vary."""
         return "" if self.wasserstein is None else f"{self.wasserstein:.3f}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_dict(self, rows: tuple[int, int]) -> dict[str, Any]:
+        """For JSON. The relative error of the total is that of the mean over all rows, with or without a number."""
         document: dict[str, Any] = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
-        for name, held in (("real", self.real), ("synthetic", self.synthetic)):
-            quantiles = dict(zip(map(str, PERCENTILES), held.percentiles(PERCENTILES), strict=True))
-            moments = {"numbers": held.size, "mean": held.mean, "sd": held.sd, "quantiles": quantiles}
-            document[name] = moments | {"least": float(held.low[0]), "largest": float(held.high[-1])}
+        off = self.synthetic.mean / self.real.mean if self.real.mean else math.nan
+        held = self.synthetic.size / rows[1] / (self.real.size / rows[0])
+        errors = {"mean_error": off - 1, "total_error": off * held - 1}
+        document |= {name: None if math.isnan(error) else error for name, error in errors.items()}
+        for name, each in (("real", self.real), ("synthetic", self.synthetic)):
+            quantiles = dict(zip(map(str, PERCENTILES), each.percentiles(PERCENTILES), strict=True))
+            moments = {"numbers": each.size, "mean": each.mean, "sd": each.sd, "quantiles": quantiles}
+            document[name] = moments | {"least": float(each.low[0]), "largest": float(each.high[-1])}
         return document | {name: [*map(asdict, getattr(self, name))] for name in ("heaps", "rounding")}
 
 
@@ -259,20 +250,12 @@ class ColumnFit:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         missing, numbers, kept = self.missing, self.numbers, self.kept
-        shares = None if missing is None else {"real": missing.real, "synthetic": missing.synthetic}
-        document = {
-            "name": self.name,
-            "type": self.attribute.kind,
-            "verdict": self.verdict,
-            "reasons": [*map(asdict, self.reasons)],
-            "total_variation": self.tv,
-            "missing": shares,
-            "values": None if kept is None else asdict(kept),
-            "clock": {name: lost for name, (lost, _) in self.clock.items()},
-            "texts": [*map(asdict, self.texts)],
-            "numbers": None if numbers is None else numbers.to_dict(),
-        }
-        return dict(to_figures(document))
+        document: dict[str, Any] = {"name": self.name, "type": self.attribute.kind, "verdict": self.verdict}
+        document |= {"reasons": [*map(asdict, self.reasons)], "total_variation": self.tv}
+        document["missing"] = None if missing is None else {"real": missing.real, "synthetic": missing.synthetic}
+        document |= {"values": None if kept is None else asdict(kept), "texts": [*map(asdict, self.texts)]}
+        document["clock"] = {name: lost for name, (lost, _) in self.clock.items()}
+        return dict(to_figures(document | {"numbers": None if numbers is None else numbers.to_dict(self.rows)}))
 
 
 def to_figures(document: Any) -> Any:
@@ -311,8 +294,8 @@ def _with_raw(fit: ColumnFit, real: RawColumn, other: RawColumn) -> ColumnFit:
 
 def _few(attribute: Attribute, held: Distribution) -> Categories:
     """The values of a number as categories."""
-    texts = [text(attribute, value) for value in held.center[:MAX_TEXTS].tolist()]
-    frame = pl.DataFrame({"key": held.center[:MAX_TEXTS], "text": texts, "counts": held.counts[:MAX_TEXTS]})
+    texts = [text(attribute, value) for value in held.center.tolist()]
+    frame = pl.DataFrame({"key": held.center, "text": texts, "counts": held.counts})
     return Categories(frame=frame, size=held.size, bits=0)
 
 
@@ -362,7 +345,7 @@ def _reasons(column: ColumnFit) -> Iterator[Reason]:
     """All that is lost, in any order."""
     numbers, missing, kept, rows = column.numbers, column.missing, column.kept, column.rows
     if kept is not None:
-        gone = ", ".join(f"{each.what!r}: {each}" for each in kept.lost[:2])
+        gone = ", ".join(f"{each.what!r}: {each}" for each in kept.lost)
         yield from weigh("values", 1 - kept.survive, kept.chance, f"{kept}" + (f" ({gone})" if gone else ""))
         few = f"its values are too rare, or the rows too few, to tell: chance alone loses {kept.chance:.0%} of them"
         # What no row has may still have a share of three over the rows.
