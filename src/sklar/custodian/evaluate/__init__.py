@@ -343,7 +343,7 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
         columns=columns,
         pairs=pairs,
         compared="" if dependence is None else dependence.stated,
-        score=None if dependence is None else dependence.score(columns, pairs, raw[2] if len(raw) > 2 else None),
+        score=None if dependence is None else dependence.score(columns, raw[2] if len(raw) > 2 else None),
         left_out=raw[0].left_out if raw else (),
     )
 

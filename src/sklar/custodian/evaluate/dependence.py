@@ -173,35 +173,35 @@ class Dependence:
                 rows = mine.size, given.size
                 yield GroupFit(group=name, rows=rows, mean=means, median=median, off=max(float(off), 0.0))
 
-    def score(self, columns: Sequence[ColumnFit], pairs: Sequence[PairFit], test: RawTable | None) -> FidelityScore:
+    def score(self, columns: Sequence[ColumnFit], test: RawTable | None) -> FidelityScore:
         """Between real test rows (100) and independent columns (0): see docs/evaluation.md."""
-        real, other = self._rows
-        ends, factor, told = [real, real if test is None else test.rows], 1.0, "real test rows"
+        shuffled = [
+            rows[:, self._generator.permutation(rows.shape[1])]
+            for rows in (*self._rows, *([test.rows] if test else []))
+        ]
         if test is None:
-            ends = [real[:, part] for part in np.array_split(self._generator.permutation(real.shape[1]), 2)]
-            # Halves differ by more than whole tables do.
-            factor = math.sqrt((1 / real.shape[1] + 1 / other.shape[1]) * real.shape[1] / 4)
-            told = "half of the real rows beside the other half"
-        usual, lost = (
-            np.array([_lost(*two, grouped=grouped) for *two, grouped in zip(*both, self._grouped, strict=True)])
-            for both in (ends, self._rows)
+            # Half of the real rows stand for test rows.
+            shuffled = [shuffled[0][:, ::2], shuffled[1], shuffled[0][:, 1::2]]
+        real, *others = shuffled
+        few = min(each.shape[1] for each in others)
+        other, held = (each[:, :few] for each in others)
+        lost, usual = (
+            np.array([_lost(*two, grouped=grouped) for *two, grouped in zip(real, rows, self._grouped, strict=True)])
+            for rows in (other, held)
         )
         # A column that is not to be used keeps nothing, whatever its distribution.
         lost[[column.verdict == "do not use" for column in columns]] = 1.0
-        least = factor * float(usual.mean())
-        kept = 1 - max(0.0, float(lost.mean()) - least) / max(1 - least, 1e-9)
-        dependence = None
-        if pairs:
-            true, given = np.array([pair.association for pair in pairs]).T
-            permuted = [self._generator.permutation(column) for column in self._ready[1]]
-            one, two = (self._associations(self._prepared(rows)) for rows in ends)
-            least = factor * float(np.abs(one - two).mean())
-            most = float(np.abs(true - self._associations(permuted)).mean())
+        kept, dependence = 1 - max(0.0, float(lost.mean() - usual.mean())) / max(1 - float(usual.mean()), 1e-9), None
+        if self.pairs:
+            true, given, again = (self._associations(self._prepared(rows)) for rows in (real, other, held))
+            apart = self._associations([self._generator.permutation(column) for column in self._prepared(other)])
+            found, least, most = (float(np.abs(true - each).mean()) for each in (given, again, apart))
             if most - least > _LEAST_LOSS:
-                dependence = 100 * float(np.clip(1 - (np.abs(true - given).mean() - least) / (most - least), 0, 1))
+                dependence = 100 * min(1.0, max(0.0, 1 - (found - least) / (most - least)))
         overall = 100 * kept * (1.0 if dependence is None else dependence / 100)
+        told = "half of the real rows beside the other half" if test is None else "real test rows"
         words = f"100: {told}; 0: independent columns, or columns not to be used."
-        if CHANCE * math.sqrt(1 / real.shape[1] + 1 / other.shape[1]) > LIMITS["association"][1]:
+        if CHANCE * math.sqrt(1 / max(real.shape[1], 1) + 1 / max(few, 1)) > LIMITS["association"][1]:
             words += " So few rows leave it largely to chance."
         return FidelityScore(overall=overall, columns=100 * kept, dependence=dependence, ends=words)
 
