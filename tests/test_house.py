@@ -16,7 +16,7 @@ ROOMS = {
     "answer": 4_080,
     "budget": 3_199,
     "cli": 1_982,
-    "custodian": 4_170,
+    "custodian": 4_164,
     "draw": 1_614,
     "files": 1_987,
     "fitting": 2_767,

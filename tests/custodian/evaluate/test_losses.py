@@ -99,6 +99,9 @@ def test_known_losses_are_named(changed: dict[str, pl.Expr], name: str, figure: 
     # Nothing else is blamed: pairs have a reason of their own only where the changed column is one of theirs.
     assert all(set(changed) & set(each.split(" and ")) for each in bad)
     assert found.worst[0][1].verdict == "do not use"
+    assert found.to_polars().columns == ["column", "verdict", "why"]
+    assert found.score is not None
+    assert found.score.line in found._repr_html_()
     assert found.score is not None
     assert found.score.overall < most
     # A pair is never better than its columns.

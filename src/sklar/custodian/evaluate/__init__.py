@@ -159,13 +159,12 @@ class Evaluation(Tabular):
         }
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
-        """One line for each class of queries: their number, average error, and mean total variation distance."""
-        average = [float(each.errors.best(100).average) if each.errors.size else None for each in self.results]
+        """One line for each column, the worst first: its verdict, and why."""
+        why = ["; ".join(why.words for why in each.reasons) or each.told for each in self.ranked]
         return {
-            "queries": [each.name for each in self.results],
-            "number": [each.errors.size for each in self.results],
-            "average_error": average,
-            "mean_total_variation": [each.tv for each in self.results],
+            "column": [each.name for each in self.ranked],
+            "verdict": [each.verdict for each in self.ranked],
+            "why": why,
         }
 
     def result(self, name: str) -> Result:
@@ -221,10 +220,8 @@ class Evaluation(Tabular):
             opening.append(f"Not in the release: {', '.join(self.left_out)}.")
         told = [f"{at}. {name}: {why.verdict}. {why.words}." for at, (name, why) in enumerate(self.worst, start=1)]
         opening += ["", "The worst:" if told else "Nothing is lost beyond chance and the limits.", *told]
-        columns = [
-            f"{each.name}: {each.verdict}. {'; '.join(why.words for why in each.reasons) or each.told}."
-            for each in self.ranked[:_SHOWN_COLUMNS]
-        ]
+        every = zip(*self.to_columns().values(), strict=True)
+        columns = [f"{name}: {verdict}. {why}." for name, verdict, why in every][:_SHOWN_COLUMNS]
         more = len(self.columns) - len(columns)
         columns += [f"... and {more} more, none of them worse (--json has all)."] if more else []
         pairs = ["", f"Pairs: {self.compared}."] if self.pairs else []

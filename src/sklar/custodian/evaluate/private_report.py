@@ -43,10 +43,7 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         banner=NOTICE,
         evaluation=evaluation,
         worst=[(short(name, 90), why.verdict, why.words) for name, why in evaluation.worst],
-        verdicts=[
-            (_name(each), each.verdict, "; ".join(why.words for why in each.reasons) or each.told)
-            for each in evaluation.ranked[:MAX_ATTRIBUTES]
-        ],
+        verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
         charts=[_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]],
         raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
         best=[f"Best {percent}%" for percent in PERCENTS],
