@@ -47,6 +47,7 @@ def numbers(texts: pd.Series) -> pd.Series:
 def times(texts: pd.Series) -> pd.Series:
     """The moments among texts as seconds since 1970 (times of day since midnight), nan elsewhere."""
     dated = texts.where(~texts.str.fullmatch(r"\d\d:\d\d(:\d\d(\.\d+)?)?", na=False), "1970-01-01 " + texts)
+    dated = dated.str.replace("/", "-", regex=False)
     written = dated.where(dated.str.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?Z?", na=False))
     read = pd.to_datetime(written.str.rstrip("Z"), errors="coerce", format="ISO8601")
     return ((read - pd.Timestamp(0)) / pd.Timedelta(seconds=1)).astype(float)
