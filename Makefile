@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra excel --extra learn --extra pandas --extra plot --extra spss --extra sql --extra stata --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
+.PHONY: help demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim raw bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -85,6 +85,9 @@ aim: $(VENV)/.dev .venv-graphical/.done ## compare accuracy with AIM and MST at 
 	$(BIN)/python -m benchmarks.aim ours
 	$(BIN)/python -m benchmarks.aim page
 
+raw: .venv-raw/.done ## draft, release and evaluate raw tables of packages, and check the verdicts against an oracle
+	.venv-raw/bin/python -m benchmarks.raw --page
+
 bench: $(VENV)/.dev .venv-authors/.done ## time releases of the paper's five shapes on an idle machine, into docs/results/
 	$(BIN)/python -m benchmarks.pipeline --authors-python .venv-authors/bin/python
 	$(BIN)/python -m benchmarks.pipeline --growth --page
@@ -96,6 +99,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
 	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
 	$(LOCK) requirements/graphical.in --upgrade -o requirements/graphical.txt
+	$(LOCK) pyproject.toml requirements/raw.in --group build -c requirements/core.txt --upgrade -o requirements/raw.txt
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
@@ -104,7 +108,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-graphical .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-graphical .venv-raw .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -130,6 +134,12 @@ $(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
 .venv-graphical/.done: requirements/graphical.txt
 	$(PYTHON) -m venv .venv-graphical
 	.venv-graphical/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/graphical.txt
+	@touch $@
+
+.venv-raw/.done: requirements/raw.txt pyproject.toml
+	$(PYTHON) -m venv .venv-raw
+	.venv-raw/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/raw.txt
+	.venv-raw/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv-spark/.done: requirements/spark.txt pyproject.toml

@@ -16,7 +16,7 @@ ROOMS = {
     "answer": 4_245,
     "budget": 3_232,
     "cli": 2_075,
-    "custodian": 4_040,
+    "custodian": 4_394,
     "draw": 1_657,
     "files": 2_074,
     "fitting": 2_846,

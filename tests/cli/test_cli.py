@@ -100,7 +100,7 @@ def test_dummies_and_the_papers_preset(folder: Path) -> None:
         ((*LINK, "--events-out", "p.csv"), 2, "need a file each"),
         ((*LINK, "--events-out", "v.csv", "--ledger-key", "k"), 1, "no ledger"),
         ((*EVALUATE, "--plot", "e.pdf"), 1, "must end in .png or .svg"),
-        ((*EVALUATE, "--target", "age"), 1, "needs both a target"),
+        ((*EVALUATE, "--target", "age"), 1, "usefulness needs a test table of real rows"),
     ],
 )  # fmt: skip
 def test_refusals(folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -26,12 +26,12 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
     "A private report of all of it, with a histogram of every column and the worst pairs side by side.",
 )
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
-@option("--test", "Real rows kept apart, for --target.", PATH)
+@option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
 def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
 
-    One line says which columns to leave alone. Below it stand the errors of counts, and how the raw values of numbers
-    compare: distances, moments, heaps, rounding, correlations.
+    First a score and the ten worst things; then for each column whether to use it, to use it with care, or not to use
+    it, and why: raw values that survive, distances, moments, quantiles, heaps, hours. Below stand the errors of counts.
 
     \b
       sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html

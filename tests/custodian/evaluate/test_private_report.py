@@ -39,9 +39,8 @@ def test_every_part_is_there_and_says_private() -> None:
     text = " ".join(read(document).text)
     for part in (
         *("What to use, and what not", "Column by column, real beside synthetic", "Raw values of numbers"),
-        *("Missing values and texts", "Errors of counts", "Distribution of errors", "Attribute by attribute"),
-        *("Pair by pair", "side by side", "Trained on synthetic rows, tested on real ones"),
-        "Synthetic counts are scaled",
+        *("Missing values and texts", "How columns go together", "Errors of counts", "Distribution of errors"),
+        *("Trained on synthetic rows, tested on real ones", "Synthetic counts are scaled", "real test rows; 0:"),
     ):
         assert part in text
     assert "<title>PRIVATE" in document
@@ -58,7 +57,7 @@ def test_every_part_is_there_and_says_private() -> None:
 def test_what_is_shown_does_not_print_its_counts_and_dummies_are_drawn_by_levels() -> None:
     real, synthetic = (answer(records(60, seed), SCHEMA, choose_triples(SCHEMA)) for seed in (0, 2))
     shown = view(compare(real, synthetic), real, synthetic)
-    for each in (shown, shown["pairs"], shown["pairs"]["worst"][0]):
+    for each in (shown, shown["charts"][0]):
         assert repr(each) == "Hidden(private)"
     _, document = reported(records(300), dummies(300), SCHEMA)
     read(document)
@@ -101,12 +100,12 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
     spread = pl.when(pl.col("gain") == 0).then(pl.int_range(500) * 9).otherwise("gain")
     found, document = reported(real, real.with_columns(gain=spread), schema)
     read(document)
-    assert found.verdict.unusable_numbers == ("gain",)
-    assert "; 1 of 2 numbers has KS above 0.1: do not use it as a number (gain);" in found.verdict.line
-    assert document.index(str(escape(found.verdict.line))) < document.index("<section")
+    assert [column.verdict for column in found.columns] == ["do not use", "use"]
+    assert found.score is not None
+    assert document.index(str(escape(found.score.line))) < document.index("<section")
     assert "exactly 0: 0.2% for 90.0%" in document
     assert document.index("Numbers of gain, heaps apart") < document.index("Numbers of hours")
-    for table in ("Quantiles", "Heaps: shares", "Round numbers: shares", "Pairs that differ most"):
+    for table in ("Quantiles", "Heaps: shares", "Round numbers: shares", "Pairs, the worst first"):
         assert f"<caption>{table}" in document
 
 

@@ -1,4 +1,4 @@
-"""Raw values compared by hand and with NumPy and SciPy; the overall line and the warnings that follow."""
+"""Raw values compared by hand and with NumPy and SciPy; what is lost, and the verdicts and the score that follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
 
 from sklar.custodian.evaluate import NOTICE, Evaluation, evaluate, verdict
 from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable
@@ -43,7 +42,11 @@ def test_scores_by_hand() -> None:
     assert (numbers.real.mean, numbers.synthetic.mean) == (1, 3)
     assert numbers.real.sd == pytest.approx(np.sqrt(3))
     assert numbers.real.percentiles(verdict.PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
-    assert numbers.to_dict()["real"]["quantiles"]["50"] == 0
+    assert numbers.to_dict((4, 5))["real"]["quantiles"]["50"] == 0
+    errors = numbers.to_dict((4, 5))
+    # The mean is three times the real one; one row in five has no number.
+    assert (errors["mean_error"], errors["total_error"]) == pytest.approx((2.0, 1.4))
+    assert score([0, 0], [1, 2]).to_dict((2, 2))["mean_error"] is None
     constant = score([5, 5], [6, 6])
     assert (constant.wasserstein, constant.ks) == (None, 1)
 
@@ -77,48 +80,6 @@ def test_heaps_stand_out_in_either_table() -> None:
 def test_rounding_by_kind(kind: AttributeKind, values: list[object], expected: dict[str, float]) -> None:
     found = {share.what: share.real for share in score(values, values, kind).rounding}
     assert {name: found[name] for name in expected} == expected
-
-
-def numbers_with_gaps(rows: int = 400) -> pl.DataFrame:
-    generator = np.random.default_rng(1)
-    base = generator.normal(size=rows)
-    frame = pl.DataFrame(
-        {"a": base, "b": np.exp(base + generator.normal(size=rows)), "c": 1.7e15 + 1e9 * base, "d": np.ones(rows)}
-    )
-    return frame.with_columns(a=pl.when(pl.int_range(rows) % 10 != 0).then(pl.col("a")))
-
-
-def test_correlations_are_those_of_the_rows_that_have_both() -> None:
-    frame = numbers_with_gaps()
-    found = look(frame, parts=3)
-    both = frame.drop_nulls().to_numpy()
-    assert found.pearson[0, 1] == pytest.approx(np.corrcoef(both[:, 0], both[:, 1])[0, 1])
-    assert found.pearson[1, 2] == pytest.approx(np.corrcoef(frame["b"], frame["c"])[0, 1])
-    assert found.spearman[1, 2] == pytest.approx(stats.spearmanr(frame["b"], frame["c"]).statistic)
-    assert found.spearman[0, 1] == pytest.approx(stats.spearmanr(both[:, 0], both[:, 1]).statistic, abs=0.01)
-    assert np.isnan(found.pearson[3]).all()
-    assert np.isnan(found.spearman[3]).all()
-    assert found.sampled == 400
-
-
-def test_a_sample_of_rows_is_enough_for_ranks() -> None:
-    frame = numbers_with_gaps(4_000).select("b", "c")
-    whole, part = look(frame, parts=5), look(frame, parts=5, max_rows=1_000)
-    assert part.sampled == 1_000
-    # Six standard errors; the seed is fixed.
-    assert part.spearman[0, 1] == pytest.approx(whole.spearman[0, 1], abs=6 / np.sqrt(1_000))
-    assert part.pearson[0, 1] == whole.pearson[0, 1]
-
-
-def test_differences_of_correlations_are_ranked() -> None:
-    frame = numbers_with_gaps()
-    found = verdict.Correlations.of(look(frame), look(frame.with_columns(pl.col("b").shuffle(seed=1))))
-    assert found is not None
-    assert {(i, j) for _, i, j in found.gaps()[:2]} == {(0, 1), (1, 2)}
-    # A column that never varies has no correlation.
-    assert len(found.gaps()) == 3
-    assert found.to_dict()["pearson"]["real"][0][3] is None
-    assert verdict.Correlations.of(look(frame.select("a")), look(frame.select("a"))) is None
 
 
 def test_texts_among_numbers_are_shares_of_all_rows_and_do_not_fill_the_memory() -> None:
@@ -172,30 +133,26 @@ def lost() -> Evaluation:
 
 
 def test_zeros_that_are_spread_over_a_bin_are_caught(lost: Evaluation) -> None:
-    judged = lost.verdict
     assert lost.result("one-way").tv == 0
-    assert (judged.worst_column, judged.unusable_numbers) == ("gain", ("gain", "hours"))
-    assert judged.worst_distance > 0.9
-    assert judged.line == (
-        f"Worst column: gain, KS {judged.worst_distance:.3f}; 2 of 3 numbers have KS above 0.1: "
-        "do not use them as numbers (gain, hours)."
-    )
-    warnings = {column.name: column.warnings for column in lost.columns}
+    assert [column.verdict for column in lost.columns] == ["do not use", "do not use", "use", "use"]
+    assert [column.name for column in lost.ranked[:2]] == ["gain", "hours"]
+    told = {column.name: {why.figure: why.words for why in column.reasons} for column in lost.columns}
     zeros = (people(2_000, 0)["gain"] == 0).sum() / 2_000
-    assert f"exactly 0: 0.0% for {zeros:.1%}" in warnings["gain"]
-    assert any(warning.startswith("exactly 40:") for warning in warnings["hours"])
-    assert warnings["age"] == warnings["sex"] == ()
+    assert told["gain"]["heap"] == f"exactly 0: 0.0% for {zeros:.1%}"
+    assert told["gain"]["ks"].startswith("KS 0.9")
+    assert told["hours"]["heap"].startswith("exactly 40:")
+    assert told["age"] == told["sex"] == {}
     lines = lost.lines()
-    assert any(line.startswith("Overall. Worst column: gain, KS 0.9") for line in lines)
-    assert any(line.startswith("gain: KS 0.9") for line in lines)
+    assert "1. gain: do not use. exactly 0: 0.0% for" in "\n".join(lines)
+    assert any(line.startswith("4 columns: use 2, with care 0, do not use 2; 6 pairs: use 1,") for line in lines)
     assert max(map(len, lines)) <= 100
 
 
-def test_real_rows_of_another_draw_have_no_warning() -> None:
+def test_real_rows_of_another_draw_are_to_be_used() -> None:
     found = evaluate(people(4_000, 0), people(4_000, 1), MONEY)
-    assert [column.warnings for column in found.columns] == [()] * 4
-    assert found.verdict.line.endswith("no number has KS above 0.1.")
-    assert found.verdict.unusable_numbers == found.verdict.columns_with_warnings == ()
+    assert {column.verdict for column in found.columns} == {pair.verdict for pair in found.pairs} == {"use"}
+    assert found.worst == []
+    assert "Nothing is lost beyond chance and the limits." in found.lines()
 
 
 def test_everything_is_in_the_json(lost: Evaluation) -> None:
@@ -205,57 +162,62 @@ def test_everything_is_in_the_json(lost: Evaluation) -> None:
     assert [best["percent"] for best in first["best"]] == [95, 99, 100]
     assert first["cdf"]["share"][-1] == 1.0
     assert len(first["cdf"]["error"]) == len(first["cdf"]["share"])
-    assert document["overall"]["worst_column"] == "gain"
-    assert document["overall"]["thresholds"] == verdict.THRESHOLDS
+    assert document["worst"][0]["name"] == "gain"
+    assert document["limits"]["ks"] == [0.05, 0.15]
+    assert set(document["score"]) == {"overall", "columns", "dependence", "ends"}
     gain = document["columns"][0]
-    assert set(gain["numbers"]) == {"ks", "ks_error", "wasserstein", "real", "synthetic", "heaps", "rounding"}
+    assert set(gain["numbers"]) == {
+        *("ks", "ks_error", "wasserstein", "mean_error", "total_error", "real", "synthetic", "heaps", "rounding")
+    }
     assert gain["numbers"]["heaps"][0]["what"] == "0"
     assert gain["missing"] == {"real": 0, "synthetic": 0}
-    assert document["correlations"]["columns"] == ["gain", "hours", "age"]
-    assert len(document["correlations"]["spearman"]["synthetic"]) == 3
+    assert [each["columns"] for each in document["pairs"]][:2] == [["gain", "hours"], ["gain", "age"]]
+    assert set(document["pairs"][2]["groups"][0]) == {"group", "rows", "mean", "median", "off"}
+    assert document["pairs_compared"] == "6, on 2,000 of 2,000 real and 2,000 of 2,000 synthetic rows"
+    assert document["columns"][3]["values"]["survive"] == 1
     assert document["columns"][3]["numbers"] is None
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "figure", "message"),
     [
-        (pl.col("age") + 3, "mean "),
-        ((pl.col("age") - 50) * 1.2 + 50, "standard deviation "),
-        (pl.when(pl.int_range(pl.len()) % 10 < 1).then(pl.col("age")), "missing: 90.0% for 0.0%"),
-        (pl.when(pl.int_range(pl.len()) % 10 < 1).then(pl.lit("N")).otherwise(pl.col("age").cast(pl.String)),
-         "text 'N': 10.0% for 0.0%"),
-        (pl.col("age") // 5 * 5 + 2, "multiples of 5: 0.0% for "),
-        (pl.lit("none"), "only one of the tables has numbers, or neither"),
+        (pl.col("age") * 2, "mean", "mean "),
+        (pl.col("age") + 30, "quantiles", "5% quantile "),
+        (pl.when(pl.int_range(pl.len()) % 10 < 1).then(pl.col("age")), "missing", "missing: 90.0% for 0.0%"),
+        (pl.when(pl.int_range(pl.len()) % 10 < 2).then(pl.lit("N")).otherwise(pl.col("age").cast(pl.String)),
+         "missing", "text 'N': 20.0% for 0.0%"),
+        (pl.col("age") // 5 * 5 + 2, "rounding", "multiples of 5: 0.0% for "),
+        (pl.lit("none"), "values", "only one of the tables has numbers, or neither"),
     ],
 )  # fmt: skip
-def test_every_warning(changed: pl.Expr, message: str) -> None:
+def test_every_reason(changed: pl.Expr, figure: str, message: str) -> None:
     real = people(2_000, 0)
     age = evaluate(real, real.with_columns(age=changed), MONEY).columns[2]
-    assert any(warning.startswith(message) for warning in age.warnings)
-
-
-def test_categories_correlations_and_few_rows_are_in_the_line() -> None:
-    real = people(2_000, 0).with_columns(age=pl.col("hours").clip(17, 89))
-    other = real.with_columns(pl.col("age").shuffle(seed=1), sex=pl.lit("F"))
-    line = evaluate(real, other, MONEY).verdict.line
-    assert "; 1 category has total variation above 0.1 (sex)" in line
-    assert "; a correlation is off by 1." in line
-    assert line.endswith("(hours, age).")
-    few = evaluate(records(90), records(90, 1), SCHEMA).verdict
-    assert few.chance_ks == pytest.approx(1.63 * np.sqrt(2 / 90))
-    assert "with this few rows chance alone makes KS up to 0.24" in few.line
+    assert any(why.figure == figure and why.words.startswith(message) for why in age.reasons)
+    assert age.verdict != "use"
 
 
 def test_dummies_have_levels_alone() -> None:
     found = evaluate(records(90), dummies(90), SCHEMA)
     assert all(column.missing is None and column.numbers is None for column in found.columns)
-    assert "total variation" in found.verdict.line
-    assert "Raw values of numbers are not compared: dummies have none." in found.lines()
-    assert found.to_dict()["correlations"] is None
+    assert "total variation of its levels" in found.columns[0].told
+    assert "Raw values are not compared: dummies have none." in found.lines()
+    assert (found.score, found.pairs, found.to_dict()["score"]) == (None, (), None)
 
 
 def test_what_was_seen_is_not_printed(lost: Evaluation) -> None:
     numbers = lost.columns[0].numbers
     assert numbers is not None
-    for each in (lost.verdict, lost.correlations, lost.columns[0], numbers, numbers.real, numbers.heaps[0]):
+    kept, pair = lost.columns[3].kept, lost.pairs[2]
+    private = (
+        lost.score,
+        pair,
+        pair.groups[0],
+        kept,
+        *lost.columns[0].reasons,
+        numbers,
+        numbers.real,
+        numbers.heaps[0],
+    )
+    for each in (lost.columns[0], *private):
         assert re.fullmatch(r"<[\w.]+ object at 0x[0-9a-f]+>", repr(each))

@@ -1,4 +1,4 @@
-"""How near a release comes to the real rows: queries, errors, raw values, one line over all.
+"""How near a release comes to the real rows: what to use of it and what not, a score, errors of counts.
 
 Everything here sees the real rows without noise, and says so on every output. The release path never imports it.
 
@@ -13,6 +13,7 @@ Everything here sees the real rows without noise, and says so on every output. T
 from __future__ import annotations
 
 import textwrap
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import comb
@@ -26,8 +27,9 @@ from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, PERCENTS, Answers
 from sklar.custodian.evaluate.conjunctions import answer as answer
 from sklar.custodian.evaluate.conjunctions import choose_triples as choose_triples
 from sklar.custodian.evaluate.conjunctions import read as read_codes
+from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
 from sklar.custodian.evaluate.raw import RawTable, RowSample
-from sklar.custodian.evaluate.verdict import ColumnFit, Correlations, Verdict, brief, compare_column, judge, width_text
+from sklar.custodian.evaluate.verdict import LIMITS, VERDICTS, ColumnFit, Reason, badness, compare_column
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
@@ -41,7 +43,7 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 # The paper's border between correlated and uncorrelated pairs of dummies.
 HIGH_CORRELATION = 0.5
 
-_WIDTH, _SHOWN_NUMBERS, _SHOWN_GAPS = 100, 40, 5
+_WIDTH, _SHOWN_COLUMNS, _WORST = 100, 40, 10
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
@@ -93,9 +95,10 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Evaluation(Tabular):
-    """How near a release comes to the real rows, by classes of queries and column by column. PRIVATE, as they are.
+    """How near a release comes to the real rows: columns and pairs with their verdicts, a score, classes of queries.
 
-    `verdict` is one line over all `columns`, which have no numbers where answers alone were compared.
+    PRIVATE, as they are. `pairs`, which `compared` says more of, and the `score` are there where raw values were
+    read. `left_out` are the columns of the real table that the release does not have.
     """
 
     table: str
@@ -106,21 +109,45 @@ class Evaluation(Tabular):
     triples: str
     results: tuple[Result, ...]
     columns: tuple[ColumnFit, ...]
-    correlations: Correlations | None
-    verdict: Verdict
+    pairs: tuple[PairFit, ...] = ()
+    compared: str = ""
+    score: FidelityScore | None = None
+    left_out: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
 
     def __repr__(self) -> str:
         return f"Evaluation('{self.table}', {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic; {NOTICE})"
 
     def _repr_html_(self) -> str:
-        rows = {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic"}
-        return html_card(f"Evaluation of '{self.table}'", rows, self.to_columns(), note=NOTICE)
+        facts = {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic", "verdicts": self.counted}
+        facts |= {} if self.score is None else {"score": self.score.line}
+        return html_card(f"Evaluation of '{self.table}'", facts, self.to_columns(), note=NOTICE)
 
     @property
     def ranked(self) -> list[ColumnFit]:
         """The columns, the worst first."""
-        return sorted(self.columns, key=lambda column: -column.distance)
+        return sorted(self.columns, key=lambda column: (*map(badness, column.reasons[:1]), (0, 0.0)))
+
+    @property
+    def worst(self) -> list[tuple[str, Reason]]:
+        """The worst things of any kind, the worst first: a column or pair, and its worst reason."""
+        pairs = ((each.name, min(each.reasons, key=badness)) for each in self.pairs if each.reasons)
+        columns = ((each.name, each.reasons[0]) for each in self.columns if each.reasons)
+        return sorted((*columns, *pairs), key=lambda each: badness(each[1]))[:_WORST]
+
+    @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:
+        """From which loss of each figure on a verdict is with care, and do not use."""
+        return LIMITS
+
+    @property
+    def counted(self) -> str:
+        """How many columns and pairs have each verdict, in words."""
+        told = []
+        for kind, held in (("columns", self.columns), ("pairs", self.pairs)):
+            times = Counter(each.verdict for each in held)
+            told.append(f"{len(held):,} {kind}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS))
+        return "; ".join(told[: 1 + bool(self.pairs)])
 
     @property
     def panels(self) -> dict[str, list[Result]]:
@@ -132,13 +159,12 @@ class Evaluation(Tabular):
         }
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
-        """One line for each class of queries: their number, average error, and mean total variation distance."""
-        average = [float(each.errors.best(100).average) if each.errors.size else None for each in self.results]
+        """One line for each column, the worst first: its verdict, and why."""
+        why = ["; ".join(why.words for why in each.reasons) or each.told for each in self.ranked]
         return {
-            "queries": [each.name for each in self.results],
-            "number": [each.errors.size for each in self.results],
-            "average_error": average,
-            "mean_total_variation": [each.tv for each in self.results],
+            "column": [each.name for each in self.ranked],
+            "verdict": [each.verdict for each in self.ranked],
+            "why": why,
         }
 
     def result(self, name: str) -> Result:
@@ -149,7 +175,11 @@ class Evaluation(Tabular):
         """For JSON."""
         return {
             "notice": NOTICE,
-            "overall": asdict(self.verdict),
+            "score": None if self.score is None else asdict(self.score),
+            "verdicts": self.counted,
+            "worst": [{"name": name, **asdict(reason)} for name, reason in self.worst],
+            "limits": {name: list(limits) for name, limits in LIMITS.items()},
+            "left_out": list(self.left_out),
             "table": self.table,
             "real_rows": self.real_rows,
             "synthetic_rows": self.synthetic_rows,
@@ -158,7 +188,8 @@ class Evaluation(Tabular):
             "three_way_queries": self.triples,
             "results": [result.to_dict() for result in self.results],
             "columns": [column.to_dict() for column in self.columns],
-            "correlations": None if self.correlations is None else self.correlations.to_dict(),
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "pairs_compared": self.compared,
             "usefulness": [asdict(score) for score in self.scores],
         }
 
@@ -170,48 +201,34 @@ class Evaluation(Tabular):
         lines = [NOTICE, "", rows + "."]
         if self.synthetic_rows != self.real_rows:
             lines.append("Synthetic counts are scaled to the number of real rows.")
-        lines += ["", *textwrap.wrap(f"Overall. {self.verdict.line}", _WIDTH, subsequent_indent="  ")]
+        lines += self._lines_of_verdicts()
         lines += ["", f"Three-way queries: {self.triples}."]
         heads: tuple[str, ...] = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
         title = "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:"
         form = "{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}"
-        lines += [*_table(title, form, heads, (each.cells() for each in self.results)), *self._lines_of_numbers()]
+        lines += [*_table(title, form, heads, (each.cells() for each in self.results))]
         if self.scores:
             title = f"Predicting '{self.scores[0].target}' on real test rows:"
             heads = ("trained on", "learner", "rows", "accuracy", "AUC")
             lines += _table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
         return [line.rstrip() for line in lines]
 
-    def _lines_of_numbers(self) -> Iterator[str]:
-        """The raw values of numbers, the worst column first, every column's warnings, and correlations."""
-        scored = [(column, column.numbers) for column in self.ranked if column.numbers is not None]
-        if self.form == "dummies" and any(column.attribute.binned for column in self.columns):
-            yield from ("", "Raw values of numbers are not compared: dummies have none.")
-        if scored:
-            yield from ("", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;")
-            yield from ("distance: Wasserstein distance in real standard deviations; synthetic / real.", "")
-            yield f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}"
-        for column, numbers in scored[:_SHOWN_NUMBERS]:
-            both, attribute = (numbers.synthetic, numbers.real), column.attribute
-            mean = " / ".join(brief(attribute, each.mean) for each in both)
-            spread = " / ".join(width_text(attribute, each.sd) for each in both)
-            yield f"{column.name:<20.19}{numbers.ks:>7.3f}{numbers.moved:>9}{mean:>37} {spread:>26}"
-        if len(scored) > _SHOWN_NUMBERS:
-            yield f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all)."
-        warned = [f"{column.name}: {'; '.join(column.warnings)}." for column in self.ranked if column.warnings]
-        if warned:
-            yield from ("", "Warnings (synthetic for real):", "")
-        for line in warned[:_SHOWN_NUMBERS]:
-            yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ")
-        if self.correlations is None:
-            return
-        names, both_kinds = self.correlations.names, (self.correlations.pearson, self.correlations.spearman)
-        rows = (
-            (f"{names[i]}, {names[j]}", *(f"{given[i, j]:.3f} / {true[i, j]:.3f}" for true, given in both_kinds))
-            for _, i, j in self.correlations.gaps()[:_SHOWN_GAPS]
-        )
-        title, heads = "Correlations of numbers that differ most (synthetic / real):", ("pair", "Pearson", "Spearman")
-        yield from _table(title, "{:<52.51}{:>18}{:>18}", heads, rows)
+    def _lines_of_verdicts(self) -> Iterator[str]:
+        """The score, the worst things, and every column with its reasons."""
+        opening = ["" if self.score is None else self.score.line, f"{self.counted}."]
+        if self.left_out:
+            opening.append(f"Not in the release: {', '.join(self.left_out)}.")
+        told = [f"{at}. {name}: {why.verdict}. {why.words}." for at, (name, why) in enumerate(self.worst, start=1)]
+        opening += ["", "The worst:" if told else "Nothing is lost beyond chance and the limits.", *told]
+        every = zip(*self.to_columns().values(), strict=True)
+        columns = [f"{name}: {verdict}. {why}." for name, verdict, why in every][:_SHOWN_COLUMNS]
+        more = len(self.columns) - len(columns)
+        columns += [f"... and {more} more, none of them worse (--json has all)."] if more else []
+        pairs = ["", f"Pairs: {self.compared}."] if self.pairs else []
+        if self.form == "dummies":
+            pairs = ["", "Raw values are not compared: dummies have none."]
+        for line in ("", *opening, "", "Columns, the worst first (synthetic for real):", "", *columns, *pairs):
+            yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ") or [""]
 
 
 def _table(title: str, form: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -234,27 +251,35 @@ def evaluate(
 
     Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
     path of one, or a model for its schema. With more than `max_triples` three-way queries, a stated random sample is
-    asked. With a `target` attribute and a real `test` table learners are trained on both tables, which are then read
-    twice. `plot` (.png, .svg) and `report` (.html) are files to write, PRIVATE as well.
+    asked. A `test` table of real rows kept apart is one end of the score; without it, halves of the real rows are. With
+    a `target` attribute, learners are trained on both tables, which are then read twice, and tested on it. `plot`
+    (.png, .svg) and `report` (.html) are files to write, PRIVATE as well.
     """
     picture = None if plot is None else check_target(plot, (".png", ".svg"))
     page = None if report is None else check_target(report, (".html",))
     if picture is not None:
         require("matplotlib", what="a plot", package="matplotlib", extra="plot")
-    if (target is None) != (test is None):
-        raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
+    if target is not None and test is None:
+        raise DataError(
+            "usefulness needs a test table of real rows kept apart. Give one with the target, or no target."
+        )
     schema = Schema.of(schema)
     if target is not None:
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)
-    queries, raw = choose_triples(schema, max_triples=max_triples), (RawTable(schema), RawTable(schema))
+    queries, raw = choose_triples(schema, max_triples=max_triples), [RawTable(schema) for _ in range(3)]
     progress.stage("count real rows", unit="rows")
     true = answer(real, schema, queries, progress=progress, raw=raw[0])
     progress.stage("count synthetic rows", unit="rows")
     given = answer(synthetic, schema, queries, progress=progress, raw=raw[1])
+    if test is not None:
+        progress.stage("count test rows", unit="rows")
+        form, batches = read_codes(test, schema, raw[2], progress)
+        deque(batches, maxlen=0)
     progress.stage("compare")
     # Dummies have no raw values.
-    evaluation = compare(true, given, [each.done() for each in raw if true.form == given.form == "records"])
+    kept = raw[: 2 + (test is not None and form == "records")] if true.form == given.form == "records" else []
+    evaluation = compare(true, given, [each.done() for each in kept])
     if target is not None:
         progress.stage("learn")
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
@@ -272,7 +297,7 @@ def evaluate(
 
 
 def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Evaluation:
-    """Errors of given answers, class by class, and the raw values of both tables where they were read.
+    """Errors of given answers, class by class, and the raw values of both tables and of test rows where they were read.
 
     Q1 asks X_i = 1 only: in a table of n rows X_i = 0 is wrong by as much. The mean total variation distance of order k
     is half the sum of all errors over n and the number of k-way tables; where triples are sampled it is an estimate,
@@ -292,10 +317,11 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
     levels, rows = np.abs(true.one_way - factor * given.one_way), (n, given.n_rows)
     distances = (np.add.reduceat(levels, schema.offsets[:-1]) / (2 * n)).tolist()
     columns = tuple(
-        compare_column(attribute, tv, [table.columns[place] for table in raw], rows)
+        compare_column(attribute, tv, [table.columns[place] for table in raw[:2]], rows)
         for place, (attribute, tv) in enumerate(zip(schema.attributes, distances, strict=True))
     )
-    correlations = Correlations.of(*raw) if raw else None
+    dependence = Dependence(*raw[:2]) if raw else None
+    pairs = () if dependence is None else dependence.compare(columns)
     return Evaluation(
         table=schema.name,
         real_rows=n,
@@ -312,8 +338,10 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
             result("three-way, count > 0", 3, triples > 0),
         ),
         columns=columns,
-        correlations=correlations,
-        verdict=judge(columns, correlations, rows),
+        pairs=pairs,
+        compared="" if dependence is None else dependence.stated,
+        score=None if dependence is None else dependence.score(columns, raw[2] if len(raw) > 2 else None),
+        left_out=raw[0].left_out if raw else (),
     )
 
 

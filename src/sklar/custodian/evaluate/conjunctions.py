@@ -127,6 +127,9 @@ def read(
     if set(dummies) <= set(source.columns) and not set(schema.columns) <= set(source.columns):
         return "dummies", (dummies_of(batch) for batch in watch(source.batches(dummies), progress))
     require_columns(source, schema)
+    if raw is not None:
+        own = {*schema.names, *(() if person is None else (person.column,))}
+        raw.left_out = tuple(name for name in source.columns if name not in own)
     kept = None
     if person is not None and person.column in source.columns:
         # The original: its rows count as they do in a release, so that shares are compared with shares of one kind.

@@ -17,6 +17,7 @@ from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text, ti
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation, Result
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
+from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
 from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, brief, text, width_text
 from sklar.public.schema import Attribute
@@ -25,8 +26,8 @@ from sklar.public.shown import shown_levels, shown_name, with_unit
 MARK = "PRIVATE"
 # These limits keep the page readable however wide the table is.
 MAX_ATTRIBUTES = MAX_CHARTS = 300
-MAX_PAIRS, WORST_PAIRS, MAX_SHARES = 100, 3, 200
-_SIDE, _MAX_MAP, _MOST_GAPS = 12, 16, 20
+MAX_PAIRS, MAX_SHARES = 100, 200
+_MAX_MAP = 16
 _BINS, _BARS, _HEAPS = 40, 20, 6
 
 
@@ -36,21 +37,20 @@ def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> s
 
 
 def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
-    """What the report shows; given counts are scaled to the number of real rows. One attribute has no `pairs`."""
-    factor, m = true.n_rows / given.n_rows, true.schema.n_attributes
-    given = replace(given, one_way=given.one_way * factor, two_way=given.two_way * factor)
+    """What the report shows; given counts are scaled to the number of real rows."""
+    given = replace(given, one_way=given.one_way * (true.n_rows / given.n_rows))
     return Hidden(
         banner=NOTICE,
         evaluation=evaluation,
-        warnings=[(_name(each), "; ".join(each.warnings)) for each in evaluation.ranked if each.warnings],
+        worst=[(short(name, 90), why.verdict, why.words) for name, why in evaluation.worst],
+        verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
         charts=[_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]],
         raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
         best=[f"Best {percent}%" for percent in PERCENTS],
         classes=[result.cells() for result in evaluation.results],
         panels=[(title, _cdfs(title, results)) for title, results in evaluation.panels.items() if results],
-        n_attributes=m,
-        attributes=list(_attributes(evaluation, true, given)),
-        pairs=_pairs(true, given) if m > 1 else None,
+        n_attributes=true.schema.n_attributes,
+        dependence=_dependence(evaluation) if evaluation.pairs else None,
         scores=[score.cells() for score in evaluation.scores],
     )
 
@@ -70,9 +70,9 @@ def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answ
     largest, levels = np.argsort(-np.maximum(real, other), kind="stable")[:_BARS], shown_levels(column.attribute)
     entries = [(levels[k], float(real[k]), float(other[k])) for k in np.sort(largest)]
     left_out = len(levels) - len(entries)
-    told = f"total variation {column.tv:.3f}" + (f", {left_out:,} smaller levels not shown" if left_out else "")
+    told = f"{column.told}" + (f"; {left_out:,} smaller levels not shown" if left_out else "")
     bars = paired_bars(entries, title=f"Levels of {title}", description=told)
-    return Hidden(name=title, told=told, warned=bool(column.warnings), numbers=None, bars=bars)
+    return Hidden(name=title, told=told, verdict=column.verdict, numbers=None, bars=bars)
 
 
 def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int, int]) -> Hidden:
@@ -94,7 +94,7 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
     return Hidden(
         name=name,
         told=told,
-        warned=bool(column.warnings),
+        verdict=column.verdict,
         numbers=None if steps is None else svg.paired_steps(steps, title=heading, description=told),
         # Below an axis a bar stands for its share of all rows, not for the largest of a few.
         bars=paired_bars(entries, title=f"Heaps and gaps of {name}", description=told, least=0.5) if entries else None,
@@ -163,24 +163,34 @@ def _raw(evaluation: Evaluation) -> Hidden:
         rounding += _shares(column, numbers.rounding)
     absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
     percentiles = [f"{at}%" for at in PERCENTILES]
-    view = Hidden(numbers=rows, percentiles=percentiles, quantiles=quantiles, correlations=())
+    view = Hidden(numbers=rows, percentiles=percentiles, quantiles=quantiles)
     view |= {"heaps": heaps[:MAX_SHARES], "rounding": rounding[:MAX_SHARES], "absent": absent[:MAX_SHARES]}
-    correlations = evaluation.correlations
-    if correlations is None:
-        return view
+    return view
 
-    def written(correlation: float) -> str:
-        return "" if math.isnan(correlation) else f"{correlation:.2f}"
 
-    names, gaps, matrices = correlations.names, correlations.gaps(), (*correlations.pearson, *correlations.spearman)
-    # Spearman's correlations of the columns with the largest differences are drawn, in the order of the schema.
-    kept = sorted(list(dict.fromkeys(index for _, *pair in gaps for index in pair))[:_MAX_MAP])
-    told = "Darker cells are stronger correlations, of either sign."
-    drawn = [matrix[np.ix_(kept, kept)] for matrix in correlations.spearman]
-    maps = _maps("Spearman's correlations", told, drawn, [names[index] for index in kept], None, written, 1.0)
-    pairs = [(f"{names[i]} \N{MULTIPLICATION SIGN} {names[j]}", i, j) for _, i, j in gaps[:_MOST_GAPS]]
-    view["correlations"] = [(short(name, 80), *(written(each[i, j]) for each in matrices)) for name, i, j in pairs]
-    return Hidden(view, sampled=min(correlations.sampled), maps=maps)
+def _dependence(evaluation: Evaluation) -> Hidden:
+    """The pairs that lose most, and maps of the associations of the columns that differ most."""
+    far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
+    pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
+    told = (
+        "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
+    )
+    both = ([f"{value:.2f}" for value in each.association] for each in pairs)
+    rows = [(short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)]
+    drawn = list(dict.fromkeys(name for each in far for name in each.columns))[:_MAX_MAP]
+    # In the order of the schema.
+    at = {each.name: place for place, each in enumerate(each for each in evaluation.columns if each.name in drawn)}
+    maps = np.full((2, len(at), len(at)), np.nan)
+    for each in far:
+        if set(each.columns) <= set(at):
+            i, j = (at[name] for name in each.columns)
+            maps[:, i, j] = maps[:, j, i] = each.association
+
+    def written(association: float) -> str:
+        return "" if math.isnan(association) else f"{association:.2f}"
+
+    described = "Darker cells are stronger associations."
+    return Hidden(rows=rows, maps=_maps("associations", described, list(maps), list(at), None, written, 1.0))
 
 
 def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
@@ -191,49 +201,6 @@ def _cdfs(title: str, results: Sequence[Result]) -> Markup:
     within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
     heading = f"Cumulative shares of absolute errors: {title}"
     return svg.cdfs([(each.name, *each.errors.cdf()) for each in results], title=heading, description="; ".join(within))
-
-
-def _attributes(evaluation: Evaluation, true: Answers, given: Answers) -> Iterator[tuple[str, ...]]:
-    """Attributes with their total variation and their worst level, the worst first."""
-    for column in sorted(evaluation.columns, key=lambda column: -column.tv)[:MAX_ATTRIBUTES]:
-        attribute, i = column.attribute, true.schema.names.index(column.name)
-        real, other = (each.one_way[true.schema.offsets[i] :][: attribute.n_levels] for each in (true, given))
-        worst = int(np.abs(real - other).argmax())
-        level, counts = short(shown_levels(attribute)[worst], 60), (f"{each[worst]:,.0f}" for each in (real, other))
-        yield (_name(column), f"{attribute.n_levels:,}", f"{column.tv:.4f}", level, *counts)
-
-
-def _pairs(true: Answers, given: Answers) -> Hidden:
-    schema, starts = true.schema, true.schema.offsets[:-1]
-    first, second = np.triu_indices(schema.n_attributes, 1)
-    distances = np.add.reduceat(np.add.reduceat(np.abs(true.pairs - given.pairs), starts, axis=0), starts, axis=1)
-    errors = distances[first, second] / (2 * true.n_rows)
-    rows, worst = [], list[Hidden]()
-    for k in np.argsort(-errors, kind="stable")[:MAX_PAIRS]:
-        one, two = (schema.attributes[each[k]] for each in (first, second))
-        rows_of, columns_of = (slice(*schema.offsets[[each[k], each[k] + 1]]) for each in (first, second))
-        real, other = (answers.pairs[rows_of, columns_of] for answers in (true, given))
-        name = short(f"{shown_name(one)} \N{MULTIPLICATION SIGN} {shown_name(two)}", 100)
-        at = np.unravel_index(np.abs(real - other).argmax(), real.shape)
-        cell = short(f"{shown_levels(one)[at[0]]}, {shown_levels(two)[at[1]]}", 100)
-        rows.append((name, f"{real.size:,}", f"{errors[k]:.4f}", cell, f"{real[at]:,.0f}", f"{other[at]:,.0f}"))
-        if len(worst) < WORST_PAIRS:
-            worst.append(Hidden(_side_by_side(one, two, real, other), name=name, error=float(errors[k])))
-    figures = {"number": errors.size, "median": float(np.median(errors)), "largest": float(errors.max())}
-    return Hidden(figures, rows=rows, worst=worst)
-
-
-def _side_by_side(one: Attribute, two: Attribute, real: NDArray[Any], other: NDArray[Any]) -> dict[str, Any]:
-    """Maps of both tables of a pair, and how many levels they show; None when they show all."""
-    # The levels with the largest errors are shown, in the order of the schema.
-    gap, top = np.abs(real - other), float(max(real.max(), other.max(), 1.0))
-    rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
-    parts = [each[np.ix_(rows, columns)] for each in (real, other)]
-    levels = [shown_levels(one)[k] for k in rows], [shown_levels(two)[k] for k in columns]
-    title = f"counts of {short(shown_name(one), 40)} by {short(shown_name(two), 40)}"
-    told = "Darker cells hold more rows; the largest holds {:,.0f}."
-    maps = _maps(title, told, parts, *levels, lambda n: f"{n:,.0f}" if n < 9999.5 else f"{n / 1000:,.0f}k", top)
-    return {"maps": maps, "shown": (rows.size, columns.size) if rows.size * columns.size < real.size else None}
 
 
 def _maps(

@@ -1,8 +1,9 @@
-"""The raw values of a table, batch by batch and in bounded memory: numbers on their axes, what is missing, texts.
+"""The raw values of a table, batch by batch and in bounded memory: numbers on their axes, categories as written.
 
 PRIVATE: nothing here has noise. A column's distribution is exact while it has few distinct numbers, and in fine cells
 after: the lowest bits of doubles are dropped, one more whenever more cells are occupied than the limit. So the cells
-depend on the numbers alone and not on their order. A value that many rows have stays exact.
+depend on the numbers alone and not on their order. Of more categories than the limit those are kept whose hash begins
+with zeros, one more bit each time: the same ones in every table. A value that many rows have stays exact in both cases.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from sklar.custodian.check import texts_and_places
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.encode import missing_number, plainly_written, typed_numbers
+from sklar.rows.encode import coder, missing_number, plainly_written, typed_numbers
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -29,9 +30,12 @@ _SIGN = np.int64(2**63 - 1)
 # All columns together hold at most this many cells, and the sample this many numbers: about 100 MB and 32 MB.
 _MAX_IN_ALL = 1 << 22
 _FEWEST = 1 << 12
-SAMPLED_ROWS = 1 << 16
+SAMPLED_ROWS = 1 << 14
+MISSING = "(missing)"
+# What a category is cut to, and what is shown of it: a column of free text must not fill the memory.
+_LONGEST, _SHOWN = 200, 40
 _SEED = 2020
-# A column of free text must not fill the memory.
+# Texts among numbers, likewise.
 MAX_TEXTS = 1_000
 MORE_TEXTS = "(more texts)"
 
@@ -44,6 +48,7 @@ _MINUTES = (
     *((f"multiples of {minutes} minutes", _MINUTE, minutes * _MINUTE) for minutes in (5, 15, 30)),
     ("whole hours", _MINUTE, 60 * _MINUTE),
 )
+_CLOCKS = {"hour of the day": (24, ("datetime", "time")), "weekday": (7, ("datetime", "date"))}
 # The round numbers of each kind of axis, the finest first: name, the least size of a number for which it means
 # something, and the unit.
 STEPS: dict[str, tuple[tuple[str, float, float | str], ...]] = {
@@ -74,15 +79,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     """The numbers of one column of a batch, shape (rows,) with nan where a row has none, and what those rows have.
 
     That is how many have a null, an empty text or the missing text, and counts of whatever else is not a finite number.
-    Categories have no numbers and no such texts.
     """
-    if not attribute.binned:
-        missing = column.null_count()
-        if column.dtype.is_float():
-            missing += int(column.is_nan().sum())
-        elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
-            missing += int(column.cast(pl.String).is_in(["", attribute.missing or ""]).sum())
-        return np.empty(0), missing, Counter()
     typed, labels, places = typed_numbers(column, attribute), list[str | None](), np.arange(len(column))
     if typed is not None:
         points = typed.astype(np.float64)
@@ -115,6 +112,65 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     return points[places], missing, +texts
 
 
+def read_categories(column: pl.Series, attribute: Attribute) -> tuple[list[str], NDArray[np.int64]]:
+    """The categories of one column of a batch as they are written, whether or not they are levels, and each row's."""
+    texts, places = texts_and_places(column)
+    gone = ("", attribute.missing)
+    labels = [MISSING if text is None or text.strip() in gone else text.strip()[:_LONGEST] for text in texts]
+    if attribute.boolean:
+        # Truth values may be written otherwise in a release.
+        names = dict(enumerate(attribute.levels[:2]))
+        labels = [each if each == MISSING else names.get(coder(attribute)(each), each) for each in labels]
+    return labels, places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Categories:
+    """Categories by a 53-bit hash of their text, their `key`: `frame` has key, text and counts, the commonest first.
+
+    Of the rare ones, a share of 2^-bits is kept; the others are left out by their keys.
+    """
+
+    frame: pl.DataFrame
+    size: int
+    bits: int
+
+
+class CategorySketch:
+    """Collects the categories of a column batch by batch."""
+
+    def __init__(self, limit: int = MAX_CELLS) -> None:
+        self._limit, self._bits, self._size = limit, 0, 0
+        self._frame = pl.DataFrame(schema={"key": pl.Float64, "text": pl.String, "counts": pl.Int64})
+
+    def add(self, labels: Sequence[str], places: NDArray[np.int64]) -> Floats:
+        """Add a batch's categories and return the key of each row."""
+        texts = pl.Series("text", labels, dtype=pl.String)
+        keys, counts = (texts.hash() // (1 << 11)).cast(pl.Float64), np.bincount(places, minlength=len(labels))
+        self._size += places.size
+        shown = texts.str.slice(0, _SHOWN)
+        new = pl.DataFrame({"key": keys, "text": shown, "counts": counts}).filter(pl.col("counts") > 0)
+        whole = pl.concat([self._frame, new]).group_by("key").agg(pl.col("text").first(), pl.col("counts").sum())
+        while whole.filter(kept := self._kept()).height > self._limit:
+            self._bits += 1
+        self._frame = whole.filter(kept)
+        return keys.to_numpy()[places]
+
+    def _kept(self) -> pl.Expr:
+        return is_sampled(self._bits) | (pl.col("counts") >= self._size / min(_HEAVY, max(self._limit // 4, 1)))
+
+    def done(self) -> Categories:
+        """What was collected."""
+        return Categories(
+            frame=self._frame.sort("counts", "key", descending=[True, False]), size=self._size, bits=self._bits
+        )
+
+
+def is_sampled(bits: int) -> pl.Expr:
+    """Whether a rare category is kept where a share of 2^-bits of them is."""
+    return pl.col("key") < 2.0 ** (53 - bits)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Distribution:
     """Values and occupied cells, ascending: their counts, least, largest and mean numbers. `bits` were dropped.
@@ -145,13 +201,6 @@ class Distribution:
         upto = np.cumsum(self.counts)
         places = np.searchsorted(upto, np.ceil(np.array(percents) / 100 * upto[-1] - 1e-9))
         return [float(value) for value in self.center[np.minimum(places, upto.size - 1)]]
-
-    def ranks(self, numbers: Floats) -> Floats:
-        """The mean rank of each of these numbers among all, as a share; equal numbers have one rank; nan stays."""
-        upto = np.concatenate([[0], np.cumsum(self.counts)])
-        middle = (upto[:-1] + upto[1:]) / (2 * upto[-1])
-        place = np.searchsorted(self.low, numbers, side="right") - 1
-        return np.where(np.isnan(numbers), np.nan, middle[np.clip(place, 0, middle.size - 1)])
 
 
 class Sketch:
@@ -245,21 +294,39 @@ def distances(real: Distribution, other: Distribution) -> tuple[float, float]:
 
 
 class RawColumn:
-    """One attribute's raw values. `round` counts the numbers other than 0 that are round by each of the `STEPS`."""
+    """One attribute's raw values. `round` counts the numbers other than 0 that are round by each of the `STEPS`.
+
+    `clock` counts the numbers by hour of the day and by weekday, Monday first, as far as the axis has them.
+    """
 
     def __init__(self, attribute: Attribute, limit: int) -> None:
-        self.attribute, self.sketch, self.missing = attribute, Sketch(limit), 0
+        self.attribute, self.missing = attribute, 0
+        self.sketch, self.collected = Sketch(limit), CategorySketch(limit)
         self.texts, self.round = Counter[str](), Counter[int]()
+        self.clock = {name: np.zeros(size) for name, (size, kinds) in _CLOCKS.items() if attribute.kind in kinds}
         self.numbers: Distribution | None = None
+        self.categories: Categories | None = None
 
     def add(self, column: pl.Series) -> Floats:
-        """Add a batch, and return its numbers."""
+        """Add a batch, and return its numbers, or the keys of its categories."""
+        if not self.attribute.binned:
+            if self.attribute.prefix:
+                texts = column.cast(pl.String)
+                column = texts.replace({text: self.attribute.cut(text) for text in texts.drop_nulls().unique()})
+            labels, places = read_categories(column, self.attribute)
+            self.missing += int(np.isin(places, [at for at, text in enumerate(labels) if text == MISSING]).sum())
+            return self.collected.add(labels, places)
         numbers, missing, texts = read_values(column, self.attribute)
         self.missing += missing
         for text, times in texts.items():
             self.texts[text if text in self.texts or len(self.texts) < MAX_TEXTS else MORE_TEXTS] += times
         here = numbers[~np.isnan(numbers)]
         self.sketch.add(here)
+        day = 1.0 if self.attribute.kind == "date" else 24 * 60 * _MINUTE
+        for name, counts in self.clock.items():
+            # The first of January 1970 was a Thursday.
+            hours = here // (60 * _MINUTE) % 24 if counts.size == 24 else (here // day + 3) % 7
+            self.clock[name] = counts + np.bincount(hours.astype(np.int64), minlength=counts.size)
         here = here[here != 0]
         for place, (*_, unit) in enumerate(STEPS.get(self.attribute.kind, ())):
             self.round[place] += int(np.count_nonzero(are_round(here, unit)))
@@ -269,78 +336,33 @@ class RawColumn:
 class RawTable:
     """A table's raw values, from batches with the columns of its schema.
 
-    `numbers` are the places of the attributes on an axis. Once all is `done`: `pearson` and `spearman` are their
-    correlations, shape (k, k), over the rows where both have a number, nan where one never varies; `sampled` rows give
-    Spearman's, with ranks among all numbers of a column.
+    Once all is `done`, `rows` is a random sample, shape (columns, rows): numbers, nan where a row has none, and keys of
+    categories. `left_out` are the columns of the table that the schema does not have.
     """
 
     def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:
-        self.sampled = 0
-        self.numbers = tuple(index for index, each in enumerate(schema.attributes) if each.binned)
-        self.pearson = self.spearman = np.empty((0, 0))
-        wide = max(len(self.numbers), 1)
+        wide, self.n_rows = max(schema.n_attributes, 1), 0
+        self.left_out: tuple[str, ...] = ()
         limit = int(np.clip(_MAX_IN_ALL // wide, _FEWEST, MAX_CELLS))
         self.columns = tuple(RawColumn(each, limit) for each in schema.attributes)
-        self._products = _Products(len(self.numbers))
-        self._sample = RowSample(len(self.numbers), min(max_rows, _MAX_IN_ALL // wide), np.float64)
+        self._sample = RowSample(wide, min(max_rows, _MAX_IN_ALL // wide), np.float64)
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add a batch."""
-        values = [column.add(batch.get_column(column.attribute.column)) for column in self.columns]
-        if self.numbers:
-            on_axes = np.stack([values[index] for index in self.numbers])
-            self._products.add(on_axes)
-            self._sample.add(on_axes)
+        self.n_rows += batch.height
+        self._sample.add(np.stack([column.add(batch.get_column(column.attribute.column)) for column in self.columns]))
+
+    @property
+    def rows(self) -> Floats:
+        """The sample."""
+        return self._sample.rows
 
     def done(self) -> RawTable:
         """The table, once all batches were added."""
-        ranks = self._sample.rows
         for column in self.columns:
             column.numbers, column.texts = column.sketch.done(), Counter(dict(column.texts.most_common()))
-        for place, index in enumerate(self.numbers):
-            numbers = self.columns[index].numbers
-            if numbers is not None:
-                ranks[place] = numbers.ranks(ranks[place])
-        ranked = _Products(len(self.numbers))
-        ranked.add(ranks)
-        self.pearson, self.spearman, self.sampled = self._products.correlations(), ranked.correlations(), ranks.shape[1]
+            column.categories = None if column.attribute.binned else column.collected.done()
         return self
-
-
-class _Products:
-    """Sums of products of all pairs of columns over the rows where both have a number."""
-
-    def __init__(self, columns: int) -> None:
-        self._shift: Floats | None = None
-        self._scale = np.ones(columns)
-        self._rows, self._sums, self._squares, self._both = (np.zeros((columns, columns)) for _ in range(4))
-
-    def add(self, numbers: Floats) -> None:
-        """Add rows, shape (columns, rows), with nan where there is no number."""
-        here = ~np.isnan(numbers)
-        filled = np.where(here, numbers, 0.0)
-        if self._shift is None:
-            # Moments are 10^15 from their origin: without a shift, squares would lose all that varies.
-            times = np.maximum(here.sum(axis=1), 1)
-            self._shift = filled.sum(axis=1) / times
-            spread = np.sqrt((np.where(here, numbers - self._shift[:, None], 0.0) ** 2).sum(axis=1) / times)
-            self._scale = np.where(spread > 0, spread, 1.0)
-        filled = np.where(here, (filled - self._shift[:, None]) / self._scale[:, None], 0.0)
-        present = here.astype(np.float64)
-        self._rows += present @ present.T
-        self._sums += filled @ present.T
-        self._squares += filled**2 @ present.T
-        self._both += filled @ filled.T
-
-    def correlations(self) -> Floats:
-        """Correlations, nan where a column does not vary over the rows of a pair."""
-        rows = np.where(self._rows > 0, self._rows, np.nan)
-        mean = self._sums / rows
-        variance = self._squares / rows - mean**2
-        # What rounding leaves of a constant is no variance.
-        variance = np.where(variance > 1e-12 * (1 + mean**2), variance, np.nan)
-        both = self._both / rows - mean * mean.T
-        return np.asarray(np.clip(both / np.sqrt(variance * variance.T), -1.0, 1.0))
 
 
 class RowSample:

@@ -1,4 +1,4 @@
-"""Raw values of a release beside the real ones, by columns; warnings by stated thresholds, and one line over all.
+"""Raw values of a release beside the real ones, by columns: what is lost beyond chance, and whether to use a column.
 
 These values have no repr: a traceback or a debugger's log must not print what was read from rows.
 """
@@ -7,39 +7,134 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from sklar.custodian.evaluate.raw import STEPS, Distribution, Floats, RawColumn, RawTable, distances
+from sklar.custodian.evaluate.raw import STEPS, Categories, Distribution, Floats, RawColumn, distances, is_sampled
 from sklar.public.schema import Attribute
 
+Verdict: TypeAlias = Literal["use", "with care", "do not use"]
+VERDICTS: tuple[Verdict, ...] = ("use", "with care", "do not use")
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 # A heap has at least this share of the rows, and this many times the mean share of so many values next to it.
 HEAP_SHARE, HEAP_RATIO, _NEIGHBORS = 0.01, 3.0, 2
 # A text that a schema does not list is shown from this share on.
 _SHOWN_TEXT = 0.001
 
-# From here on a figure is called wrong. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in
-# ten is on the wrong side of some number.
-THRESHOLDS = {
-    "ks": 0.1,
-    "total_variation": 0.1,
-    "mean_in_real_sd": 0.1,
-    "sd_relative": 0.15,
-    "heap_share": 0.05,
-    "rounding_share": 0.1,
-    "missing_share": 0.05,
-    "correlation": 0.1,
+# How much of each figure may be lost, beyond chance, by what is to be used: with more, use it with care, and beyond the
+# second limit do not. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in ten is on the wrong
+# side of some number. Relative errors are of a standard deviation where numbers may be negative, and for times.
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "values": (0.1, 0.25),
+    "ks": (0.05, 0.15),
+    "mean": (0.1, 0.25),
+    "quantiles": (0.25, 0.5),
+    "tail": (0.1, 0.25),
+    "heap": (0.05, 0.15),
+    "rounding": (0.1, 0.4),
+    "missing": (0.03, 0.1),
+    "hour of the day": (0.05, 0.15),
+    "weekday": (0.05, 0.15),
+    "association": (0.1, 0.2),
+    "group medians": (0.05, 0.15),
+    "group means": (0.1, 0.25),
 }
-_NAMED = 4
+# Standard errors that are put down to chance. Two tables of one continuous law have a KS distance beyond `CHANCE_KS`
+# times the square root once in a hundred times; the limits come on top.
+CHANCE, CHANCE_KS = 3.0, 1.63
+# A number with at most so many values is compared value by value, too; a tail is judged from so many rows on.
+_FEW_VALUES, _TAIL_ROWS = 64, 10
+_JUDGED = (5, 25, 50, 75, 90, 95, 99)
 
 _SECOND = 1e6
 _UNITS = {"date": "days", "year": "years", "yearmonth": "months"}
 _WIDTHS = ((86_400 * _SECOND, "days"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Reason:
+    """Why something is not simply to be used: which figure, in words, and how far it is beyond its last limit."""
+
+    figure: str
+    words: str
+    verdict: Verdict
+    beyond: float
+
+
+def weigh(figure: str, lost: float, chance: float, words: str) -> Iterator[Reason]:
+    """The reason that a loss is, if it is one: what is beyond chance, against the limits."""
+    some, most = LIMITS[figure]
+    beyond = min(lost - chance, 1.0)
+    if beyond > some:
+        yield Reason(figure=figure, words=words, verdict=VERDICTS[1 + (beyond > most)], beyond=beyond / most)
+
+
+def untold(figure: str, chance: float, words: str) -> Iterator[Reason]:
+    """Say that rows are too few to tell, where chance alone may lose as much as is not to be used."""
+    if chance > LIMITS[figure][1]:
+        yield Reason(figure="too few rows to tell", words=words, verdict="with care", beyond=0.0)
+
+
+def badness(reason: Reason) -> tuple[int, float]:
+    """By this the worst reason comes first."""
+    return -VERDICTS.index(reason.verdict), -reason.beyond
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of them."""
+    return VERDICTS[max((VERDICTS.index(each) for each in verdicts), default=0)]
+
+
+def chance_of_shares(shares: Floats, rows: tuple[int, int], times: Floats | float = 1.0) -> float:
+    """How large a total variation distance chance makes of these shares: what is to be expected, and three errors."""
+    spread = np.sqrt(shares * (1 - shares) * (1 / rows[0] + 1 / rows[1]))
+    expected = np.minimum(math.sqrt(2 / math.pi) * spread, 2 * shares)
+    return float((times * expected).sum() + CHANCE * math.sqrt((times * spread**2).sum())) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Kept:
+    """What is left of a column's values: the shares of the rows whose value survives, and whose value is there at all.
+
+    Values survive as far as both tables have them: the sum over values of the smaller share. `values` are how many the
+    real rows have, of which `found` are there; `chance` is what chance alone loses. `lost` are the real values that
+    lose most, with their shares.
+    """
+
+    survive: float
+    present: float
+    values: int
+    found: int
+    chance: float
+    lost: tuple[Share, ...]
+
+    def __str__(self) -> str:
+        return f"{self.survive:.1%} of the rows keep their value, {self.found:,} of {self.values:,} values are left"
+
+
+def compare_values(real: Categories, other: Categories) -> Kept:
+    """Value by value; where only a share of the rare ones was kept, they stand for all."""
+    both = real.frame.join(other.frame, on="key", how="full", coalesce=True, suffix="_other")
+    one, two = (both[name].fill_null(0).to_numpy() for name in ("counts", "counts_other"))
+    shares, given = one / real.size, two / other.size
+    bits, common = max(real.bits, other.bits), np.maximum(shares, given) >= 2.0**-10
+    sampled = both.select(is_sampled(bits)).to_series().to_numpy()
+    times = np.where(common | (bits == 0), 1.0, np.where(sampled, 2.0**bits, 0.0))
+    first = [at for at in np.argsort(given - shares, kind="stable")[:2].tolist() if shares[at] > given[at]]
+    lost = [Share(what=both["text"][at], real=float(shares[at]), synthetic=float(given[at])) for at in first]
+    return Kept(
+        survive=min(1.0, float(times @ np.minimum(shares, given))),
+        present=min(1.0, float(times @ np.where(two > 0, shares, 0.0))),
+        values=round(float(times @ (one > 0))),
+        found=round(float(times @ ((one > 0) & (two > 0)))),
+        chance=min(1.0, chance_of_shares(shares, (real.size, other.size), times)),
+        lost=tuple(lost),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -54,6 +149,11 @@ class Share:
     def gap(self) -> float:
         """How far apart both are."""
         return abs(self.real - self.synthetic)
+
+    def chance(self, rows: tuple[int, int]) -> float:
+        """How far apart chance may take them, in tables of so many rows."""
+        pooled = (self.real * rows[0] + self.synthetic * rows[1]) / max(sum(rows), 1)
+        return CHANCE * math.sqrt(max(pooled * (1 - pooled), 0.0) * sum(1 / max(each, 1) for each in rows))
 
     def __str__(self) -> str:
         return f"{self.synthetic:.1%} for {self.real:.1%}"
@@ -89,78 +189,44 @@ class Numbers:
         """The Wasserstein distance as text; empty when the real numbers do not vary."""
         return "" if self.wasserstein is None else f"{self.wasserstein:.3f}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_dict(self, rows: tuple[int, int]) -> dict[str, Any]:
+        """For JSON. The relative error of the total is that of the mean over all rows, with or without a number."""
         document: dict[str, Any] = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
-        for name, held in (("real", self.real), ("synthetic", self.synthetic)):
-            quantiles = dict(zip(map(str, PERCENTILES), held.percentiles(PERCENTILES), strict=True))
-            moments = {"numbers": held.size, "mean": held.mean, "sd": held.sd, "quantiles": quantiles}
-            document[name] = moments | {"least": float(held.low[0]), "largest": float(held.high[-1])}
+        off = self.synthetic.mean / self.real.mean if self.real.mean else math.nan
+        held = self.synthetic.size / rows[1] / (self.real.size / rows[0])
+        errors = {"mean_error": off - 1, "total_error": off * held - 1}
+        document |= {name: None if math.isnan(error) else error for name, error in errors.items()}
+        for name, each in (("real", self.real), ("synthetic", self.synthetic)):
+            quantiles = dict(zip(map(str, PERCENTILES), each.percentiles(PERCENTILES), strict=True))
+            moments = {"numbers": each.size, "mean": each.mean, "sd": each.sd, "quantiles": quantiles}
+            document[name] = moments | {"least": float(each.low[0]), "largest": float(each.high[-1])}
         return document | {name: [*map(asdict, getattr(self, name))] for name in ("heaps", "rounding")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Correlations:
-    """Correlations of the columns on an axis, real and synthetic, of shape (k, k): nan where values do not vary."""
-
-    names: tuple[str, ...]
-    pearson: tuple[Floats, Floats]
-    spearman: tuple[Floats, Floats]
-    sampled: tuple[int, int]
-
-    @classmethod
-    def of(cls, real: RawTable, other: RawTable) -> Self | None:
-        """Those of two tables; None with fewer than two columns on an axis."""
-        names = tuple(real.columns[index].attribute.name for index in real.numbers)
-        pairs = {name: (getattr(real, name), getattr(other, name)) for name in ("pearson", "spearman", "sampled")}
-        return cls(names=names, **pairs) if len(names) > 1 else None
-
-    def gaps(self) -> list[tuple[float, int, int]]:
-        """The pairs i < j by the larger of their two differences, the largest first."""
-        first, second = np.triu_indices(len(self.names), 1)
-        apart = np.stack([np.abs(one - two)[first, second] for one, two in (self.pearson, self.spearman)])
-        known = np.where(np.isnan(apart), -1.0, apart).max(axis=0)
-        order = [int(k) for k in np.argsort(-known, kind="stable") if known[k] >= 0]
-        return [(float(known[k]), int(first[k]), int(second[k])) for k in order]
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-
-        def matrix(values: Floats) -> list[list[float | None]]:
-            return [[None if math.isnan(value) else round(float(value), 6) for value in row] for row in values]
-
-        gaps, both = self.gaps(), {"pearson": self.pearson, "spearman": self.spearman}
-        return {
-            "columns": list(self.names),
-            **{name: {"real": matrix(one), "synthetic": matrix(two)} for name, (one, two) in both.items()},
-            "spearman_rows": {"real": self.sampled[0], "synthetic": self.sampled[1]},
-            "largest_difference": round(gaps[0][0], 4) if gaps else None,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ColumnFit:
-    """How one attribute of a release compares with the real one.
+    """How one attribute of a release compares with the real one, and whether to use it.
 
-    `tv` is the total variation distance over its levels. `missing` is None where raw values were not read, `numbers`
-    also for categories, and where one of the tables has no number.
+    `tv` is the total variation distance over its levels. `missing` is None where raw values were not read; `kept` is
+    there for categories and for numbers of few values, `numbers` where both tables have some, `clock` for times: the
+    total variation distances by hour of the day and by weekday, and what chance makes them. `reasons` say why not
+    simply to use it, the worst first.
     """
 
     attribute: Attribute
     tv: float
+    rows: tuple[int, int]
     missing: Share | None = None
     texts: tuple[Share, ...] = ()
+    kept: Kept | None = None
     numbers: Numbers | None = None
+    clock: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
 
     @property
     def name(self) -> str:
         """The attribute's name."""
         return self.attribute.name
-
-    @property
-    def distance(self) -> float:
-        """KS for numbers, total variation for categories: by this the worst column is found."""
-        return self.tv if self.numbers is None else self.numbers.ks
 
     @property
     def absent(self) -> tuple[Share, ...]:
@@ -169,29 +235,43 @@ class ColumnFit:
         return tuple(share for share in every if max(share.real, share.synthetic) > 0)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is beyond a threshold, the worst kind first."""
-        return tuple(_warn(self))
+    def verdict(self) -> Verdict:
+        """Whether to use it."""
+        return worst(each.verdict for each in self.reasons)
+
+    @property
+    def told(self) -> str:
+        """Its main figure in words."""
+        if self.numbers is not None:
+            both = (brief(self.attribute, each.mean) for each in (self.numbers.synthetic, self.numbers.real))
+            return f"KS {self.numbers.ks:.3f}, mean {' for '.join(both)}"
+        return f"total variation of its levels {self.tv:.3f}" if self.kept is None else str(self.kept)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        missing, numbers = self.missing, self.numbers
-        shares = None if missing is None else {"real": missing.real, "synthetic": missing.synthetic}
-        document = {"name": self.name, "type": self.attribute.kind, "total_variation": self.tv, "missing": shares}
-        texts, figures = [*map(asdict, self.texts)], None if numbers is None else numbers.to_dict()
-        return document | {"texts": _figures(texts), "numbers": _figures(figures), "warnings": list(self.warnings)}
+        missing, numbers, kept = self.missing, self.numbers, self.kept
+        document: dict[str, Any] = {"name": self.name, "type": self.attribute.kind, "verdict": self.verdict}
+        document |= {"reasons": [*map(asdict, self.reasons)], "total_variation": self.tv}
+        document["missing"] = None if missing is None else {"real": missing.real, "synthetic": missing.synthetic}
+        document |= {"values": None if kept is None else asdict(kept), "texts": [*map(asdict, self.texts)]}
+        document["clock"] = {name: lost for name, (lost, _) in self.clock.items()}
+        return dict(to_figures(document | {"numbers": None if numbers is None else numbers.to_dict(self.rows)}))
 
 
-def _figures(document: Any) -> Any:
+def to_figures(document: Any) -> Any:
     """The same with ten digits of every float, which is more than any figure here is good for."""
     return json.loads(json.dumps(document), parse_float=lambda digits: float(f"{float(digits):.10g}"))
 
 
 def compare_column(attribute: Attribute, tv: float, raw: Sequence[RawColumn], rows: tuple[int, int]) -> ColumnFit:
     """Compare one column of tables of so many rows: its raw values too where they were read."""
-    if not raw:
-        return ColumnFit(attribute=attribute, tv=tv)
-    real, other = raw
+    fit = ColumnFit(attribute=attribute, tv=tv, rows=rows)
+    fit = _with_raw(fit, *raw) if raw else fit
+    return replace(fit, reasons=tuple(sorted(_reasons(fit), key=badness)))
+
+
+def _with_raw(fit: ColumnFit, real: RawColumn, other: RawColumn) -> ColumnFit:
+    attribute, rows = fit.attribute, fit.rows
     missing = Share(what="missing", real=real.missing / rows[0], synthetic=other.missing / rows[1])
     listed = [str(value) for value in attribute.special]
     texts = (
@@ -199,7 +279,24 @@ def compare_column(attribute: Attribute, tv: float, raw: Sequence[RawColumn], ro
         for text in dict.fromkeys([*listed, *real.texts, *other.texts])
     )
     shown = tuple(each for each in texts if each.what in listed or max(each.real, each.synthetic) >= _SHOWN_TEXT)
-    return ColumnFit(attribute=attribute, tv=tv, missing=missing, texts=shown, numbers=compare_numbers(real, other))
+    numbers, clock, values = compare_numbers(real, other), dict[str, tuple[float, float]](), None
+    if numbers is not None:
+        sizes = numbers.real.size, numbers.synthetic.size
+        for name, counts in real.clock.items():
+            one, two = counts / sizes[0], other.clock[name] / sizes[1]
+            clock[name] = float(np.abs(one - two).sum() / 2), chance_of_shares(one, sizes)
+    if real.categories is not None and other.categories is not None:
+        values = compare_values(real.categories, other.categories)
+    elif numbers is not None and numbers.real.bits == 0 and numbers.real.counts.size <= _FEW_VALUES:
+        values = compare_values(*(_few(attribute, each) for each in (numbers.real, numbers.synthetic)))
+    return replace(fit, missing=missing, texts=shown, kept=values, numbers=numbers, clock=clock)
+
+
+def _few(attribute: Attribute, held: Distribution) -> Categories:
+    """The values of a number as categories."""
+    texts = [text(attribute, value) for value in held.center.tolist()]
+    frame = pl.DataFrame({"key": held.center, "text": texts, "counts": held.counts})
+    return Categories(frame=frame, size=held.size, bits=0)
 
 
 def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
@@ -244,97 +341,76 @@ def standing_out(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((counts / counts.sum() >= HEAP_SHARE) & (counts * neighbors >= HEAP_RATIO * around))
 
 
-def _warn(column: ColumnFit) -> Iterator[str]:
-    attribute, numbers, missing, most = column.attribute, column.numbers, column.missing, THRESHOLDS
-    if attribute.prefix:
-        yield f"compared are the first {attribute.prefix} characters of each code: the rest is left out"
+def _reasons(column: ColumnFit) -> Iterator[Reason]:
+    """All that is lost, in any order."""
+    numbers, missing, kept, rows = column.numbers, column.missing, column.kept, column.rows
+    if digits := column.attribute.prefix:
+        words = f"compared are the first {digits} characters of each code: the rest is left out"
+        yield Reason(figure="values", words=words, verdict="with care", beyond=0.0)
+    if kept is not None:
+        gone = ", ".join(f"{each.what!r}: {each}" for each in kept.lost)
+        yield from weigh("values", 1 - kept.survive, kept.chance, f"{kept}" + (f" ({gone})" if gone else ""))
+        few = f"its values are too rare, or the rows too few, to tell: chance alone loses {kept.chance:.0%} of them"
+        # What no row has may still have a share of three over the rows.
+        yield from untold("ks", kept.chance + 3 / min(rows), few)
+    if missing is None:
+        words = f"total variation of its levels {column.tv:.3f}; raw values are not compared"
+        yield from weigh("values", column.tv, CHANCE * math.sqrt(0.25 / rows[0] + 0.25 / rows[1]), words)
+        return
     if numbers is not None:
-        real, other = numbers.real, numbers.synthetic
-        if numbers.ks > most["ks"]:
-            yield f"KS {numbers.ks:.3f}, above {most['ks']:g}"
-        for heap in sorted(numbers.heaps, key=lambda heap: -heap.gap):
-            if heap.gap > most["heap_share"]:
-                yield f"exactly {heap.what}: {heap}"
-        if abs(real.mean - other.mean) > most["mean_in_real_sd"] * real.sd:
-            yield f"mean {text(attribute, other.mean)} for {text(attribute, real.mean)}"
-        if abs(real.sd - other.sd) > most["sd_relative"] * real.sd:
-            yield f"standard deviation {width_text(attribute, other.sd)} for {width_text(attribute, real.sd)}"
-        for worst in sorted(numbers.rounding, key=lambda share: -share.gap)[:1]:
-            # Four standard errors of the difference of two shares: few numbers other than 0 differ much by chance.
-            sizes = numbers.others
-            pooled = (worst.real * sizes[0] + worst.synthetic * sizes[1]) / sum(sizes)
-            likely = 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
-            if worst.gap > max(most["rounding_share"], likely):
-                yield f"{worst.what}: {worst}"
-    elif attribute.binned and missing is not None:
-        yield "only one of the tables has numbers, or neither"
-    if column.tv > most["total_variation"]:
-        yield f"total variation of its levels {column.tv:.3f}, above {most['total_variation']:g}"
-    if missing is not None and missing.gap > most["missing_share"]:
-        yield f"missing: {missing}"
-    yield from (f"text {each.what!r}: {each}" for each in column.texts if each.gap > most["missing_share"])
+        yield from _reasons_of_numbers(column.attribute, numbers)
+    elif column.attribute.binned:
+        words = "only one of the tables has numbers, or neither"
+        yield Reason(figure="values", words=words, verdict="do not use", beyond=1 / LIMITS["values"][1])
+    for name, (lost, chance) in column.clock.items():
+        yield from weigh(name, lost, chance, f"{name}: {lost:.0%} of the rows have another")
+    for what, share in (("missing", missing), *((f"text {each.what!r}", each) for each in column.texts)):
+        yield from weigh("missing", share.gap, share.chance(rows), f"{what}: {share}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Verdict:
-    """One line over all columns, and what it rests on. Chance alone rarely makes a KS distance above `chance_ks`."""
+def _reasons_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterator[Reason]:
+    real, other = numbers.real, numbers.synthetic
+    sizes = real.size, other.size
+    error = math.sqrt(1 / sizes[0] + 1 / sizes[1])
+    yield from weigh("ks", numbers.ks, CHANCE_KS * error, f"KS {numbers.ks:.3f}")
+    few = f"{min(sizes):,} numbers are too few to tell: chance alone makes KS up to {CHANCE_KS * error:.2f}"
+    yield from untold("ks", CHANCE_KS * error, few)
+    for heap in numbers.heaps:
+        yield from weigh("heap", heap.gap, heap.chance(sizes), f"exactly {heap.what}: {heap}")
+    # An amount may be relative to itself; what has no zero of its own is relative to how much it varies.
+    amount = attribute.kind in ("integer", "real", "duration") and real.low[0] >= 0
 
-    line: str
-    worst_column: str
-    worst_distance: float
-    numbers: int
-    unusable_numbers: tuple[str, ...]
-    columns_with_warnings: tuple[str, ...]
-    chance_ks: float | None
-    thresholds: Mapping[str, float] = field(default_factory=THRESHOLDS.copy)
+    def relative(true: float, given: float) -> float:
+        return abs(given - true) / max(abs(true) if amount else 0.0, 0.01 * real.sd if amount else real.sd, 1e-300)
 
-
-def judge(columns: Sequence[ColumnFit], correlations: Correlations | None, rows: tuple[int, int]) -> Verdict:
-    """One line over all columns of tables of so many rows."""
-    most_ks, most_tv = THRESHOLDS["ks"], THRESHOLDS["total_variation"]
-    warned = [each for each in columns if each.warnings]
-    on_axis = [each for each in columns if each.attribute.binned and each.missing is not None]
-    compared = any(each.numbers is not None for each in columns)
-    unusable = [each for each in on_axis if each.numbers is None or each.numbers.ks > most_ks]
-    unusable.sort(key=lambda each: -each.distance)
-    wrong = [each for each in columns if not each.attribute.binned and each.tv > most_tv]
-    rest = [each for each in warned if each not in unusable and each not in wrong]
-    worst = max(columns, key=lambda each: each.distance)
-    # The KS distance of two tables drawn from one continuous law exceeds this once in a hundred times.
-    chance = 1.63 * math.sqrt(1 / rows[0] + 1 / rows[1]) if compared else None
-    measure = "total variation" if worst.numbers is None else "KS"
-    parts = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"]
-    if unusable:
-        have, advice = ("has", "it as a number") if len(unusable) == 1 else ("have", "them as numbers")
-        above = f"{len(unusable)} of {len(on_axis)} numbers {have} KS above {most_ks:g}"
-        parts.append(f"{above}: do not use {advice} ({_names(unusable)})")
-    elif compared:
-        parts.append(f"no number has KS above {most_ks:g}")
-    if wrong:
-        have = "category has" if len(wrong) == 1 else "categories have"
-        parts.append(f"{len(wrong)} {have} total variation above {most_tv:g} ({_names(wrong)})")
-    if rest:
-        parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
-    if correlations is not None:
-        names, worst_gap = correlations.names, correlations.gaps()[:1]
-        off = [each for each in worst_gap if each[0] > THRESHOLDS["correlation"]]
-        parts += [f"a correlation is off by {gap:.2f} ({names[i]}, {names[j]})" for gap, i, j in off]
-    if chance is not None and chance > most_ks:
-        parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
-    return Verdict(
-        line="; ".join(parts) + ".",
-        worst_column=worst.name,
-        worst_distance=worst.distance,
-        numbers=len(on_axis),
-        unusable_numbers=tuple(each.name for each in unusable),
-        columns_with_warnings=tuple(each.name for each in warned),
-        chance_ks=chance,
-    )
+    off = relative(real.mean, other.mean)
+    sure = off * CHANCE * (real.sd or other.sd) * error / abs(real.mean - other.mean) if off else 0.0
+    yield from weigh("mean", off, sure, f"mean {brief(attribute, other.mean)} for {brief(attribute, real.mean)}")
+    # The errors of quantiles and shares are those of many rows.
+    if CHANCE_KS * error <= LIMITS["ks"][1]:
+        yield from _quantiles(attribute, numbers, relative, error)
+        for step in sorted(numbers.rounding, key=lambda share: -share.gap)[:1]:
+            yield from weigh("rounding", step.gap, step.chance(numbers.others), f"{step.what}: {step}")
+    beyond = real.center > other.high[-1]
+    if amount and real.counts[beyond].sum() >= _TAIL_ROWS:
+        cut = float(real.counts[beyond] @ (real.center[beyond] - other.high[-1])) / (real.mean * real.size)
+        where = f"the largest is {text(attribute, other.high[-1])} for {text(attribute, real.high[-1])}"
+        yield from weigh("tail", cut, 0.0, f"{where}: {cut:.0%} of the total lies beyond")
 
 
-def _names(columns: list[ColumnFit]) -> str:
-    listed = ", ".join(column.name for column in columns[:_NAMED])
-    return listed + (f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else "")
+def _quantiles(
+    attribute: Attribute, numbers: Numbers, relative: Callable[[float, float], float], error: float
+) -> Iterator[Reason]:
+    """The quantile that is off most, where chance would leave it within those around it."""
+    found, both = [(0.0, "")], [each.percentiles(_JUDGED) for each in (numbers.real, numbers.synthetic)]
+    for percent, true, given in zip(_JUDGED, *both, strict=True):
+        slack = CHANCE * error * math.sqrt(percent * (100 - percent))
+        low, high = numbers.real.percentiles([max(percent - slack, 1e-9), min(percent + slack, 100.0)])
+        # Nothing is known beyond the largest number.
+        if given < low or (given > high and percent + slack < 100):
+            words = f"{percent}% quantile {brief(attribute, given)} for {brief(attribute, true)}"
+            found.append((relative(true, given), words))
+    yield from weigh("quantiles", max(found)[0], 0.0, max(found)[1])
 
 
 def text(attribute: Attribute, value: float) -> str:
