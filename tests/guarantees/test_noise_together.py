@@ -1,0 +1,1 @@
+"""Noise of a whole release, tested together."""

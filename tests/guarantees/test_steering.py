@@ -1,0 +1,1 @@
+"""Nothing exact steers a release."""
