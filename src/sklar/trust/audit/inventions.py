@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Measured
+from sklar.budget.certificate import LinkedMeasured, Measured
 from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
@@ -199,7 +199,7 @@ def released(measured: Measured) -> Released:
     )
 
 
-def facts_of(measured: Measured) -> dict[str, str]:
+def facts_of(measured: Measured | LinkedMeasured) -> dict[str, str]:
     """All that is released beside noisy cells, each thing by where it stands."""
     facts: dict[str, str] = {}
 
@@ -214,7 +214,7 @@ def facts_of(measured: Measured) -> dict[str, str]:
             facts[place] = repr(value)
 
     note("certificate", measured.certificate.to_dict())
-    note("schema", measured.schema.to_dict())
+    note("schema", (measured.linked if isinstance(measured, LinkedMeasured) else measured.schema).to_dict())
     for number, block in enumerate(measured.blocks):
         query = block.query.of if isinstance(block.query, Distances) else block.query
         shown = {name: getattr(query, name, None) for name in ("order", "orders", "sets", "coarse")}
