@@ -460,7 +460,7 @@ FLAWS = (
         + _OUTLOOK
         + _OUTLOOK.replace("blocks", "bare").replace("outlook", "other")
         + "        outlook = replace(outlook, seen=other.seen)\n",
-        "tests/test_third_stage.py::test_the_audit_finds_nothing_here",
+        _STEER_TESTS,
     ),
     _flaw(
         "a model fitted to exact counts",
@@ -491,7 +491,7 @@ FLAWS = (
                 "lost = max((finding.lost_delta for finding in findings), default=0.0)",
             ),
         ),
-        tests=(_THEOREM_TESTS,),
+        tests=(_JOINT_TESTS,),
     ),
     _flaw(
         "the exact number of rows steers the third stage",
@@ -595,7 +595,7 @@ FLAWS = (
         _QUERIES,
         "Spend.of(scales, budget.shifts, self.each",
         "Spend.of(scales[:1], budget.shifts, self.each",
-        _BOUND_TESTS,
+        _JOINT_TESTS,
     ),
     _flaw(
         "delta that thresholds and noise both spend",

@@ -18,7 +18,7 @@ import pytest
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Spend
 from sklar.trust.audit import QUICK
-from sklar.trust.audit.by_kind import attack_charge, attack_counts
+from sklar.trust.audit.by_kind import attack_charge, attack_cost, attack_counts
 from sklar.trust.audit.kinds import kinds
 from sklar.trust.audit.sensitivity import check_passes
 from sklar.trust.audit.together import Drawn, comes_back, drawn_by, normal_scores, odd_together
@@ -96,7 +96,9 @@ DEPENDENT: dict[str, tuple[str, Callable[[list[Drawn]], list[Drawn]], str]] = {
         "sums over tables of tables of order 3",
     ),
     "half of the next cell's": (
-        "rows", with_scores(1, lambda release: (release[1].scores + np.roll(release[1].scores, 1)) / math.sqrt(2)), "",
+        "third stage",
+        with_scores(3, lambda release: (release[3].scores + np.roll(release[3].scores, 1)) / math.sqrt(2)),
+        "that of the next cell",
     ),
 }  # fmt: skip
 
@@ -155,7 +157,9 @@ def test_of_each_person_no_more_rows_count_than_are_paid_for(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_charge_covers_all_blocks_and_all_thresholds(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
-    assert attack_charge(kind, [kind.measure()], [], tmp_path).passed
+    measured = [kind.measure()]
+    assert attack_charge(kind, measured, [], tmp_path).passed
+    assert attack_cost(kind, measured).passed
 
 
 def test_chances_of_thresholds_add_up() -> None:

@@ -53,7 +53,9 @@ def attack_noise(kind: Kind, here: Runs, *_: Any) -> Comparison:
 def attack_counts(kind: Kind, *_: Any) -> Comparison:
     """Every exact answer of a release is the one to the rows, or to those of each person that are counted."""
     bare = kind.measure(budget=replace(kind.budget, epsilon=EXACT.epsilon))
-    same = [np.array_equal(block.values, exact) for block, exact in zip(bare.blocks, kind.exact(bare), strict=True)]
+    # A search for numbers keeps the noise that it wants, whatever the budget.
+    pairs = zip(bare.blocks, kind.exact(bare), strict=True)
+    same = [np.array_equal(block.values, exact) for block, exact in pairs if block.scales.max() < 2**-6]
     tried, sees = "a release without noise: all counts.", "It sees a row too many, of a person or of anybody."
     return conclude("counts", tried, ["Wrong counts."] * (len(same) - sum(same)), "All are right.", sees, len(same))
 

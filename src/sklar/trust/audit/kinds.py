@@ -19,7 +19,7 @@ from sklar.budget.method import PAPER
 from sklar.budget.receipt import LedgerLike
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.fitting.density import searched
-from sklar.kernel.queries import Block, Common
+from sklar.kernel.queries import Block, Common, Tables
 from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.events import Linked
 from sklar.public.schema import Attribute, Schema
@@ -50,8 +50,12 @@ class Kind:
     def exact(self, measured: Everything, which: int = 0) -> list[NDArray[np.int64]]:
         """What every block of a release would hold without noise, if this were the table."""
         if isinstance(measured, LinkedMeasured):
-            bare = {block.query.what: block.values for block in _bare(self, which).blocks}
-            return [bare[block.query.what] for block in measured.blocks]
+            people = measured.linked.people
+            codes = self.tables[which][0].select(people.names).to_numpy().T
+            known = {block.query.what: block.values for block in _bare(self, which).blocks}
+            for what, order in (("people", 0), ("person", 1), ("person-person", 2)):
+                known[what] = Tables(cells=people.cells, order=order).count(codes)
+            return [known[block.query.what] for block in measured.blocks]
         frame, person = self.tables[which][0], measured.schema.person
         if person is not None:
             # Who has more rows than are counted has equal ones.
@@ -100,7 +104,7 @@ def _sought(finding: Any, blocks: list[Block], frame: pl.DataFrame, schema: Sche
 def _numbers(sizes: tuple[int, ...], rows: int) -> NDArray[np.int64]:
     """Codes, shape (m, rows): low levels are common, some cells are empty; a column may follow from two others."""
     generator = np.random.default_rng(rows)
-    codes = np.array([size * generator.random(rows) ** 2 for size in sizes]).astype(np.int64)
+    codes = np.array([size * (0.85 * generator.random(rows)) ** 2 for size in sizes]).astype(np.int64)
     codes[-1, ::2] = (codes[0] + codes[1])[::2] % sizes[-1]
     return codes
 
@@ -168,6 +172,7 @@ def kinds() -> tuple[Kind, ...]:
         made += [
             _rows(f"rows{after}", (4, 5, 3), 600, one),
             _rows(f"Laplace{after}", (4, 5, 3), 600, laplace),
+            _rows(f"Laplace of people{after}", (4, 5, 3), 600, laplace, people=3),
             _rows(f"people{after}", (4, 5, 3), 600, one, people=1),
             _rows(f"rows of people{after}", (4, 5, 3), 600, one, people=3),
             _rows(f"bits{after}", (2,) * 6, 4_000, one),

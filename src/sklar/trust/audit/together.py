@@ -6,8 +6,8 @@ point drawn within its step. Where sound code drew, residuals are independent st
 decided: queries, cells and scales are chosen before noise is drawn. So sums of squares of sums, of differences and of
 residuals themselves are chi-square. Sums are taken as well as differences, as noise that cancels shows in sums alone:
 
-- of every block: residuals, sums over each table, sums over the same place in all tables, the block and its mirror
-  image, cells that are empty, filled, and sums over cells by whether a count is odd;
+- of every block: residuals, sums over each table, sums over the same place in all tables, cells and the next, the block and its
+  mirror image, cells that are empty, filled, and sums over cells by whether a count is odd;
 - of every two blocks of a release, cell by cell: over looks, stages, orders, searches, linked tables;
 - of every block with that of the next release;
 - of every two cells, over releases, and of all residuals at every distance from each other.
@@ -38,7 +38,8 @@ Array = NDArray[np.float64]
 Odd = tuple[str, float]
 # A common value has noise that its threshold did not choose where it lies so many scales above.
 _ABOVE = 10
-_FAR = 3.0
+# Deviations beyond which noise is counted.
+_FAR = (2.0, 2.3, 2.6, 3.0, 3.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,13 +104,15 @@ def odd_together(drawn: Sequence[Sequence[Drawn]], alpha: float = ALPHA) -> list
         chances += _goes_with(one[0].name, two[0].name, pairs)
     every = [each for release in drawn for each in release]
     scores, noise = np.concatenate([each.scores for each in every]), np.concatenate([each.noise for each in every])
-    few, far = int(min(np.sum(noise % 2), np.sum(noise % 2 == 0))), int(np.sum(np.abs(scores) > _FAR))
+    few = int(min(np.sum(noise % 2), np.sum(noise % 2 == 0)))
     chances += [
         ("noise of two cells that goes together", _tied(blocks)),
         ("noise that comes back", comes_back(scores)),
         ("noise that is even or odd more often", 2 * float(bdtr(few, noise.size, 0.5))),
-        ("noise that is cut short", float(bdtr(far, scores.size, 2 * float(ndtr(-_FAR))))),
     ]
+    for far in _FAR:
+        short = float(bdtr(int(np.sum(np.abs(scores) > far)), scores.size, 2 * float(ndtr(-far))))
+        chances.append((f"noise that is cut short of {far} deviations", short))
     odd = [(words, p) for words, p in chances if p < alpha / len(chances)]
     return sorted(odd, key=lambda each: each[1])
 
@@ -125,6 +128,7 @@ def _of_block(own: Sequence[Drawn]) -> list[Odd]:
         *_size(f"sums over tables of {name}", tables),
         *_size(f"sums over tables at the same place of {name}", places),
         *_goes_with(name, "its mirror image", halves),
+        *_goes_with(name, "the next cell", [(each.scores[::2], each.scores[1::2]) for each in own]),
     ]
     for words, chosen in (("empty", exact == 0), ("filled", exact > 0), ("crowded", exact > 1_000)):
         chances += _size(f"noise of {words} cells of {name}", every[chosen])
