@@ -8,7 +8,7 @@ a kind, so below 1e-6 for all of this file. Power: each kind of dependence below
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +16,16 @@ import numpy as np
 import pytest
 
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
-from sklar.kernel.theorems import Spend
+from sklar.kernel.queries import Block
+from sklar.kernel.theorems import Budget, Spend
+from sklar.release import measure
 from sklar.trust.audit import QUICK
 from sklar.trust.audit.by_kind import attack_charge, attack_cost, attack_counts
+from sklar.trust.audit.inventions import frame_of, whole_numbers
 from sklar.trust.audit.kinds import kinds
 from sklar.trust.audit.sensitivity import check_passes
 from sklar.trust.audit.together import Drawn, comes_back, drawn_by, normal_scores, odd_together
+from sklar.trust.verify.residuals import examine
 
 KINDS = {kind.name: kind for kind in kinds()}
 RELEASES, ALPHA = 20, 1e-8
@@ -165,3 +169,24 @@ def test_a_charge_covers_all_blocks_and_all_thresholds(name: str, tmp_path: Path
 def test_chances_of_thresholds_add_up() -> None:
     one, two = (Spend.of([16.0], lost_delta=lost) for lost in (1e-10, 3e-10))
     assert (one + two).lost_delta == pytest.approx(4e-10)
+
+
+def test_verify_sees_tables_that_share_noise_in_every_look() -> None:
+    """And passes sound ones: each test of a file has a level of 1e-6 / 24."""
+    schema = whole_numbers(*[3] * 12)
+    measured = measure(frame_of(schema, np.zeros((12, 500), dtype=np.int64)), schema, Budget(epsilon=1.0))
+    codes = np.zeros((12, 500), dtype=np.int64)
+
+    def failed(blocks: Sequence[Block]) -> list[str]:
+        tests = examine(blocks, measured.schema, "gaussian", measured.n_rows)
+        return [each.name for each in tests if not each.passed]
+
+    def shared(block: Block) -> Block:
+        if block.query.order != 2:  # type: ignore[union-attr]
+            return block
+        exact, every = block.query.count(codes), np.repeat(block.scales, 9)  # type: ignore[arg-type]
+        unit = np.resize(((block.values - exact) / every)[:9], exact.size)
+        return replace(block, values=exact + np.rint(unit * every).astype(np.int64))
+
+    assert failed(measured.blocks) == []
+    assert "the same place of all tables between stages" in failed([shared(block) for block in measured.blocks])

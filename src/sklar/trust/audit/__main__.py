@@ -15,10 +15,10 @@ from sklar.trust.audit import QUICK, Comparison, Effort, by_kind, conclude, kind
 Attack = Callable[[Path, Effort], Iterable[Comparison]]
 # Those that take least time first.
 ATTACKS: tuple[Attack, ...] = (
-    leaks.check_seal, noises.check_fresh, sensitivity.check_records,
-    sensitivity.check_passes, sensitivity.check_counts, sensitivity.check_neighbors,
-    *map(by_kind.on_kind, kinds.kinds()), leaks.check_ledger, leaks.check_checkpoint, noises.check_stretches,
-    noises.check_threshold, noises.check_searches, noises.check_choice, noises.check_sampler, noises.check_guesses,
+    leaks.check_seal, noises.check_fresh, sensitivity.check_passes, sensitivity.check_records,
+    *map(by_kind.on_kind, kinds.kinds()), sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_ledger,
+    leaks.check_checkpoint, noises.check_stretches, noises.check_threshold, noises.check_searches, noises.check_choice,
+    noises.check_sampler, noises.check_guesses,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from sklar.budget.certificate import LinkedMeasured, Measured
 from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
+from sklar.public.attribute import Outside
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Count, Person
@@ -71,10 +72,10 @@ ODD = (
 )  # fmt: skip
 
 
-def whole_numbers(*sizes: int) -> Schema:
+def whole_numbers(*sizes: int, outside: Outside = "missing") -> Schema:
     """Attributes that are whole numbers from 0 on, with these numbers of levels; what lies outside is in no cell."""
     named = ((f"a{index}", tuple(range(size + 1))) for index, size in enumerate(sizes))
-    own = (Attribute(name=name, kind="integer", edges=edges, outside="missing") for name, edges in named)
+    own = (Attribute(name=name, kind="integer", edges=edges, outside=outside) for name, edges in named)
     return Schema(name="audit", attributes=tuple(own))
 
 

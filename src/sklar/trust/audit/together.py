@@ -6,8 +6,8 @@ point drawn within its step. Where sound code drew, residuals are independent st
 decided: queries, cells and scales are chosen before noise is drawn. So sums of squares of sums, of differences and of
 residuals themselves are chi-square. Sums are taken as well as differences, as noise that cancels shows in sums alone:
 
-- of every block: residuals, sums over each table, sums over the same place in all tables, cells and the next, the block and its
-  mirror image, cells that are empty, filled, and sums over cells by whether a count is odd;
+- of every block: residuals, sums over each table, over the same place in all tables, over cells by whether a count is
+  odd; cells and the next, the block and its mirror image; cells that are empty and filled;
 - of every two blocks of a release, cell by cell: over looks, stages, orders, searches, linked tables;
 - of every block with that of the next release;
 - of every two cells, over releases, and of all residuals at every distance from each other.
@@ -26,7 +26,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, chdtr, chdtrc, ndtr, ndtri
+from scipy.special import bdtr, betainc, chdtr, chdtrc, ndtr, ndtri
 
 from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import Mechanism
@@ -38,6 +38,8 @@ Array = NDArray[np.float64]
 Odd = tuple[str, float]
 # A common value has noise that its threshold did not choose where it lies so many scales above.
 _ABOVE = 10
+# Of Laplace noise of scale b, (1 - tanh(1 / 2b)^2) / 2 is odd: more than this at the scales that are drawn here.
+_HALF = 0.496
 # Deviations beyond which noise is counted.
 _FAR = (2.0, 2.3, 2.6, 3.0, 3.5)
 
@@ -108,7 +110,7 @@ def odd_together(drawn: Sequence[Sequence[Drawn]], alpha: float = ALPHA) -> list
     chances += [
         ("noise of two cells that goes together", _tied(blocks)),
         ("noise that comes back", comes_back(scores)),
-        ("noise that is even or odd more often", 2 * float(bdtr(few, noise.size, 0.5))),
+        ("noise that is even or odd more often", 2 * float(bdtr(few, noise.size, _HALF))),
     ]
     for far in _FAR:
         short = float(bdtr(int(np.sum(np.abs(scores) > far)), scores.size, 2 * float(ndtr(-far))))
@@ -183,14 +185,14 @@ def _lean(scores: Array) -> float:
 
 
 def _tied(blocks: Sequence[Sequence[Drawn]]) -> float:
-    """Whether two cells that all releases have go together (correlations by Fisher's transform)."""
+    """Whether two cells that all releases have go together: correlations of normals, whose law is a beta's."""
     alike = [own for own in blocks if len({each.scores.size for each in own}) == 1]
     runs = len(blocks[0])
     if runs < 8 or not alike:
         return 1.0
     cells = np.concatenate([np.array([each.scores for each in own]) for own in alike], axis=1)
     ties = np.abs(np.corrcoef(cells.T)[np.triu_indices(cells.shape[1], 1)])
-    return 2 * ties.size * float(ndtr(-math.atanh(min(float(ties.max(initial=0.0)), 1 - 1e-12)) * math.sqrt(runs - 3)))
+    return ties.size * float(betainc(runs / 2 - 1, 0.5, max(1 - float(ties.max(initial=0.0)) ** 2, 0.0)))
 
 
 def comes_back(scores: Array) -> float:
