@@ -12,7 +12,7 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 444,
+    ".": 460,
     "answer": 4_080,
     "budget": 3_199,
     "cli": 1_982,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_321,
     "rows": 3_823,
     "studio": 2_315,
-    "trust": 4_125,
+    "trust": 4_276,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

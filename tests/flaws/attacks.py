@@ -12,11 +12,7 @@ PAGE = ROOT / "docs" / "results" / "attacks.md"
 # Attacks of a kind that see less than they do of others, and what holds the rest.
 LESS = {
     ("counts", "linked"): "tables of people alone; tables with events: `tests/rows/test_shares.py`",
-    (
-        "counts",
-        "private domains",
-    ): "without searches for numbers, and of tables over domains that were found by themselves: "
-    "`tests/rows/test_engines.py`",
+    ("counts", "private domains"): "values that are listed, and roundings; other tables: `tests/rows/test_engines.py`",
 }
 # Attacks that are not made on every kind, and why.
 ONCE = {

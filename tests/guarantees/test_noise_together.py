@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,9 +183,10 @@ def test_verify_sees_tables_that_share_noise_in_every_look() -> None:
         return [each.name for each in tests if not each.passed]
 
     def shared(block: Block) -> Block:
-        if block.query.order != 2:  # type: ignore[union-attr]
+        query: Any = block.query
+        if query.order != 2:
             return block
-        exact, every = block.query.count(codes), np.repeat(block.scales, 9)  # type: ignore[arg-type]
+        exact, every = query.count(codes), np.repeat(block.scales, 9)
         unit = np.resize(((block.values - exact) / every)[:9], exact.size)
         return replace(block, values=exact + np.rint(unit * every).astype(np.int64))
 

@@ -68,7 +68,7 @@ def released(
     kind: Kind, kept: list[Block] | None, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Everything, list[Any], list[Block]]:
     """A release, all that its vault was asked, and the blocks that it gave, in that order."""
-    vault = type("Vault", (Watched,), {"asked": [], "given": [], "kept": None if kept is None else iter(kept)})
+    vault: Any = type("Vault", (Watched,), {"asked": [], "given": [], "kept": None if kept is None else iter(kept)})
     for module in (engines, shares):
         monkeypatch.setattr(module, "Vault", vault)
     return kind.measure(), vault.asked, vault.given

@@ -17,8 +17,8 @@ Attack = Callable[[Path, Effort], Iterable[Comparison]]
 ATTACKS: tuple[Attack, ...] = (
     leaks.check_seal, noises.check_fresh, sensitivity.check_passes, sensitivity.check_records,
     *map(by_kind.on_kind, kinds.kinds()), sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_ledger,
-    leaks.check_checkpoint, noises.check_stretches, noises.check_threshold, noises.check_searches, noises.check_choice,
-    noises.check_sampler, noises.check_guesses,
+    leaks.check_checkpoint, noises.check_stretches, noises.check_threshold, noises.check_searches,
+    noises.check_sampler, by_kind.check_guesses,
 )  # fmt: skip
 
 

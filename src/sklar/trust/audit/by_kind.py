@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured, is_of_schema
 from sklar.budget.ledger import Ledger
-from sklar.budget.method import Method
+from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import plan_linked, plan_release
 from sklar.budget.search import finding_faults, fits, replan_search
 from sklar.files.model import fit_people, fit_tables
@@ -23,11 +24,9 @@ from sklar.kernel.queries import Distances
 from sklar.kernel.theorems import Budget
 from sklar.public.events import Linked
 from sklar.release import fit, fit_linked
-from sklar.trust.audit import Comparison, Effort, conclude
+from sklar.trust.audit import Comparison, Effort, conclude, noises, sensitivity
 from sklar.trust.audit.inventions import EXACT, facts_of
-from sklar.trust.audit.kinds import Everything, Kind, scales_of
-from sklar.trust.audit.noises import judge_guesses
-from sklar.trust.audit.sensitivity import TOLERANCE, cost_of
+from sklar.trust.audit.kinds import Everything, Kind, rows_of, scales_of
 from sklar.trust.audit.together import drawn_by, odd_together
 from sklar.trust.verify.refit import as_planned
 
@@ -35,6 +34,8 @@ Runs = Sequence[Everything]
 # A fact that noise decides is the same in so many releases of each neighbor, and another in those of the other, with a
 # chance below 4 ** -16.
 LEAST_RUNS = 16
+# Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
+LOOSE = Budget(epsilon=18.0)
 # Plans and costs are worked out again for so many releases.
 _FEW = 3
 
@@ -79,27 +80,46 @@ def attack_cost(kind: Kind, here: Runs, *_: Any) -> Comparison:
     """What the neighbor costs, by how far it moves every exact answer, by the noise that is stated and what is left of
     delta."""
     left = replace(kind.budget, delta=kind.budget.delta - _lost(here[0]))
-    found = max(cost_of(left, *_moved(kind, each)) for each in here[:_FEW])
-    tried, claimed = "a row or person moved as far as can be: what that costs, over all blocks.", kind.budget.epsilon
-    words, sees = (
-        f"It costs epsilon {found:.4g}, {claimed:g} is claimed.",
-        "It sees a block or a look that nobody paid for.",
-    )
-    return Comparison("cost of a neighbor", tried, words, sees, found <= claimed * TOLERANCE, claimed, found, _FEW)
+    found = max(sensitivity.cost_of(left, *_moved(kind, each)) for each in here[:_FEW])
+    claimed = kind.budget.epsilon
+    tried = "a row or person moved as far as can be: what that costs, over all blocks."
+    words = f"It costs epsilon {found:.4g}, {claimed:g} is claimed."
+    sees, passed = "It sees a block or a look that nobody paid for.", found <= claimed * sensitivity.TOLERANCE
+    return Comparison("cost of a neighbor", tried, words, sees, passed, claimed, found, _FEW)
 
 
-def attack_guess(kind: Kind, here: Runs, there: Runs, _: Path) -> Comparison:
+def attack_guess(kind: Kind, here: Runs, there: Runs, *_: Any) -> Comparison:
     """Guess which of two neighbors was released, by the log likelihood ratio of all blocks."""
+    scales, shift = _moved(kind, here[0])
+    both = ratios(kind, here), ratios(kind, there)
+    return noises.judge_guesses(kind.name, kind.budget, both, math.sqrt(float(np.sum((shift / scales) ** 2))))
+
+
+def ratios(kind: Kind, runs: Runs) -> NDArray[np.float64]:
+    """The log likelihood ratio of the table beside its neighbor, of every release."""
     gaussian = kind.budget.mechanism == "gaussian"
 
-    def score(measured: Everything) -> float:
+    def ratio(measured: Everything) -> float:
         noisy, scales = np.concatenate([block.values for block in measured.blocks]), scales_of(measured)
         one, two = (np.abs(noisy - np.concatenate(kind.exact(measured, which))) / scales for which in (0, 1))
         return float(np.sum((two**2 - one**2) / 2 if gaussian else two - one))
 
-    first, second = (np.array([score(measured) for measured in runs]) for runs in (here, there))
-    scales, shift = _moved(kind, here[0])
-    return judge_guesses(kind.name, kind.budget, (first, second), math.sqrt(float(np.sum((shift / scales) ** 2))))
+    return np.array([ratio(measured) for measured in runs])
+
+
+def check_guesses(_: Path, effort: Effort) -> Iterator[Comparison]:
+    """Guess where that tells most: many tables of few rows, by a budget that lets noise be far above its blur."""
+    for words, size, people, method, trials in (
+        ("210 tables measured at once", 2, 0, PAPER, effort.once),
+        ("210 parities, measured twice", 2, 0, Method(), effort.twice),
+        ("400 tables measured in two stages", 3, 0, Method(), effort.twice),
+        ("210 tables, a person of 8 rows replaced", 2, 8, PAPER, effort.twice),
+    ):
+        kind = rows_of(words, (size,) * 20, 3 * max(people, 1), LOOSE, people, method)
+        here, there = ([kind.measure(which) for _ in range(trials)] for which in (0, 1))
+        yield attack_guess(kind, here, there)
+        if trials == effort.once:
+            yield noises.judge_tightness(words, LOOSE, (ratios(kind, here), ratios(kind, there)))
 
 
 def attack_plan(kind: Kind, here: Runs, *_: Any) -> Comparison:

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured, Measured
-from sklar.budget.method import PAPER
+from sklar.budget.method import PAPER, Method
 from sklar.budget.receipt import LedgerLike
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.fitting.density import searched
@@ -27,6 +27,7 @@ from sklar.release import measure, measure_linked
 from sklar.trust.audit.inventions import EXACT, frame_of, people_of
 from sklar.trust.audit.inventions import whole_numbers as numbers_or_none
 
+AUTO = Method()
 # A model of such a schema can be saved.
 whole_numbers = partial(numbers_or_none, outside="clip")
 Everything: TypeAlias = Measured | LinkedMeasured
@@ -42,23 +43,25 @@ class Kind:
     schema: Schema | Linked
     budget: Budget
     tables: tuple[Frames, Frames]
+    method: Method = AUTO
 
     def measure(self, which: int = 0, *, budget: Budget | None = None, ledger: LedgerLike = None) -> Everything:
         """Release the table (0) or its neighbor (1), through the public interface."""
         frames, budget, dataset = self.tables[which], budget or self.budget, None if ledger is None else "audit"
         if isinstance(self.schema, Linked):
             return measure_linked(frames[0], frames[1], self.schema, budget, ledger=ledger, dataset=dataset)
-        return measure(frames[0], self.schema, budget, ledger=ledger, dataset=dataset)
+        return measure(frames[0], self.schema, budget, method=self.method, ledger=ledger, dataset=dataset)
 
     def exact(self, measured: Everything, which: int = 0) -> list[NDArray[np.int64]]:
         """What every block of a release would hold without noise, if this were the table."""
+        asked: list[Any] = [block.query for block in measured.blocks]
         if isinstance(measured, LinkedMeasured):
             people = measured.linked.people
             codes = self.tables[which][0].select(people.names).to_numpy().T
-            known = {block.query.what: block.values for block in _bare(self, which).blocks}
+            known = _bare(self, which)
             for what, order in (("people", 0), ("person", 1), ("person-person", 2)):
                 known[what] = Tables(cells=people.cells, order=order).count(codes)
-            return [known[block.query.what] for block in measured.blocks]
+            return [known[query.what] for query in asked]
         frame, person = self.tables[which][0], measured.schema.person
         if person is not None:
             # Who has more rows than are counted has equal ones.
@@ -68,14 +71,13 @@ class Kind:
             for finding, own in searched(measured.certificate.domains, measured.blocks)
             for counts in _sought(finding, own, frame, measured.schema)
         ]
-        blocks = measured.blocks[len(sought) :]
         if sought:
             # Over the domains that were found, which are public now.
             found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon), method=PAPER)
-            tables = {block.query.order: block.values for block in found.blocks}
-            return [*sought, *(tables[block.query.order] for block in blocks)]
+            tables = {getattr(block.query, "order", -1): block.values for block in found.blocks}
+            return [*sought, *(tables[query.order] for query in asked[len(sought) :])]
         codes = frame.select(measured.schema.names).to_numpy().T
-        return [block.query.count(codes) for block in blocks]
+        return [query.count(codes) for query in asked]
 
 
 def scales_of(measured: Everything) -> NDArray[np.float64]:
@@ -85,8 +87,10 @@ def scales_of(measured: Everything) -> NDArray[np.float64]:
 
 
 @cache
-def _bare(kind: Kind, which: int) -> Everything:
-    return kind.measure(which, budget=replace(kind.budget, epsilon=EXACT.epsilon))
+def _bare(kind: Kind, which: int) -> dict[str, NDArray[Any]]:
+    """The exact tokens of linked tables by kind of table."""
+    bare = kind.measure(which, budget=replace(kind.budget, epsilon=EXACT.epsilon))
+    return {getattr(block.query, "what", ""): block.values for block in bare.blocks}
 
 
 def _sought(finding: Any, blocks: list[Block], frame: pl.DataFrame, schema: Schema) -> list[NDArray[np.int64]]:
@@ -112,13 +116,15 @@ def _numbers(sizes: tuple[int, ...], rows: int) -> NDArray[np.int64]:
     return codes
 
 
-def _rows(name: str, sizes: tuple[int, ...], rows: int, budget: Budget, people: int = 0) -> Kind:
+def rows_of(
+    name: str, sizes: tuple[int, ...], rows: int, budget: Budget, people: int = 0, method: Method = AUTO
+) -> Kind:
     """A row, or a person of up to `people` rows, at the lowest levels in the table and at the highest in its neighbor.
 
     Of bits half are changed: so many parities change.
     """
     schema, codes, most = whole_numbers(*sizes), _numbers(sizes, rows), max(people, 1)
-    changed = len(sizes) // 2 if max(sizes) == 2 else len(sizes)
+    changed = len(sizes) // 2 if max(sizes) == 2 and not method.paper else len(sizes)
     first, ids = codes.copy(), pl.Series("id", np.arange(rows) // most)
     codes[:changed, :most] = np.array(sizes)[:changed, None] - 1
     first[:, :most] = 0
@@ -128,7 +134,7 @@ def _rows(name: str, sizes: tuple[int, ...], rows: int, budget: Budget, people: 
         schema = people_of(schema, "people" if people == 1 else "rows", people)
         # The first person has more rows than are counted.
         two = two.vstack(two[[0] * (people + 1)])
-    return Kind(name=name, schema=schema, budget=budget, tables=((two,), (other,)))
+    return Kind(name=name, schema=schema, budget=budget, tables=((two,), (other,)), method=method)
 
 
 def _searching(name: str, budget: Budget) -> Kind:
@@ -173,15 +179,15 @@ def kinds() -> tuple[Kind, ...]:
         one, two = (Budget(epsilon=epsilon, neighbors=neighbors) for epsilon in (1.0, 2.0))
         laplace = Budget(epsilon=1.0, neighbors=neighbors, mechanism="laplace", composition="basic")
         made += [
-            _rows(f"rows{after}", (4, 5, 3), 600, one),
-            _rows(f"Laplace{after}", (4, 5, 3), 600, laplace),
-            _rows(f"Laplace of people{after}", (4, 5, 3), 600, laplace, people=3),
-            _rows(f"people{after}", (4, 5, 3), 600, one, people=1),
-            _rows(f"rows of people{after}", (4, 5, 3), 600, one, people=3),
-            _rows(f"bits{after}", (2,) * 6, 4_000, one),
-            _rows(f"bits of people{after}", (2,) * 6, 4_000, one, people=1),
+            rows_of(f"rows{after}", (4, 5, 3), 600, one),
+            rows_of(f"Laplace{after}", (4, 5, 3), 600, laplace),
+            rows_of(f"Laplace of people{after}", (4, 5, 3), 600, laplace, people=3),
+            rows_of(f"people{after}", (4, 5, 3), 600, one, people=1),
+            rows_of(f"rows of people{after}", (4, 5, 3), 600, one, people=3),
+            rows_of(f"bits{after}", (2,) * 6, 4_000, one),
+            rows_of(f"bits of people{after}", (2,) * 6, 4_000, one, people=1),
             _searching(f"private domains{after}", one),
-            _rows(f"third stage{after}", (4, 5, 3, 4), 20_000, two),
+            rows_of(f"third stage{after}", (4, 5, 3, 4), 20_000, two),
             _linked(f"linked{after}", one),
         ]
     return tuple(made)

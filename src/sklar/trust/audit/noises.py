@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.audit import ALPHA, Comparison, Effort, conclude, inventions
-from sklar.trust.audit.inventions import ONE, Release, exactly, frame_of, release_once, release_twice, write
+from sklar.trust.audit.inventions import ONE, Release, exactly, frame_of, release_twice, write
 from sklar.trust.audit.together import comes_back, normal_scores
 
 Array = NDArray[np.float64]
@@ -148,78 +148,8 @@ def check_threshold(folder: Path, _: Effort) -> Iterator[Comparison]:
 _OFTEN = 0.9
 # One-sided, of the figure for tightness.
 _CONFIDENCE = 0.95
-# Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
-_LOOSE = Budget(epsilon=18.0)
-_BITS = inventions.whole_numbers(*[2] * 20)
 
 Scores = tuple[Array, Array]
-
-
-def check_guesses(folder: Path, effort: Effort) -> Iterator[Comparison]:
-    """Guess on the whole release, of all tables at once, and of both stages; and how tight the guess is."""
-    scores, mu = play(release_once, _BITS, _LOOSE, effort.once, folder)
-    yield judge_guesses("210 tables measured at once", _LOOSE, scores, mu)
-    yield judge_tightness("210 tables of 3 rows", _LOOSE, scores)
-    # Of attributes with two levels, parities are measured.
-    for words, levels in (("210 parities, measured twice", 2), ("400 tables measured in two stages", 3)):
-        scores, mu = play(release_twice, inventions.whole_numbers(*[levels] * 20), _LOOSE, effort.twice, folder)
-        yield judge_guesses(words, _LOOSE, scores, mu)
-
-
-def check_choice(folder: Path, effort: Effort) -> Iterator[Comparison]:
-    """Two towns, one of which is listed: one row more must not decide which."""
-    scores = []
-    for many, few in (("Bern", "Rome"), ("Rome", "Bern")):
-        path = write(pl.DataFrame({"town": [many] * 2_001 + [few] * 2_000}), folder / f"{many}.csv")
-        schemas = [measure(path, _TOWN, ONE, method=PAPER).schema for _ in range(effort.searches)]
-        scores.append(np.array([1.0 if each.attribute("town").values == ("Bern",) else -1.0 for each in schemas]))
-    yield judge_guesses("the only town that is listed", ONE, (scores[0], scores[1]), 0.1)
-
-
-def play(
-    release: Release, schema: Schema, budget: Budget, trials: int, folder: Path | None = None
-) -> tuple[Scores, float]:
-    """The log likelihood ratio of `trials` releases of D and of D', and the mu that noise as planned gives.
-
-    D and D' have three rows; one has the last level in every attribute of D', or, for parities, in as many as cost
-    most.
-    """
-
-    def table(changed: int) -> pl.DataFrame:
-        codes = np.zeros((schema.n_attributes, 3), dtype=np.int32)
-        codes[:changed, 0] = schema.sizes[:changed] - 1
-        return frame_of(schema, codes)
-
-    worst = schema.n_attributes
-    if schema.n_levels == 2 * schema.n_attributes:
-        scales = release(table(0), schema, budget).scales
-        changes = [table(changed) for changed in range(schema.n_attributes + 1)]
-        start, *ends = [exactly(release)(each, schema, budget).cells[: scales.size] for each in changes]
-        worst = 1 + int(np.argmax([np.sum(((end - start) / scales) ** 2) for end in ends]))
-    tables: list[object] = [table(0), table(worst)]
-    if folder is not None:
-        tables = [write(table(changed), folder / f"play{changed}.parquet") for changed in (0, worst)]
-    return _play_between(release, schema, budget, trials, tables)
-
-
-def _play_between(
-    release: Release, schema: Schema, budget: Budget, trials: int, tables: Sequence[object]
-) -> tuple[Scores, float]:
-    """The log likelihood ratio of releases of two tables, and the mu between them."""
-    shown = release(tables[0], schema, budget)
-    means = [exactly(release)(table, schema, budget).cells[: shown.cells.size] for table in tables]
-    differ = np.flatnonzero(means[0] != means[1])
-    gap, centre = (means[0] - means[1])[differ], means[0][differ]
-
-    def score(table: object) -> float:
-        drawn = release(table, schema, budget)
-        x, scale = drawn.cells[differ] - centre, drawn.scales[differ]
-        if budget.mechanism == "gaussian":
-            return float(np.sum(((x + gap) ** 2 - x**2) / (2 * scale**2)))
-        return float(np.sum((np.abs(x + gap) - np.abs(x)) / scale))
-
-    one, two = (np.array([score(table) for _ in range(trials)]) for table in tables)
-    return (one, two), math.sqrt(float(np.sum((gap / shown.scales[differ]) ** 2)))
 
 
 def judge_guesses(words: str, budget: Budget, scores: Scores, mu: float) -> Comparison:

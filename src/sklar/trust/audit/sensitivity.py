@@ -53,7 +53,7 @@ def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
     codes[np.array(triples)[numbers % len(triples)].T, numbers] = 1
     frame = inventions.frame_of(schema, codes).with_columns(id=pl.Series(np.arange(2 * many) % many))
     ones, odd, odds = exactly(release_twice)(frame, schema, ONE).measured.blocks[0].by_scale()
-    both = {(i, j): (ones[i] + ones[j] - odd[at]) // 2 for at, (i, j) in enumerate(pairs)}
+    both: dict[tuple[int, ...], int] = {(i, j): (ones[i] + ones[j] - odd[at]) // 2 for at, (i, j) in enumerate(pairs)}
     three = {
         each: (odds[at] - ones[list(each)].sum() + 2 * sum(both[pair] for pair in combinations(each, 2))) // 4
         for at, each in enumerate(triples)

@@ -192,7 +192,7 @@ def _tied(blocks: Sequence[Sequence[Drawn]]) -> float:
         return 1.0
     cells = np.concatenate([np.array([each.scores for each in own]) for own in alike], axis=1)
     ties = np.abs(np.corrcoef(cells.T)[np.triu_indices(cells.shape[1], 1)])
-    return ties.size * float(betainc(runs / 2 - 1, 0.5, max(1 - float(ties.max(initial=0.0)) ** 2, 0.0)))
+    return float(ties.size * betainc(runs / 2 - 1, 0.5, max(1 - float(ties.max(initial=0.0)) ** 2, 0.0)))
 
 
 def comes_back(scores: Array) -> float:
@@ -201,4 +201,4 @@ def comes_back(scores: Array) -> float:
     sums = np.abs(np.fft.irfft(np.abs(np.fft.rfft(scores, 2 * n)) ** 2)[1:n])
     pairs = n - np.arange(1.0, n)
     t = (np.sqrt(pairs**2 + 16 * sums**2) - pairs) / (8 * np.maximum(sums, 1e-9))
-    return float(2 * n * np.exp(-t * sums - pairs / 8 * np.log1p(-4 * t**2)).min(initial=1.0))
+    return float(2 * n * np.min(np.exp(-t * sums - pairs / 8 * np.log1p(-4 * t**2)), initial=1.0))
