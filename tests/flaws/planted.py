@@ -603,6 +603,7 @@ FLAWS = (
         "self.shifts, self.less(spend.lost_delta).delta)",
         "self.shifts, self.delta)",
         _THEOREM_TESTS,
+        audited=False,
     ),
     _flaw(
         "a person of two files counted as two",
@@ -610,6 +611,7 @@ FLAWS = (
         "marks_of(ids, secrets.ids).copy()",
         "marks_of(ids, bytes(byte ^ int(place[:1, 0].sum()) % 256 for byte in secrets.ids)).copy()",
         "tests/rows/test_people.py",
+        audited=False,
     ),
     _flaw(
         "all rows of a person counted where they come together",
@@ -640,6 +642,7 @@ FLAWS = (
         "            tables.append(block.values)\n            yield block\n"
         "            if np.count_nonzero(counts) == 1:\n                return\n",
         _STEER_TESTS,
+        audited=False,
     ),
     _flaw(
         "no second stage where a cell is empty",
@@ -668,6 +671,7 @@ FLAWS = (
         '            reference[0] += measurer._exact[1, b"", b""][0]\n'
         "            outlook = replace(outlook, seen=replace(outlook.seen, reference=reference))\n",
         _STEER_TESTS,
+        audited=False,
     ),
     # Ledger, files, machine.
     Flaw(
