@@ -12,7 +12,7 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 444,
+    ".": 460,
     "answer": 4_245,
     "budget": 3_232,
     "cli": 2_075,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_562,
     "rows": 4_085,
     "studio": 2_315,
-    "trust": 4_134,
+    "trust": 4_285,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

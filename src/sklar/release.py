@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sklar.budget.certificate import Measured, certify
+from sklar.budget.certificate import LinkedMeasured, Measured, certify
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release
 from sklar.budget.receipt import Bill, LedgerLike, telling
@@ -154,15 +154,31 @@ def fit_linked(
     Neighbors differ in one person with all their events. `schema` is a `Linked`, or the path of its file; the other
     arguments are those of `fit`.
     """
+    budget = Method().budget_of(budget, epsilon)
+    measured = measure_linked(people, events, schema, budget, ledger=ledger, dataset=dataset, progress=progress)
+    with telling([measured.certificate.receipt], measured.certificate.epsilon):
+        return fit_people(measured, progress=progress)
+
+
+def measure_linked(
+    people: object,
+    events: object,
+    schema: Linked | str | Path,
+    budget: Budget,
+    *,
+    ledger: LedgerLike = None,
+    dataset: str | None = None,
+    progress: Progress = SILENT,
+) -> LinkedMeasured:
+    """The noisy blocks that a release of linked tables measures. Arguments are those of `fit_linked`."""
     # Imported here: most releases are of one table.
     from sklar.public.events import Linked
-    from sklar.rows.shares import measure_linked
+    from sklar.rows.shares import measure_shares
 
     linked = Linked.of(schema)
     linked.require_reviewed()
-    budget = linked.budget_for(Method().budget_of(budget, epsilon))
+    budget = linked.budget_for(budget)
     bill = Bill(ledger, dataset, linked, budget)
     with telling(bill.receipts, budget.epsilon):
-        measured = measure_linked(people, events, linked, budget, charge=bill, progress=progress)
-        certificate = replace(measured.certificate, receipt=bill.receipt)
-        return fit_people(replace(measured, certificate=certificate), progress=progress)
+        measured = measure_shares(people, events, linked, budget, charge=bill, progress=progress)
+    return replace(measured, certificate=replace(measured.certificate, receipt=bill.receipt))

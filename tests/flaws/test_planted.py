@@ -16,12 +16,10 @@ NAMED = {flaw.name: flaw for flaw in FLAWS}
 # Of each kind one, with the attack that must succeed: the whole audit takes too long here.
 FAST = {
     "half the sensitivity": "check_changes(release_once, whole_numbers(2, 3), Budget(epsilon=1.0), '')",
-    "stage two reuses the noise of stage one": (
-        "check_noise_of_cells(folder, release_twice, Budget(epsilon=1.0), QUICK.cells, '')"
-    ),
+    "stage two reuses the noise of stage one": ("attack_noise(kinds()[0], [kinds()[0].measure() for _ in range(20)])"),
     # Counted without compiled code, which the copy would have to compile.
     "data-dependent clipping above 1,000 rows": "next(check_counts(folder, replace(QUICK, wide_rows=1_000)))",
-    "three-way tables without noise": "next(check_third(folder, QUICK))",
+    "three-way tables without noise": "attack_noise(kinds()[8], [kinds()[8].measure() for _ in range(10)])",
 }
 ATTACK = """
 import tempfile
@@ -29,9 +27,9 @@ from dataclasses import replace
 from pathlib import Path
 from sklar.kernel.theorems import Budget
 from sklar.trust.audit import QUICK
-from sklar.trust.audit.inventions import release_once, release_twice, whole_numbers
-from sklar.trust.audit.leaks import check_third
-from sklar.trust.audit.noises import check_noise_of_cells
+from sklar.trust.audit.by_kind import attack_noise
+from sklar.trust.audit.inventions import release_once, whole_numbers
+from sklar.trust.audit.kinds import kinds
 from sklar.trust.audit.sensitivity import check_changes, check_counts
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)

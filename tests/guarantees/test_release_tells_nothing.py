@@ -15,7 +15,7 @@ from sklar.files.model import fit_tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit, measure
-from sklar.trust.audit.leaks import follows
+from sklar.trust.audit.by_kind import follows
 from tests.guarantees.people import BASE, FLAG, walk
 
 SCHEMA = Schema.from_toml(BASE + FLAG)
@@ -56,7 +56,7 @@ def test_later_stages_follow_from_the_first(rows: int) -> None:
     budget, method = Budget(epsilon=1.0), Method()
     table, schema = (people(rows), SCHEMA) if rows < 20_000 else _structured(rows)
     measured = measure(table, schema, budget, method=method)
-    assert follows(measured, schema, budget)
+    assert follows(measured, budget)
     kinds = {type(block.query).__name__ for block in measured.blocks}
     chosen = [block for block in measured.blocks if getattr(block.query, "sets", None) is not None]
     assert rows < 20_000 or ("Distances" in kinds and chosen)

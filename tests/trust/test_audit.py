@@ -13,7 +13,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from itertools import count, cycle
+from itertools import cycle, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,15 +23,28 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from sklar.budget.method import PAPER
 from sklar.cli import cli
 from sklar.errors import DataError, NoiseError
 from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.trust import audit as audited
-from sklar.trust.audit import QUICK, Audit, Comparison, Effort, inventions, leaks, noises, sensitivity
+from sklar.trust.audit import QUICK, Audit, Comparison, Effort, by_kind, inventions, leaks, noises, sensitivity
 from sklar.trust.audit.__main__ import ATTACKS, carry_out
+from sklar.trust.audit.by_kind import (
+    BY_KIND,
+    LEAST_RUNS,
+    attack_cost,
+    attack_facts,
+    attack_guess,
+    attack_model,
+    attack_noise,
+    attack_plan,
+)  # fmt: skip
 from sklar.trust.audit.inventions import PURE, Release, Released, exactly, release_once, release_twice, whole_numbers
+from sklar.trust.audit.kinds import Everything, kinds, rows_of
+from tests.flaws.attacks import LESS, ONCE, PAGE, page
 
 LOOSE = Budget(epsilon=18.0)
 GAUSSIAN = Budget(epsilon=1.0)
@@ -52,23 +65,23 @@ def flawed(change: Any, sound: Release = release_once) -> Release:
     return release
 
 
-CELLS = 100
-DRAWN: dict[Any, list[Released]] = {}
+KINDS = {kind.name: kind for kind in kinds()}
+DRAWN: dict[str, list[Everything]] = {}
 
 
-def check_cells_with(change: Any, budget: Budget, folder: Path) -> Comparison:
-    """The attack on the noise of cells, on a hundred sound releases that are drawn once for all flaws."""
-    numbers = count()
+def noise_with(change: Any, name: str) -> Comparison:
+    """The attack on noise, on twenty sound releases that are drawn once for all flaws."""
+    kind = KINDS[name]
+    drawn = DRAWN.setdefault(name, [kind.measure() for _ in range(20)])
 
-    def drawn(data: object, schema: Schema, budget: Budget) -> Released:
-        if budget.epsilon > 2:
-            return release_once(data, schema, budget)
-        own, number = DRAWN.setdefault(budget, []), next(numbers)
-        if number >= len(own):
-            own.append(release_once(data, schema, budget))
-        return own[number]
+    def flawed_release(measured: Everything) -> Everything:
+        blocks = [
+            replace(block, values=exact + change(exact, block.values - exact))
+            for block, exact in zip(measured.blocks, kind.exact(measured), strict=True)
+        ]
+        return replace(measured, blocks=tuple(blocks))
 
-    return noises.check_noise_of_cells(folder, flawed(change, drawn), budget, CELLS, "")
+    return attack_noise(kind, [flawed_release(measured) for measured in drawn])
 
 
 def literal(data: Any, schema: Schema, budget: Budget) -> Any:
@@ -94,24 +107,26 @@ def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
 
 # All attacks, each with a few tries: sound code must pass whatever the effort, and flaws are for other tests.
 FEW = Effort(
-    wide_rows=20_000, neighbors={3: 120, 70_000: 4}, cells=8, stretches=1, draws=20_000, ratio=20, person=4, once=6,
-    twice=2, third=1, searches=10, crowd=2,
+    wide_rows=20_000, neighbors={3: 120, 70_000: 4}, each=5, stretches=1, draws=20_000, once=6, twice=2, searches=10,
 )  # fmt: skip
-PARTS = {
-    *("seal", "fresh noise", "sensitivity", "counting", "neighbors", "facts beside the cells", "first plan"),
-    *("model", "ledger", "checkpoint", "noise of cells", "law of the noise", "stretches of noise", "sampler"),
-    *("one table", "whole release", "tightness", "second plan", "three-way tables", "threshold", "search"),
-    "people",
-}
 
 
-def test_sound_code_passes(tmp_path: Path) -> None:
-    """About 40 comparisons, of which each fails with a chance of at most 1e-6, as in the quick and the full audit."""
+def test_sound_code_passes_and_every_attack_is_made_on_every_kind(tmp_path: Path) -> None:
+    """About 160 comparisons, of which each fails with a chance of at most 1e-6, as in the quick and the full audit."""
     findings = [finding for attack in ATTACKS for finding in carry_out(attack, tmp_path, FEW)]
     assert [finding for finding in findings if not finding.passed] == []
-    assert {finding.part for finding in findings} == PARTS
+    made = {(finding.part, finding.kind) for finding in findings if finding.kind}
+    assert made == set(product(BY_KIND, KINDS))
+    assert {finding.part for finding in findings} == {*BY_KIND, *ONCE}
     # Not far below the claim: noise is not wasted.
-    assert all(finding.measured > 0.7 for finding in findings if finding.part in ("people", "sensitivity"))
+    parts = ("cost of a neighbor", "sensitivity")
+    assert all(finding.measured > 0.7 * finding.claimed for finding in findings if finding.part in parts)
+
+
+def test_the_page_of_attacks_is_what_the_audit_does() -> None:
+    """Written by python -m tests.flaws.attacks."""
+    assert PAGE.read_text() == page()
+    assert all(part in BY_KIND and kind in KINDS for part, kind in LESS)
 
 
 def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +155,7 @@ def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatc
 def test_sound_code_passes_the_full_audit_which_is_tight() -> None:
     found = audited.audit()
     assert found.passed, found.lines()
-    assert {finding.part for finding in found.findings} == PARTS
+    assert {finding.part for finding in found.findings} == {*BY_KIND, *ONCE}
     (tight,) = [finding for finding in found.findings if finding.part == "tightness"]
     # 95% on average, with a deviation of a percent: below 90% less often than once in a million times.
     assert tight.measured > 0.9 * tight.claimed
@@ -175,57 +190,65 @@ def test_wrong_sensitivity_is_flagged(budget: Budget) -> None:
     assert worst.measured > 1.3
 
 
-def test_too_little_noise_is_flagged(tmp_path: Path) -> None:
-    # 2,900 squares of mean 0.49, where 0.86 fails: a hundred deviations.
-    assert not check_cells_with(lambda _, noise: np.rint(0.7 * noise).astype(np.int64), GAUSSIAN, tmp_path).passed
+def less_noise(measured: Any, means: list[Any], share: float) -> Any:
+    """A release whose noisy values are moved towards these means."""
+    blocks = zip(measured.blocks, means, strict=True)
+    values = [np.rint(mean + share * block.values).astype(np.int64) for block, mean in blocks]
+    return replace(measured, blocks=tuple(map(lambda block, own: replace(block, values=own), measured.blocks, values)))
+
+
+def test_too_little_noise_is_flagged() -> None:
+    # 2,100 squares of mean 0.49, where 0.86 fails: a hundred deviations.
+    assert not noise_with(lambda _, noise: np.rint(0.7 * noise).astype(np.int64), "rows").passed
     # 180 guesses, each wrong with a chance of 3e-5; three must be for the flaw to be missed: below 1e-7.
-    scores, mu = noises.play(
-        flawed(lambda _, noise: np.rint(0.25 * noise).astype(np.int64)), whole_numbers(*[2] * 8), LOOSE, 90
-    )
-    whole = noises.judge_guesses("", LOOSE, scores, mu)
+    kind = rows_of("", (2,) * 8, 3, LOOSE, method=PAPER)
+    runs = [[kind.measure(which) for _ in range(90)] for which in (0, 1)]
+
+    def quiet(measured: Everything, which: int) -> Any:
+        exact = kind.exact(measured, which)
+        return less_noise(measured, [np.rint(0.75 * each).astype(np.int64) for each in exact], 0.25)
+
+    whole = attack_guess(kind, *([quiet(each, which) for each in own] for which, own in enumerate(runs)))
     assert not whole.passed
     assert whole.measured > whole.claimed
 
 
 FLAWS: dict[str, Any] = {
-    "seen only: a cell with too little noise": lambda exact, noise: np.where(exact == 0, 0, noise),
-    "not on common cells: a cell with too little noise": lambda exact, noise: np.where(exact > 1000, 0, noise),
-    "shared: noise of two cells that goes together": lambda _, noise: np.append(noise[[0, 0]], noise[2:]),
-    "even: noise that is even or odd more often": lambda _, noise: noise // 2 * 2,
-    "positive: noise of a cell that leans to one side": lambda exact, noise: np.where(exact == 0, abs(noise), noise),
+    "seen only": lambda exact, noise: np.where(exact == 0, 0, noise),
+    "not on common cells": lambda exact, noise: np.where(exact > 100, 0, noise),
+    "shared": lambda _, noise: np.append(noise[[0, 0]], noise[2:]),
+    "even": lambda _, noise: noise // 2 * 2,
+    "cut": lambda _, noise: np.clip(noise, -40, 40),
+    "positive": lambda exact, noise: np.where(exact == 0, abs(noise), noise),
+    "sign": lambda exact, noise: abs(noise) * np.where(exact % 2, 1, -1),
 }
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
-@pytest.mark.parametrize("budget", [PURE, GAUSSIAN], ids=["laplace", "gaussian"])
-def test_cells_without_noise_of_their_own_are_flagged(flaw: str, budget: Budget, tmp_path: Path) -> None:
-    """Missed less often than 1e-6: a hundred releases of what is certain, or almost."""
-    found = check_cells_with(FLAWS[flaw], budget, tmp_path)
+@pytest.mark.parametrize("name", ["Laplace", "rows"])
+def test_cells_without_noise_of_their_own_are_flagged(flaw: str, name: str) -> None:
+    """Missed less often than 1e-6: twenty releases of what is certain, or almost."""
+    found = noise_with(FLAWS[flaw], name)
     assert not found.passed
-    assert found.found == f"Found: {flaw.split(': ')[1]}."
+    assert found.found.startswith("Found: ")
 
 
-def test_noise_that_comes_back_in_the_next_release_is_flagged(tmp_path: Path) -> None:
+def test_noise_that_comes_back_in_the_next_release_is_flagged() -> None:
     kept: list[Any] = []
 
     def again(_exact: Any, noise: Any) -> Any:
         kept.append(noise)
-        return kept[len(kept) // 4]
+        return kept[(len(kept) - 1) % 3]
 
-    assert not check_cells_with(again, GAUSSIAN, tmp_path).passed
+    assert not noise_with(again, "rows").passed
 
 
 def test_noise_of_large_tables_is_attacked() -> None:
-    cut = flawed(lambda _, noise: np.clip(noise, -30, 30), release_twice)
-    law, stretches = noises.check_stretches(Path(), QUICK, cut)
-    assert not law.passed
-    assert stretches.passed
-
     def twice_the_key(_exact: Any, noise: Any) -> Any:
         noise[65_536:75_536] = noise[:10_000]
         return noise
 
-    law, stretches = noises.check_stretches(Path(), QUICK, flawed(twice_the_key, release_twice))
+    (stretches,) = noises.check_stretches(Path(), QUICK, flawed(twice_the_key, release_twice))
     assert not stretches.passed
     assert stretches.found == "A stretch of noise comes back."
 
@@ -267,39 +290,52 @@ def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path) -> None:
     assert found.found == "One change raised an error (DataError), which tells that it was made."
 
 
-def test_facts_that_tell_neighbors_apart_are_flagged(tmp_path: Path) -> None:
-    def leaky(data: object, schema: Schema, budget: Budget) -> Released:
-        shown, path = release_twice(data, schema, budget), Path(str(data))
-        rows = path.read_bytes().count(b"\n") - 1 if path.suffix == ".csv" else None
-        certificate = replace(shown.measured.certificate, public_rows=rows)
-        return replace(shown, measured=replace(shown.measured, certificate=certificate))
+@pytest.mark.parametrize("name", ["rows, add-remove", "linked, add-remove"])
+def test_facts_that_tell_neighbors_apart_are_flagged(name: str) -> None:
+    kind = KINDS[name]
+    runs = [[kind.measure(which) for _ in range(LEAST_RUNS)] for which in (0, 1)]
+    assert attack_facts(kind, runs[0], runs[1], Path()).passed
 
-    replaced_, removed, _ = leaks.check_shown(tmp_path, QUICK, leaky)
-    assert replaced_.passed
-    assert not removed.passed
-    assert removed.found == "These tell the two apart: certificate.public_rows."
+    def leaky(measured: Any, rows: int) -> Any:
+        return replace(measured, certificate=replace(measured.certificate, public_rows=rows))
 
-
-def test_a_plan_by_the_exact_number_of_rows_is_flagged(tmp_path: Path) -> None:
-    def by_rows(data: Any, schema: Schema, budget: Budget) -> Released:
-        rows = pl.scan_parquet(data).select(pl.len()).collect().item()
-        return release_twice(data, schema, replace(budget, epsilon=1.0 + rows / 1e6))
-
-    found = leaks.check_first_plan(tmp_path, by_rows)
+    told = [[leaky(each, kind.tables[which][0].height) for each in own] for which, own in enumerate(runs)]
+    found = attack_facts(kind, told[0], told[1], Path())
     assert not found.passed
-    assert found.found == "They differ, and so tell how many rows there are."
+    assert "certificate.public_rows" in found.found
 
 
-ANSWERS: list[Any] = []
+@pytest.mark.parametrize("name", KINDS)
+def test_a_plan_by_anything_else_is_flagged(name: str) -> None:
+    """The last block's scales are a thousandth larger: as if something else had decided them."""
+    kind = KINDS[name]
+    measured = kind.measure()
+    *first, last = measured.blocks
+    other = replace(measured, blocks=(*first, replace(last, scales=last.scales * 1.001)))
+    assert attack_plan(kind, [measured]).passed
+    assert not attack_plan(kind, [other]).passed
 
 
-def bare_choice(real: Any, data: Any, schema: Schema, _: Budget, **others: Any) -> Any:
-    return real(data, schema, Budget(epsilon=1e9), **others)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_block_that_nobody_paid_for_is_flagged(name: str) -> None:
+    kind = KINDS[name]
+    measured = kind.measure()
+    looks = replace(measured, blocks=(*measured.blocks, *measured.blocks))
+
+    class Twice(type(kind)):  # type: ignore[misc]
+        """The same kind, whose every answer is given twice."""
+
+        def exact(self, each: Everything, which: int = 0) -> list[Any]:
+            return [*kind.exact(measured, which), *kind.exact(measured, which)] if each is looks else []
+
+    twice = Twice(name=name, schema=kind.schema, budget=kind.budget, tables=kind.tables)
+    assert attack_cost(kind, [measured]).passed
+    assert not attack_cost(twice, [looks]).passed
 
 
-def knowing_more(real: Any, data: Any, schema: Schema, *, epsilon: float, method: str) -> Any:
-    honest = real(data, schema, epsilon=epsilon, method=method)
-    return replace(honest, copula=real(data, schema, epsilon=1e6, method=method).copula)
+def knowing_more(real: Any, data: Any, schema: Schema, budget: Budget, *, method: str) -> Any:
+    honest = real(data, schema, budget, method=method)
+    return replace(honest, copula=real(data, schema, replace(budget, epsilon=1e6), method=method).copula)
 
 
 def uncharged(real: Any, data: Any, schema: Schema, budget: Budget, **others: Any) -> Any:
@@ -312,13 +348,6 @@ def cheaper_threshold(real: Any, *arguments: Any, **others: Any) -> Any:
     (finding,) = measured.certificate.domains
     lower = replace(finding, threshold=(finding.threshold or 0) - 1)
     return replace(measured, certificate=replace(measured.certificate, domains=(lower,)))
-
-
-def same_answers(real: Any, *arguments: Any, **others: Any) -> Any:
-    """Of the second search on, which is the first that is looked at."""
-    measured = real(*arguments, **others)
-    ANSWERS.append(measured.blocks)
-    return replace(measured, blocks=ANSWERS[min(len(ANSWERS) - 1, 1)])
 
 
 def rare_town(real: Any, *arguments: Any, **others: Any) -> Any:
@@ -334,19 +363,11 @@ def leaving(real: Any, *arguments: Any, checkpoint: Path, **others: Any) -> Any:
     return measured
 
 
-def other_outlook(real: Any, *facts: Any) -> Any:
-    return replace(real(*facts), distances=np.ones(3))
-
-
-# What is replaced by what, the attack, and what comes out of it. A choice: 60 guesses that are all right, where 54% are
-# allowed. All others are certain.
+# What is replaced by what, the attack, and what comes out of it: all of it certain.
 REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
-    "a choice without noise": (noises, "measure", bare_choice, noises.check_choice, [False]),
-    "a model that knows more": (leaks, "fit", knowing_more, leaks.check_refit, [False]),
-    "a plan that knows more": (leaks, "look_ahead", other_outlook, leaks.check_plan, [False]),
-    "a ledger charged too little": (leaks, "measure", uncharged, leaks.check_ledger, [False, False]),
+    "a model that knows more": (by_kind, "fit", knowing_more, lambda *_: [attack_model(KINDS["rows"])], [False]),
+    "a ledger charged too little": (leaks, "measure", uncharged, leaks.check_ledger, [False]),
     "a threshold paid too little for": (noises, "measure", cheaper_threshold, noises.check_threshold, [False]),
-    "a search without noise": (noises, "measure", same_answers, noises.check_searches, [False]),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
     "a checkpoint that stays": (leaks, "measure", leaving, leaks.check_checkpoint, [True, False]),
 }
@@ -356,10 +377,10 @@ REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
 def test_a_flaw_on_the_way_is_flagged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, part, flaw, attack, passed = REPLACED[name]
     monkeypatch.setattr(module, part, partial(flaw, vars(module)[part]))
-    findings = list(attack(tmp_path, replace(QUICK, searches=30 if "choice" in name else 8)))
+    findings = list(attack(tmp_path, replace(QUICK, searches=8)))
     assert [finding.passed for finding in findings] == passed
     if name == "a town below the threshold":
-        assert findings[0].found == "Found: a town below the threshold."
+        assert findings[0].found.startswith("Found: a town below the threshold of ")
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -382,10 +403,6 @@ def test_the_literal_algorithm_2_is_flagged(sizes: tuple[int, int], times: int) 
     worst = sensitivity.check_changes(literal, whole_numbers(*sizes), PURE, "")
     assert not worst.passed
     assert worst.measured == pytest.approx(times)
-    if sizes == (4, 5):
-        bound = noises.judge_ratio(PURE, noises.play(literal, whole_numbers(4, 5), PURE, 600)[0], shifts=14)
-        assert not bound.passed
-        assert bound.measured > 1.5
 
 
 def test_repeated_noise_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,25 +453,6 @@ def test_the_tightness_is_a_bound_that_holds_as_often_as_stated() -> None:
     # Few runs raise no alarm, and half the noise does.
     assert all(each.passed for each in (*found, *(judge(claimed, runs) for runs in (2, 12, 40, 100) * 50)))
     assert not judge(2 * claimed, 500).passed
-
-
-def test_the_power_of_ratios_is_what_is_stated() -> None:
-    """Likewise for one table of Laplace noise: two shifts, each gaining or losing half of epsilon."""
-    generator = np.random.default_rng(6)
-
-    def judge(epsilon: float) -> Any:
-        up = 1 / (1 + np.exp(-epsilon / 2))
-        here, there = ((generator.binomial(2, chance, 2_000) - 1).astype(np.float64) for chance in (up, 1 - up))
-        return noises.judge_ratio(PURE, (here, there), 2)
-
-    sound = [judge(1.0) for _ in range(200)]
-    assert all(finding.passed for finding in sound)
-    stated = re.fullmatch(r"It sees epsilon above ([\d.]+), 9 times in 10\.", sound[0].sees)
-    assert stated is not None
-    found = np.mean([not judge(float(stated[1])).passed for _ in range(200)])
-    assert 0.85 < found <= 1.0
-    # Not much smaller a flaw than stated is found as often.
-    assert np.mean([not judge(0.85 * float(stated[1])).passed for _ in range(200)]) < 0.85
 
 
 def test_invented_tables_are_as_they_say() -> None:

@@ -86,7 +86,7 @@ def studio(*, folder: Path, port: int | None, browser: bool, host: str, beyond: 
 
 
 @command("Try to break the guarantee, on invented data.", JSON)
-@flag("--quick", "About half a minute; the full audit has more trials and so sees more.")
+@flag("--quick", "About a minute; the full audit has more trials and so sees more.")
 def audit(*, quick: bool) -> None:
     """Try to break the privacy of this installation, on invented tables, from a file to a model.
 

@@ -128,7 +128,7 @@ def _read(source: Source, schema: Schema, key: str) -> tuple[pl.Series, NDArray[
     return texts.set(texts == NO_TEXT, None), np.concatenate(codes, axis=1)
 
 
-def measure_linked(
+def measure_shares(
     people: object,
     events: object,
     linked: Linked,

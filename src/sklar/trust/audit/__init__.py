@@ -28,7 +28,7 @@ class Comparison:
 
     `part` is the part of the path from file to model that is attacked. `tried`, `found` and `sees` are sentences: what
     was tried, what came out, and what the attack would have seen. `p_value` is the chance of something as odd where
-    chance is involved.
+    chance is involved, and `kind` the kind of release where the attack is made on every kind.
     """
 
     part: str
@@ -40,6 +40,7 @@ class Comparison:
     measured: float
     trials: int
     p_value: float | None = None
+    kind: str = ""
 
     def lines(self) -> list[str]:
         """For a person."""
@@ -84,26 +85,22 @@ class Effort:
 
     `wide_rows` are those of the widest table whose counts are compared: enough for compiled counting. `neighbors` are
     replacements of a row, by the number of rows of the table: a few, more than a thousand, more than five, and more
-    than a batch. `draws` are of the sampler by itself, `crowd` are the rows of a person whose every change is tried.
+    than a batch. `each` are of every kind of release, and of its neighbor; `draws` are of the sampler by itself.
     """
 
     wide_rows: int = 100_000
     neighbors: Mapping[int, int] = field(default_factory=lambda: dict.fromkeys((3, 40, 1_500, 7_000, 100_000), 300))
-    cells: int = 400
+    each: int = 60
     stretches: int = 8
     draws: int = 2_000_000
-    ratio: int = 20_000
-    person: int = 4_000
     once: int = 8_000
     twice: int = 3_000
-    third: int = 6
     searches: int = 60
-    crowd: int = 3
 
 
 QUICK = Effort(
-    wide_rows=45_000, neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32}, cells=100, stretches=2,
-    draws=200_000, ratio=500, person=150, once=300, twice=60,
+    wide_rows=45_000, neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32}, each=20, stretches=2,
+    draws=200_000, once=300, twice=60,
 )  # fmt: skip
 
 

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from sklar.trust.audit import QUICK, Comparison, Effort, conclude, leaks, noises, sensitivity
+from sklar.trust.audit import QUICK, Comparison, Effort, by_kind, conclude, kinds, leaks, noises, sensitivity
 
 # Takes a folder for its files, and how often to try.
 Attack = Callable[[Path, Effort], Iterable[Comparison]]
 # Those that take least time first.
 ATTACKS: tuple[Attack, ...] = (
-    leaks.check_seal, noises.check_fresh, sensitivity.check_records, sensitivity.check_crowds,
-    sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_shown, leaks.check_plan, leaks.check_third,
-    leaks.check_refit, leaks.check_ledger, leaks.check_checkpoint, noises.check_cells, noises.check_stretches,
-    noises.check_threshold, noises.check_searches, noises.check_choice, noises.check_sampler, noises.check_ratio,
-    noises.check_person, noises.check_guesses,
+    leaks.check_seal, noises.check_fresh, sensitivity.check_passes, sensitivity.check_records,
+    *map(by_kind.on_kind, kinds.kinds()), sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_ledger,
+    leaks.check_checkpoint, noises.check_stretches, noises.check_threshold, noises.check_searches,
+    noises.check_sampler, by_kind.check_guesses,
 )  # fmt: skip
 
 

@@ -16,10 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Measured
+from sklar.budget.certificate import LinkedMeasured, Measured
 from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
+from sklar.public.attribute import Outside
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Count, Person
@@ -71,10 +72,10 @@ ODD = (
 )  # fmt: skip
 
 
-def whole_numbers(*sizes: int) -> Schema:
+def whole_numbers(*sizes: int, outside: Outside = "missing") -> Schema:
     """Attributes that are whole numbers from 0 on, with these numbers of levels; what lies outside is in no cell."""
     named = ((f"a{index}", tuple(range(size + 1))) for index, size in enumerate(sizes))
-    own = (Attribute(name=name, kind="integer", edges=edges, outside="missing") for name, edges in named)
+    own = (Attribute(name=name, kind="integer", edges=edges, outside=outside) for name, edges in named)
     return Schema(name="audit", attributes=tuple(own))
 
 
@@ -199,7 +200,7 @@ def released(measured: Measured) -> Released:
     )
 
 
-def facts_of(measured: Measured) -> dict[str, str]:
+def facts_of(measured: Measured | LinkedMeasured) -> dict[str, str]:
     """All that is released beside noisy cells, each thing by where it stands."""
     facts: dict[str, str] = {}
 
@@ -214,7 +215,7 @@ def facts_of(measured: Measured) -> dict[str, str]:
             facts[place] = repr(value)
 
     note("certificate", measured.certificate.to_dict())
-    note("schema", measured.schema.to_dict())
+    note("schema", (measured.linked if isinstance(measured, LinkedMeasured) else measured.schema).to_dict())
     for number, block in enumerate(measured.blocks):
         query = block.query.of if isinstance(block.query, Distances) else block.query
         shown = {name: getattr(query, name, None) for name in ("order", "orders", "sets", "coarse")}

@@ -42,6 +42,10 @@ The least likely single table is that of all scales it might have had: its chanc
 law of residuals, a share of at most phi(1) / 2 E|v' - 1| moves where those of a table have variance v' for 1, and
 E|v' - 1| is at most sqrt(2 / K): a distance of that much is no sign of anything.
 
+**Noise together.** Sums over looks hold counts: noise that cancels between a look and another is seen as differences
+that are too large, noise that they share as ones too small, and noise that tables share in every look in sums over
+tables of the looks' differences. Noise that cancels between tables that are measured once shows in no file.
+
 **False alarms.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than once in a
 million. An exact count among noisy ones has a residual that is as likely as any other: a single number cannot be
 tested, nor can noise that is drawn well and known to the forger.
@@ -82,7 +86,7 @@ _STAGES = "between stages"
 _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins"
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
 _SEARCHES, _THREE = "tables of searches", "margins of three-way tables"
-_EACH_PAIR = "each two-way table between stages"
+_EACH_PAIR, _PLACES = "each two-way table between stages", "the same place of all tables between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
 _AT_ONCE = 1 << 18
@@ -154,6 +158,7 @@ def examine(
     stages = residuals.squares[_STAGES]
     tests = [*_squares_test(ALL, residuals.together, mechanism, both=False, chosen=residuals.chosen)]
     tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=residuals.chosen)
+    tests += _squares_test(_PLACES, residuals.squares[_PLACES], mechanism, both=normal)
     for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, _THREE):
         tests += _squares_test(name, residuals.squares[name], mechanism, both=complete)
     tests += _squares_test(_SEARCHES, residuals.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
@@ -269,6 +274,7 @@ class NoiseResiduals:
                 begins = np.cumsum(sizes[start:end]) - sizes[start:end]
                 sums[start:end] += np.add.reduceat(here[run] ** 2, begins)
             self.squares[_STAGES].add(here)
+            self.squares[_PLACES] += _same_places(here, sizes)
             difference = here if difference is None else difference
             variance = variance * own / (variance + own)
             ratio = look.scales / first.scales
@@ -399,6 +405,19 @@ def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
     starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
     for first, last in pairwise(starts.tolist()):
         yield first, last, slice(int(ends[first]), int(ends[last]))
+
+
+def _same_places(z: Array, sizes: NDArray[np.int64]) -> Squares:
+    """Sums of residuals at the same place of all tables: as any residual, unless tables share noise or cancel."""
+    sums, times = np.zeros((2, int(sizes.max(initial=0))))
+    for first, last, run in _runs(sizes):
+        own = sizes[first:last]
+        place = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
+        sums += np.bincount(place, z[run], minlength=sums.size)
+        times += np.bincount(place, minlength=sums.size)
+    squares = Squares()
+    squares.add((sums / np.sqrt(np.maximum(times, 1.0)))[times > 1])
+    return squares
 
 
 def _contrasts(table: Array, axes: Sequence[int]) -> Array:
