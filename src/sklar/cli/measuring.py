@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
-from sklar.cli.console import JSON, TIMINGS, finish, show_progress
+from sklar.cli.console import JSON, TIMINGS, finish, show_progress, warn
 from sklar.cli.options import command, option, path
 from sklar.cli.products import check_out, write_rows
 
@@ -115,6 +115,12 @@ def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: b
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
     schema = shared.schema_of(schema_path)
+    several = schema.person is not None and schema.person.rows_per_person > 1
+    if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
+        warn(
+            "The number of rows is not public: whether they are enough for the columns was not checked. State "
+            "rows_about in [table], or see sklar schema check --rows N."
+        )
     if check_first:
         _check_first(shared.table_of(data, query), schema, settings["engine"], settings["progress"])
     return release_model(shared.table_of(data, query), schema, **settings)

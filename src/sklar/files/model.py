@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
 from sklar.budget.method import Method
+from sklar.budget.search import found_words
 from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
@@ -240,14 +241,7 @@ class Model:
         lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
-            if finding.of == "rounding":
-                kept = "1 noisy table of decade by step"
-            elif finding.threshold is None:
-                heaps = len(attribute.points)
-                points = f" and {heaps:,} point{'s' if heaps > 1 else ''}" if heaps else ""
-                kept = f"{attribute.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
-            else:
-                kept = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
+            kept = found_words(finding, attribute)
             scale = f"noise of scale {finding.scale:.4g} a count"
             lines.append(f"  {finding.of} of '{attribute.name}' found: {kept}, {scale}")
         if certificate.domains:

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -30,6 +29,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.budget.forecast import require_support
+from sklar.budget.method import Method
 from sklar.budget.search import Finding, Search, ladder_of, next_cells, plan_search
 from sklar.errors import DataError, OutputError
 from sklar.kernel.cells import Cells
@@ -297,22 +298,28 @@ class Measurer:
         """The number of rows that count, where it is public."""
         return self._vault.n_rows
 
-    def search(self) -> tuple[Search, tuple[Block, ...]]:
+    def search(self, method: Method, *, anyway: bool = True) -> tuple[Search, tuple[Block, ...]]:
         """What the rows say, with noise, about each private domain, and the plan by which they were asked.
 
         Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
-        tables before it. The whole release is charged here, before the first noise is drawn.
+        tables before it, as do the categories that are searched again. The whole release is charged here, before the
+        first noise is drawn.
         """
         schema, budget = self.schema, self.budget
         attributes = tuple(schema.private_domains)
         if not attributes:
             return Search(), ()
         answers = self._table.count(Ask(values=attributes), progress=self._watched("find"))
-        search = plan_search(schema, budget, n_rows=answers.n_rows if budget.rows_are_public else None)
+        n_rows = answers.n_rows if budget.rows_are_public else None
+        require_support(schema, budget, method, n_rows, anyway=anyway)
+        search = plan_search(schema, budget, n_rows=n_rows)
         self._vault.reserve(search.spend(budget) + (search.rest or NOTHING))
         exact = dict(zip([attribute.name for attribute in attributes], answers.values, strict=True))
-        answered = (self._answers(finding, exact[finding.attribute]) for finding in search.findings)
-        return search, tuple(chain.from_iterable(answered))
+        blocks = [block for finding in search.findings for block in self._answers(finding, exact[finding.attribute])]
+        both = search.then(budget, blocks, n_rows)
+        for finding in both.findings[len(search.findings) :]:
+            blocks += self._answers(finding, exact[finding.attribute])
+        return both, tuple(blocks)
 
     def count(self, *tables: Tables) -> None:
         """Count what was not counted yet, in one pass over the rows."""
