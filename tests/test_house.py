@@ -12,28 +12,28 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 444,
-    "answer": 4_080,
-    "budget": 3_199,
-    "cli": 1_982,
-    "custodian": 3_814,
+    ".": 451,
+    "answer": 4_074,
+    "budget": 3_307,
+    "cli": 2_002,
+    "custodian": 3_831,
     "draw": 1_614,
-    "files": 1_987,
-    "fitting": 2_767,
+    "files": 1_981,
+    "fitting": 2_780,
     "generate": 846,
-    "kernel": 1_680,
+    "kernel": 1_684,
     "machine": 777,
     "paper": 838,
-    "public": 3_321,
-    "rows": 3_823,
+    "public": 3_329,
+    "rows": 3_830,
     "studio": 2_315,
-    "trust": 4_125,
+    "trust": 4_126,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 17, 111, 27
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 111, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

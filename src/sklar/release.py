@@ -118,7 +118,8 @@ def measure(
 def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, progress: Progress = SILENT) -> Measured:
     """All stages of a release of one table: domains that are not public, the first plan, and what follows from it."""
     budget = measurer.budget
-    search, noisy = measurer.search(method, anyway=anyway)
+    require_support(measurer.schema, budget, method, measurer.count_values(), anyway=anyway)
+    search, noisy = measurer.search()
     schema = find_domains(measurer.schema, search, noisy)
     measurer = measurer.over(schema)
     measurer.count(*(Tables(cells=schema.cells, order=order) for order in (1, 2)))

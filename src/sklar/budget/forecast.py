@@ -129,16 +129,14 @@ class Forecast(Tabular):
         needs, hopeless, epsilon = self.needs, self.hopeless, f"epsilon {self.budget.epsilon:.4g}"
         named = dict.fromkeys((*hopeless, *(finding.attribute for finding in self.findings)))
         lines = [f"At {epsilon}, {name}: {needs[name][0]}." for name in [*named][:_SHOWN_COLUMNS]]
-        given = f"{self.n_rows:,} rows at {epsilon}"
-        if not hopeless:
-            return [*lines, f"{given}: noise hides no column as a whole."]
-        few, left = ", ".join(hopeless[:_SHOWN_COLUMNS]), len(hopeless) - _SHOWN_COLUMNS
-        return [
-            *lines,
-            f"{given} cannot support {len(hopeless):,} of {len(needs):,} columns: noise would hide all of {few}"
-            f"{f' and {left:,} more' if left > 0 else ''}. State values, or edges within narrow bounds, in the schema; "
-            "leave columns out; or use a larger epsilon.",
-        ]
+        verdict = ": noise hides no column as a whole."
+        if hopeless:
+            few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
+            verdict = (
+                f" cannot support {len(hopeless):,} of {len(needs):,} columns: noise would hide all of {few}. State "
+                "values, or edges within narrow bounds, in the schema; leave columns out; or use a larger epsilon."
+            )
+        return [*lines, f"{self.n_rows:,} rows at {epsilon}{verdict}"]
 
     def against_rows(self) -> tuple[Forecast, ...]:
         """The same release with other numbers of rows of each person, and itself; none where it counts people."""
@@ -195,9 +193,7 @@ class Forecast(Tabular):
                 if finding.of == "domain"
             },
             "search_noise_factor": round(self.search_factor, 3),
-            "columns": {
-                name: {"needs": words, "share": round(share, 6)} for name, (words, share) in self.needs.items()
-            },
+            "needs": {name: words for name, (words, _) in self.needs.items()},
             "hopeless": list(self.hopeless),
             "rough_seconds": round(self.seconds),
             "rough_memory_mb": round(self.memory_bytes / 1e6),

@@ -307,6 +307,16 @@ class Finding:
     at_most: int = 0
     round: int = 0
 
+    def words(self, attribute: Attribute) -> str:
+        """What it found of this attribute, in words; of categories, what all rounds did."""
+        if self.of == "rounding":
+            return "how its numbers are rounded, by decade and step"
+        if self.threshold is not None:
+            kept = f"{len(attribute.values):,} categories{' after a second round' if self.round == 2 else ''}"
+            return f"{kept}, by {self.threshold:,} rows or more after noise"
+        points = f" and {len(attribute.points):,} common values" if attribute.points else ""
+        return f"{attribute.n_bins:,} bins{points} by {self.tables} noisy tables between the bounds"
+
     @classmethod
     def of_dict(cls, document: Mapping[str, Any]) -> Finding:
         """From JSON, which has lists for tuples."""
@@ -503,17 +513,6 @@ def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
     near = abs(stated.threshold - planned.threshold) <= 1
     lost = chance_of_one(stated.scale, stated.threshold, rows)
     return close and near and math.isclose(stated.lost_delta, lost, rel_tol=1e-9)
-
-
-def found_words(finding: Finding, attribute: Attribute) -> str:
-    """What a search found, in words; of categories, all rounds together."""
-    if finding.of == "rounding":
-        return "how its numbers are rounded, by decade and step"
-    if finding.threshold is not None:
-        kept = f"{len(attribute.values):,} categories{' after a second round' if finding.round == 2 else ''}"
-        return f"{kept}, by {finding.threshold:,} rows or more after noise"
-    points = f" and {len(attribute.points):,} common values" if attribute.points else ""
-    return f"{attribute.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
 
 
 def asked_of(finding: Finding, attribute: Attribute) -> Attribute:

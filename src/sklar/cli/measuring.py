@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sklar.public.schema import Schema
 
 _TABLES = "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables)."
+_UNCHECKED = "The number of rows is not public, so nobody checked that they are enough: state rows_about in [table]."
 _KNOWN = "What is publicly known of both tables, with [people] and [events]."
 _CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
 # The options that `fit` takes together with --tables; all others are about measuring.
@@ -117,10 +118,7 @@ def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: b
     schema = shared.schema_of(schema_path)
     several = schema.person is not None and schema.person.rows_per_person > 1
     if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
-        warn(
-            "The number of rows is not public: whether they are enough for the columns was not checked. State "
-            "rows_about in [table], or see sklar schema check --rows N."
-        )
+        warn(_UNCHECKED)
     if check_first:
         _check_first(shared.table_of(data, query), schema, settings["engine"], settings["progress"])
     return release_model(shared.table_of(data, query), schema, **settings)

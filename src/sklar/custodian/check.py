@@ -180,12 +180,13 @@ class SchemaCheck(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        schema, private = self.schema, None
+        schema, private, foreseen = self.schema, None, self.forecast and self.forecast.to_dict()
         if self.values is not None:
             private = {
                 "values": [asdict(fate) for fate in self.values],
                 "rows_that_break_rules": list(self.rows_that_break or ()),
                 "people": None if self.people is None else asdict(self.people),
+                "forecast": foreseen,
             }
         return {
             "table": schema.name,
@@ -195,7 +196,7 @@ class SchemaCheck(Tabular):
             "two_way_tables": comb(schema.measured.n_attributes, 2),
             "rules": [rule_text(rule, schema.attributes) for rule in schema.rules],
             "not_reviewed": list(schema.not_reviewed),
-            "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "forecast": None if private else foreseen,
             "PRIVATE": private,
         }
 
@@ -211,15 +212,15 @@ class SchemaCheck(Tabular):
         lines += [f"Rule {number}: {text}." for number, text in enumerate(facts["rules"], start=1)]
         if schema.not_reviewed:
             lines.append(f"Not reviewed, so a release would refuse it: {', '.join(schema.not_reviewed)}.")
-        lines += [] if self.forecast is None else self.forecast.verdict()
+        expected = [] if self.forecast is None else self.forecast.verdict()
         if self.values is None:
-            return lines
+            return lines + expected
         heads = ("attribute", "in domain", "missing", "clipped", "folded", "in no cell")
         counts = [(fate.attribute, *(f"{getattr(fate, name):,}" for name in _FATES)) for fate in self.values]
         lines += [NOTICE, *("{:<24.24}{:>12}{:>10}{:>10}{:>10}{:>12}".format(*row) for row in (heads, *counts))]
         broken = enumerate(self.rows_that_break or (), start=1)
         lines += [f"Rule {number}: broken by {rows:,} rows." for number, rows in broken]
-        return [*lines, *([] if self.people is None else self.people.lines())]
+        return [*lines, *([] if self.people is None else self.people.lines()), *expected]
 
 
 def check(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
 from sklar.budget.method import Method
-from sklar.budget.search import found_words
 from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
@@ -241,7 +240,7 @@ class Model:
         lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
-            kept = found_words(finding, attribute)
+            kept = finding.words(attribute)
             scale = f"noise of scale {finding.scale:.4g} a count"
             lines.append(f"  {finding.of} of '{attribute.name}' found: {kept}, {scale}")
         if certificate.domains:

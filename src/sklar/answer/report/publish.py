@@ -18,7 +18,7 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
-from sklar.budget.search import found_words, search_spend
+from sklar.budget.search import search_spend
 from sklar.draw.repair import sample_codes
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
@@ -176,7 +176,7 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
         measurements.append((stage, what, f"{sum(tables):,}", shown, f"{sum(costs) / whole:.0%}"))
     for finding, share in zip(certificate.domains[:_MAX_SEARCHES], searched, strict=False):
         attribute = schema.attribute(finding.attribute)
-        what = found_words(finding, attribute)
+        what = finding.words(attribute)
         name = short(shown_name(attribute), 60)
         searches.append((name, what, f"{finding.tables:,}", f"{finding.scale:,.1f}", f"{share / whole:.1%}"))
     return {"measurements": tuple(measurements), "searches": tuple(searches)}
