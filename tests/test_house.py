@@ -12,20 +12,20 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 451,
+    ".": 452,
     "answer": 4_074,
-    "budget": 3_307,
-    "cli": 2_002,
-    "custodian": 3_831,
+    "budget": 3_302,
+    "cli": 2_000,
+    "custodian": 3_832,
     "draw": 1_614,
-    "files": 1_981,
+    "files": 1_980,
     "fitting": 2_780,
     "generate": 846,
     "kernel": 1_684,
     "machine": 777,
     "paper": 838,
     "public": 3_329,
-    "rows": 3_830,
+    "rows": 3_831,
     "studio": 2_315,
     "trust": 4_126,
 }
