@@ -208,7 +208,7 @@ def few(categories: int, numbers: int, public: int, *, rows: int = 0) -> Schema:
 
 
 @pytest.mark.parametrize(("schema", "rows", "hopeless"), [
-    (few(3, 4, 1), 344, ("n0", "n1", "n2", "n3")), (few(3, 1, 1), 200, ("c0", "c1", "c2")),
+    (few(3, 4, 1), 344, ("n0", "n1", "n2", "n3")), (few(3, 1, 1), 200, ("c0", "c1", "c2", "n0")),
     (few(0, 4, 4), 344, ("n0", "n1", "n2", "n3")),
     (few(3, 4, 1), 1_000, ()), (few(0, 0, 30), 1_000, ()), (few(0, 0, 8), 200, ()), (few(1, 0, 2), 120, ("c0",)),
     (few(0, 0, 3), 10, ("p0", "p1", "p2")),
