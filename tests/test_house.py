@@ -12,28 +12,28 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 460,
-    "answer": 4_245,
-    "budget": 3_232,
-    "cli": 2_075,
-    "custodian": 4_394,
+    ".": 468,
+    "answer": 4_239,
+    "budget": 3_338,
+    "cli": 2_093,
+    "custodian": 4_412,
     "draw": 1_657,
-    "files": 2_074,
-    "fitting": 2_846,
+    "files": 2_067,
+    "fitting": 2_859,
     "generate": 846,
-    "kernel": 1_682,
+    "kernel": 1_686,
     "machine": 777,
     "paper": 838,
-    "public": 3_562,
-    "rows": 4_085,
+    "public": 3_569,
+    "rows": 4_093,
     "studio": 2_315,
-    "trust": 4_285,
+    "trust": 4_284,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 17, 111, 27
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 111, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

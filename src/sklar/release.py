@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sklar.budget.certificate import LinkedMeasured, Measured, certify
+from sklar.budget.forecast import require_support
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release
 from sklar.budget.receipt import Bill, LedgerLike, telling
@@ -41,6 +42,7 @@ def fit(
     dataset: str | None = None,
     engine: Literal["local", "spark"] | None = None,
     checkpoint: str | Path | None = None,
+    anyway: bool = False,
     progress: Progress = SILENT,
 ) -> Model:
     """Measure a table once, within a budget, and fit a model from which any number of rows can be drawn.
@@ -54,7 +56,8 @@ def fit(
 
     `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
     Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
-    over a folder of files goes on where it ended.
+    over a folder of files goes on where it ended. A table whose rows, public or stated as `rows_about` in the schema,
+    cannot support its columns is refused before anything is charged (`budget.forecast`), but for `anyway`.
     """
     method = Method.of(method, preset=preset, dummies=dummies)
     budget = method.budget_of(
@@ -70,6 +73,7 @@ def fit(
         dataset=dataset,
         engine=engine,
         checkpoint=checkpoint,
+        anyway=anyway,
         progress=progress,
     )
     with telling([measured.certificate.receipt], measured.certificate.epsilon):
@@ -87,12 +91,14 @@ def measure(
     dataset: str | None = None,
     engine: Literal["local", "spark"] | None = None,
     checkpoint: str | Path | None = None,
+    anyway: bool = False,
     progress: Progress = SILENT,
 ) -> Measured:
     """The noisy blocks that a release measures: all that ever leaves the private side. Arguments are those of `fit`."""
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     budget = method.budget_for(schema, budget)
+    require_support(schema, budget, method, schema.rows_about, anyway=anyway)
     bill = Bill(ledger, dataset, schema, budget)
     with telling(bill.receipts, budget.epsilon):
         measurer = Measurer.open(
@@ -105,13 +111,14 @@ def measure(
             checkpoint=checkpoint,
             progress=progress,
         )
-        measured = measure_stages(measurer, method, progress=progress)
+        measured = measure_stages(measurer, method, anyway=anyway, progress=progress)
     return replace(measured, certificate=replace(measured.certificate, receipt=bill.receipt))
 
 
-def measure_stages(measurer: Measurer, method: Method, *, progress: Progress = SILENT) -> Measured:
+def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, progress: Progress = SILENT) -> Measured:
     """All stages of a release of one table: domains that are not public, the first plan, and what follows from it."""
     budget = measurer.budget
+    require_support(measurer.schema, budget, method, measurer.count_values(), anyway=anyway)
     search, noisy = measurer.search()
     schema = find_domains(measurer.schema, search, noisy)
     measurer = measurer.over(schema)
@@ -127,6 +134,7 @@ def measure_stages(measurer: Measurer, method: Method, *, progress: Progress = S
         again=measurer.reads_again,
     )
     if search.rest is None:
+        require_support(schema, budget, method, measurer.n_rows, anyway=anyway)
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         measurer.reserve(stages.spend)
     blocks = [measurer.measure(*part) for _ in range(stages.looks) for part in stages.first.parts]

@@ -88,6 +88,9 @@ def test_a_clip_is_planned_for_and_only_where_numbers_are_searched() -> None:
     without = plan_search(clipped(said="high = 10_001"), budget, n_rows=ROWS)
     assert plan.share == pytest.approx(without.share + SUM_SHARE)
     assert plan_search(clipped(said="clip = 10"), budget, n_rows=ROWS).findings == ()
+    entries = "\n".join(ENTRY.replace("cost", f"cost{each}").format("integer", "clip = 10_000") for each in range(100))
+    many = plan_search(Schema.from_toml(f"[attributes]\n{entries}"), budget, n_rows=ROWS)
+    assert many.share == pytest.approx(0.15 + 0.06)
 
 
 def test_larger_numbers_have_a_level_of_their_own_and_special_ones_keep_theirs() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from experiments.asked import measure_counts
 
@@ -17,14 +18,15 @@ from sklar.answer.query import estimate
 from sklar.budget.forecast import forecast, plot_forecasts, table_lines
 from sklar.budget.method import Method
 from sklar.budget.plan import ONE_WAY_SHARE
-from sklar.errors import BudgetError, SklarError
+from sklar.custodian.check import check
+from sklar.errors import BudgetError, SchemaError, SklarError
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
 from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.read import open_source
-from tests.budget.test_ledger import refuses, run
+from tests.budget.test_ledger import opened, refuses, run
 from tests.conftest import count_plainly
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -194,3 +196,75 @@ def test_a_forecast_shows_the_error_against_rows_per_person() -> None:
     assert people.one_way_error == forecast(SCHEMA, rows=10_000, epsilon=1.0).one_way_error
     assert people.against_rows() == ()
     assert forecast(SCHEMA, rows=10_000, epsilon=1.0).to_dict()["count"] is None
+
+
+def few(categories: int, numbers: int, public: int, *, rows: int = 0) -> Schema:
+    table = f"[table]\nrows_about = {rows}\n" if rows else ""
+    found = [f'c{i} = {{ type = "categorical", domain = "private" }}' for i in range(categories)]
+    wide = 'type = "integer", domain = "private", low = 0, high = 10_000_000'
+    found += [f"n{i} = {{ {wide} }}" for i in range(numbers)]
+    found += [f'p{i} = {{ type = "categorical", values = [{", ".join(map(repr, "abcde"))}] }}' for i in range(public)]
+    return Schema.from_toml(f"{table}[attributes]\n" + "\n".join(found))
+
+
+@pytest.mark.parametrize(("schema", "rows", "hopeless"), [
+    (few(3, 4, 1), 344, ("n0", "n1", "n2", "n3")), (few(3, 1, 1), 200, ("c0", "c1", "c2", "n0")),
+    (few(0, 4, 4), 344, ("n0", "n1", "n2", "n3")),
+    (few(3, 4, 1), 1_000, ()), (few(0, 0, 30), 1_000, ()), (few(0, 0, 8), 200, ()), (few(1, 0, 2), 120, ("c0",)),
+    (few(0, 0, 3), 10, ("p0", "p1", "p2")),
+])  # fmt: skip
+def test_what_is_hopeless_is_known_beforehand(schema: Schema, rows: int, hopeless: tuple[str, ...]) -> None:
+    """Public facts alone: at 344 rows eight private columns are noise, ordinary tables of 1,000 rows are not."""
+    foreseen = forecast(schema, rows=rows, epsilon=1.0)
+    assert foreseen.hopeless == hopeless
+    assert foreseen.to_dict()["hopeless"] == list(hopeless)
+    verdict = foreseen.verdict()
+    assert ("cannot support" in verdict[-1]) == bool(hopeless)
+    for name in hopeless:
+        assert f"At epsilon 1, {name}: {foreseen.needs[name][0]}." in verdict
+        assert name in verdict[-1]
+
+
+def test_what_cannot_be_found_is_refused_before_it_is_charged(tmp_path: Path) -> None:
+    """By the public number of rows; by the stated one before a row is read; never by a number that is not public."""
+    table = pa.table({"c0": ["a"] * 120, "p0": ["b"] * 120, "p1": ["c"] * 120})
+    needs = r"120 rows at epsilon 1 cannot support 1 of 3 columns: noise would hide all of c0\. State values.*"
+    given: Any = {"epsilon": 1.0, "method": "binary"}
+    ledger = opened(tmp_path / "l.db", 5.0)
+    with pytest.raises(BudgetError, match=rf"{needs}Nothing was spent\. --anyway or anyway=True overrides\."):
+        sklar.fit(table, few(1, 0, 2), ledger=ledger, dataset="t", **given)
+    assert not ledger.account("t").charges
+    with pytest.raises(BudgetError, match="120 rows at epsilon 1 cannot support 1 of 3"):
+        sklar.fit("no such file.csv", few(1, 0, 2, rows=120), **given)
+    for how in ({"anyway": True}, {"neighbors": "add-remove"}):
+        assert sklar.fit(table, few(1, 0, 2), **given, **how).certificate.epsilon == 1.0
+    with pytest.raises(BudgetError, match="10 rows at epsilon 1 cannot support 3 of 3"):
+        sklar.measure(pa.table({f"p{i}": ["a"] * 10 for i in range(3)}), few(0, 0, 3), Budget(epsilon=1.0))
+
+
+@pytest.mark.parametrize("rows", ["0", "-1", "1.5", "true", '"many"'])
+def test_stated_rows_are_a_whole_number(rows: str) -> None:
+    with pytest.raises(SchemaError, match=r"\[table\] rows_about must be a whole number of at least 1, got"):
+        Schema.from_toml(f"[table]\nrows_about = {rows}\n[attributes.a]\ntype = 'boolean'")
+    schema = few(0, 0, 1, rows=500)
+    assert Schema.from_toml(schema.to_toml()) == schema
+
+
+def test_a_check_says_what_a_release_would_find() -> None:
+    schema, table = few(1, 0, 2), pa.table({"c0": ["a"] * 120, "p0": ["b"] * 120, "p1": ["c"] * 120})
+    assert check(schema).forecast is None
+    assert not any("At epsilon" in line for line in check(schema).lines())
+    stated = check(few(1, 0, 2, rows=19_000), epsilon=1.0)
+    assert stated.forecast is not None
+    need = stated.forecast.findings[-1].threshold or 0
+    says = f"a category needs {need} rows to be found ({need / 19_000:.1%} of 19,000)."
+    assert f"At epsilon 1, c0: {says}" in stated.lines()
+    assert stated.lines()[-1] == "19,000 rows at epsilon 1: noise hides no column as a whole."
+    assert stated.to_dict()["forecast"]["hopeless"] == []
+    # Counted rows are PRIVATE, as all that is said of rows.
+    counted = check(schema, table)
+    assert counted.forecast is not None
+    assert counted.forecast.n_rows == 120
+    assert counted.to_dict()["forecast"] is None
+    assert counted.to_dict()["PRIVATE"]["forecast"]["hopeless"] == ["c0"]
+    assert "5,000 rows at epsilon 1" in check(schema, table, rows=5_000).lines()[-1]

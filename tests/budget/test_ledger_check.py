@@ -209,7 +209,9 @@ def test_whatever_fails_after_the_charge_says_what_was_charged(
 ) -> None:
     """Every step of a release, with a search, whose charge comes first: all but finding out that it fits fail late."""
     monkeypatch.setattr(f"sklar.{step}", fails)
-    failed = refuses("planted", sklar.fit, "d.csv", SEARCHED, epsilon=1.0, ledger="l.db", error=RuntimeError)
+    failed = refuses(
+        "planted", sklar.fit, "d.csv", SEARCHED, epsilon=1.0, anyway=True, ledger="l.db", error=RuntimeError
+    )
     assert charge_notes(failed) == [
         "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
     ]
@@ -287,7 +289,9 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
 
     Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     monkeypatch.setattr(Measurer, "search", cut)
-    failed = refuses("d.csv.gz", sklar.fit, "d.csv.gz", SEARCHED, epsilon=1.0, ledger="l.db", error=DataError)
+    failed = refuses(
+        "d.csv.gz", sklar.fit, "d.csv.gz", SEARCHED, epsilon=1.0, anyway=True, ledger="l.db", error=DataError
+    )
     assert "no privacy was spent" not in str(failed)
     assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 

@@ -21,15 +21,27 @@ from numpy.typing import NDArray
 
 import sklar
 from sklar.budget import search as searches
-from sklar.budget.search import DELTA_SHARE, MOST, ROUNDING_SHARE, SHARE, WANTED, ladder_of, next_cells, plan_search
+from sklar.budget.search import (
+    DELTA_SHARE,
+    FIRST,
+    MOST,
+    ROUNDING_SHARE,
+    SECOND,
+    WANTED,
+    ladder_of,
+    next_cells,
+    plan_search,
+)
 from sklar.errors import BudgetError, DataError, SchemaError
-from sklar.fitting.domains import found_numbers, found_values
+from sklar.fitting.domains import common_counts, find_domains, found_numbers, found_values
 from sklar.kernel import vault as door
+from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import Budget, Neighbors, chance_of_one, least_threshold
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, count
 from sklar.rows.encode import encode
+from sklar.rows.engines import Measurer
 from sklar.trust.verify import verify
 from tests.budget.test_ledger import fails, opened, refuses
 from tests.trust.forge import forged
@@ -278,7 +290,9 @@ def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, nei
     assert {"Ahausen", "Behausen"} <= set(again.schema.attribute("town").values)
     # The budget, fixed beforehand; few tables at small scales do not spend it to the last bit.
     assert again.certificate.epsilon == 4.0
-    assert [finding.attribute for finding in again.certificate.domains] == ["town", "income", "income"]
+    # Where the number of rows is not public, every column of categories is searched again.
+    found = ["town", "income", "income", *(["town"] if neighbors == "add-remove" else [])]
+    assert [finding.attribute for finding in again.certificate.domains] == found
     blocks, kept = ([(each.keys, each.values.tolist()) for each in one.measured.blocks] for one in (model, again))
     assert blocks == kept
     assert again.sample(300, seed=5).equals(model.sample(300, seed=5))
@@ -349,21 +363,186 @@ def test_what_finds_no_domains_is_refused_before_a_row_is_read() -> None:
     assert reader.read_all().num_rows == N
 
 
+def towns(*numbers: int) -> Block:
+    """A noisy first round that lists so many towns with these counts."""
+    keys = tuple(f"t{place}" for place in range(len(numbers)))
+    return Block(query=Common(about="town", threshold=1), scales=np.ones(1), values=np.array(numbers), keys=keys)
+
+
+@pytest.mark.parametrize(("counts", "n_rows", "again"), [
+    ((3600,), N, False), ((3599,), N, True), ((), N, True), ((3999,), None, True), ((1, 1, 1, 1), N, False),
+    ((1, 1, 1, 1), None, False),
+])  # fmt: skip
+def test_a_second_round_is_for_columns_that_left_a_tenth_in_other_and_have_room(
+    counts: tuple[int, ...], n_rows: int | None, again: bool
+) -> None:
+    budget = Budget(epsilon=1.0)
+    first = plan_search(SCHEMA, budget, n_rows=n_rows)
+    both = first.then(budget, [towns(*counts)], n_rows)
+    assert [finding.round for finding in both.findings] == [1, 0, 0, *([2] if again else [])]
+    # A second round in the file does not change what followed from the first.
+    assert both.findings == first.then(budget, [towns(*counts), towns(N)], n_rows).findings
+    assert both.rest is not None
+    assert first.rest is not None
+    grown = budget.cost(both.rest).rho / budget.cost(first.rest).rho
+    assert grown == pytest.approx(1.0 if again else 1 + SECOND / (1 - first.share), rel=1e-4)
+
+
+@pytest.mark.parametrize("rows", [None, 8])
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 15.0])
+def test_any_second_round_keeps_to_the_reserve(neighbors: Neighbors, epsilon: float, rows: int | None) -> None:
+    """In rho, in mu^2 and in lost delta, whichever columns are chosen; and next to nothing of it is left unspent."""
+    budget = Budget(epsilon=epsilon, neighbors=neighbors, rows_per_person=rows)
+    schema = Schema(name="t", attributes=(*(replace(TOWN, name=f"town{i}") for i in range(4)), INCOME))
+    first = plan_search(schema, budget, n_rows=None)
+    assert first.rest is not None
+    reserve = first.spend(budget) + first.rest
+    assert budget.spent(reserve) <= epsilon
+    assert reserve.lost_delta <= DELTA_SHARE * budget.delta
+    full = [replace(towns(1, 1, 1, 1), query=Common(about=f"town{i}", threshold=1)) for i in range(4)]
+    for chosen in range(5):
+        both = first.then(budget, full[chosen:] if chosen < 4 else [], None)
+        assert sum(finding.round == 2 for finding in both.findings) == chosen
+        assert both.rest is not None
+        spend = both.spend(budget) + both.rest
+        assert budget.cost(reserve).covers(budget.cost(spend))
+        parts = [(budget.cost(each).rho, budget.cost(each).mu_squared) for each in (spend, reserve)]
+        assert max(np.array(parts[0]) / np.array(parts[1])) > 0.99
+        assert spend.lost_delta <= reserve.lost_delta
+        halves = [math.fsum(each.lost_delta for each in both.findings if each.round == number) for number in (1, 2)]
+        assert all(0.05 < half / (DELTA_SHARE * budget.delta / 2) <= 1 for half in halves if half)
+
+
+@pytest.mark.parametrize(("rows", "others"), [("a", "b"), ("aa", "ab"), ("aab", "abb"), ("ab", "a")])
+def test_two_rounds_hold_their_claim_for_every_set_of_outputs(rows: str, others: str) -> None:
+    """The whole law on two neighbors, at a delta that can be summed, where the second round follows from the first: it
+    is drawn where nothing was shown. A reserve that counts one round alone does not hold it."""
+    neighbors: Neighbors = "replace-one" if len(rows) == len(others) else "add-remove"
+    budget = Budget(epsilon=1.0, delta=1e-2, neighbors=neighbors)
+    scale = float(budget.less(DELTA_SHARE * budget.delta).scales(np.ones(2))[0])
+    threshold = least_threshold(scale, DELTA_SHARE * budget.delta / 2)
+    lost = chance_of_one(scale, threshold)
+    epsilon = budget.spent(budget.tables([scale, scale], lost_delta=2 * lost))
+    assert epsilon <= 1.0
+    noise = np.arange(-12 * math.ceil(scale), 12 * math.ceil(scale) + 1)
+    mass = np.exp(-(noise**2) / (2 * scale**2)) / np.exp(-(noise**2) / (2 * scale**2)).sum()
+    shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
+
+    def law(count: int) -> NDArray[np.float64]:
+        at = np.array([mass[noise + count == value].sum() for value in shown]) * (count > 0)
+        return np.array([1 - at.sum(), *at])
+
+    moved = [value for value in "abc" if rows.count(value) != others.count(value)]
+    once = [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in (rows, others)]
+    joint = [np.concatenate([own[1:], own[0] * own]) for own in once]
+    for one, other in (joint, joint[::-1]):
+        assert np.maximum(one - math.exp(epsilon) * other, 0.0).sum() <= budget.delta
+    if (rows, others) == ("a", "b"):
+        # What both rounds lose is lost: it is more than one of them was given.
+        assert np.maximum(joint[0] - math.exp(50.0) * joint[1], 0.0).sum() > 1.5 * (once[0][1:].sum())
+
+
+MANY = 40
+CITIES = Schema(name="t", attributes=(replace(TOWN, name="city", at_most=60), SCHEMA.attribute("smoker")))
+
+
+def cities(common: int = 1_000) -> pa.Table:
+    names = [f"c{row % MANY:02d}" for row in range(MANY * common)] + [f"rare{row}" for row in range(MANY * common // 4)]
+    return pa.table({"city": names, "smoker": [row % 3 == 0 for row in range(len(names))]})
+
+
+def test_both_rounds_have_noise_of_their_own_and_are_paid_for() -> None:
+    """Forty cities: their noise is equal in both rounds by chance far less than once in a million runs."""
+    budget = Budget(epsilon=1.0)
+    measurer = Measurer.open(cities(), CITIES, budget)
+    measurer.count_values()
+    search, (one, two) = measurer.search()
+    first, second = search.findings
+    assert [first.round, second.round] == [1, 2]
+    assert second.scale < first.scale
+    assert [block.query.bound(block.scales, budget).lost_delta for block in (one, two)] == [
+        first.lost_delta,
+        second.lost_delta,
+    ]
+    noise = [block.values[: MANY - 5] - 1_000 for block in (one, two)]
+    assert (noise[0] != noise[1]).any()
+    # Independent: a correlation of 35 pairs above 0.8 comes once in 10^8 runs.
+    assert abs(np.corrcoef(noise[0], noise[1]).ravel()[1]) < 0.8
+    spent = measurer._vault.spent
+    assert spent.lost_delta == pytest.approx(first.lost_delta + second.lost_delta)
+    assert budget.cost(spent).rho == pytest.approx(first.scale**-2.0 + second.scale**-2.0)
+    assert len(find_domains(CITIES, search, (one, two)).attribute("city").values) == MANY
+
+
+def test_counts_of_two_rounds_are_weighted_by_their_noise() -> None:
+    blocks = [replace(towns(100, 50), scales=np.array([20.0])), replace(towns(80), scales=np.array([10.0]))]
+    assert common_counts(blocks) == {"t0": pytest.approx(84.0), "t1": 50.0}
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("rounds") / "model.sklar"
+    sklar.fit(cities(), CITIES, epsilon=1.0, method="binary").save(path)
+    return path
+
+
+def test_a_release_of_two_rounds_verifies_and_says_so(twice: Path) -> None:
+    result, model = verify(twice, refit=True), sklar.load(twice)
+    assert result.passed, result.lines()
+    thresholds = [finding.threshold or 0 for finding in model.certificate.domains]
+    text = "\n".join(model.summary())
+    assert f"40 categories after a second round, by {thresholds[1]:,} rows or more after noise" in text
+    assert thresholds[1] < thresholds[0]
+
+
+@pytest.mark.parametrize(("place", "forgery"), [
+    (1, None), (1, {"round": 1}), (1, {"round": 0}), (0, {"round": 0}), (0, {"round": 2}), (1, {"at_most": 39}),
+    (0, {"at_most": 39}), (1, {"scale": 50.0}), (1, {"lost_delta": 0.0}), (1, {"threshold": 5}), (1, {"round": 3}),
+])  # fmt: skip
+def test_a_forged_second_round_fails(twice: Path, tmp_path: Path, place: int, forgery: dict[str, Any] | None) -> None:
+    def forge(document: Any, _: Any) -> None:
+        if forgery is None:
+            del document["certificate"]["domains"][place]
+        else:
+            document["certificate"]["domains"][place].update(forgery)
+
+    failed = {check.name for check in verify(forged(twice, forge, tmp_path / "f.sklar")).checks if not check.passed}
+    assert "domains" in failed or failed == {"format"}
+
+
+def test_a_search_of_one_round_still_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As files of earlier releases: without rounds, and numbers share the cost."""
+
+    def once(schema: Schema, budget: Budget, *, n_rows: int | None) -> Any:
+        return searches._planned(schema.private_domains, budget, n_rows, once=True)
+
+    monkeypatch.setattr("sklar.rows.engines.plan_search", once)
+    old = tmp_path / "old.sklar"
+    sklar.fit(TABLE, SCHEMA, epsilon=4.0).save(old)
+    with zipfile.ZipFile(old) as archive:
+        assert b'"round"' not in archive.read("model.json")
+    assert [finding.round for finding in sklar.load(old).certificate.domains] == [0, 0, 0]
+    result = verify(old, refit=True)
+    assert result.passed, result.lines()
+
+
 def test_a_forecast_tells_what_a_category_needs() -> None:
     forecast = sklar.forecast(SCHEMA, rows=N, epsilon=1.0)
     search = plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N)
-    threshold, text = search.findings[0].threshold, "\n".join(forecast.lines())
+    threshold, text = search.then(Budget(epsilon=1.0)).findings[-1].threshold or 0, "\n".join(forecast.lines())
     assert dict(forecast.split)["finding domains"] == pytest.approx(search.share, rel=0.05)
-    assert search.share == pytest.approx(SHARE / 2 + MOST)
+    assert search.share == pytest.approx(FIRST + SECOND + MOST)
     # 4,000 rows are too few: what is lost is said before anything is spent.
     assert search.factor > 2
-    assert f"That is {search.factor:.1f} times the noise that numbers want: the rows are too few for more." in text
-    error = search.findings[1].scale / N
-    assert f"standard error of {error:.2%} of the rows, and a value that fewer than {4 * error:.1%} share" in text
+    assert f"A search has {search.factor:.1f} times the noise that numbers want: rows are too few for less." in text
+    noise = search.findings[1].scale
+    assert f"a value needs {math.ceil(4 * noise):,} rows to stand out, its range {math.ceil(6 * noise):,} rows" in text
     assert forecast.to_dict()["search_noise_factor"] == round(search.factor, 3)
     many = sklar.forecast(SCHEMA, rows=10**6, epsilon=1.0)
     assert "times the noise that numbers want" not in "\n".join(many.lines())
-    assert f"town {threshold:,}" in text
+    assert f"town: a category needs {threshold:,} rows to be found ({threshold / N:.1%} of 4,000)." in text
+    assert "4,000 rows at epsilon 1: noise hides no column as a whole." in text
     assert forecast.to_dict()["private_domains"]["town"]["threshold"] == threshold
     assert sum(share for _, share in forecast.split) == pytest.approx(1.0)
 

@@ -47,6 +47,7 @@ _BOUND_TESTS = "tests/kernel/test_bounds.py"
 _KERNEL_TESTS = "tests/kernel/test_vault.py"
 _QUERY_TESTS = "tests/kernel/test_queries.py"
 _THEOREM_TESTS = "tests/kernel/test_theorems.py"
+_SEARCH_TESTS = "tests/budget/test_search.py"
 _CHECKPOINT_TESTS = "tests/rows/test_checkpoint.py"
 _JOINT_TESTS = "tests/guarantees/test_noise_together.py"
 _STEER_TESTS = "tests/guarantees/test_steering.py"
@@ -353,6 +354,36 @@ FLAWS = (
         "            block = block if tables else replace(block, values=counts)\n"
         "            tables.append(block.values)\n",
         _VAULT_TESTS,
+    ),
+    _flaw(
+        "two rounds of a search lose the chance of one",
+        _THEOREMS,
+        "lost_delta=self.lost_delta + other.lost_delta",
+        "lost_delta=max(self.lost_delta, other.lost_delta)",
+        _SEARCH_TESTS,
+        audited=False,
+    ),
+    _flaw(
+        "a second round that nobody pays for",
+        _VAULT,
+        "spent = self._spent + bound",
+        "spent = self._spent + (NOTHING if keys is not None and self._spent.lost_delta else bound)",
+        _SEARCH_TESTS,
+        audited=False,
+    ),
+    _flaw(
+        "a second round that the reserve leaves out",
+        "budget/search.py",
+        "return search_spend(self.findings, budget) + self.second",
+        "return search_spend(self.findings, budget)",
+        _SEARCH_TESTS,
+        audited=False,
+    ),
+    _noisy(
+        "a second round with the noise of the first",
+        "if keys is not None:",
+        '    noisy = draw.__dict__.setdefault(f"{id(self)} {query.about}", noisy.copy()).copy()',
+        tests=(_SEARCH_TESTS,),
     ),
     # Queries.
     _flaw(

@@ -184,9 +184,10 @@ class Certificate(Tabular):
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON. Of linked tables it says `public_people` and `unit`, as it always did."""
+        """For JSON, as earlier: of linked tables with `public_people` and `unit`, and without rounds that are none."""
         linked = {"public_people": self.public_rows, "unit": "person"} if self.tokens is not None else {}
-        return asdict(self) | linked
+        domains = [{key: own for key, own in asdict(each).items() if key != "round" or own} for each in self.domains]
+        return asdict(self) | {"domains": domains} | linked
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, old: bool = False) -> Certificate:

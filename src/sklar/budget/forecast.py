@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 # A count this many standard errors from zero can be told from noise; a value whose count exceeds its neighbors' by this
 # many is found to be a heap.
 _DISTINGUISHABLE, _HEAP = 2.0, 4.0
+# A number's range needs this many standard errors of its search. At 4.3, means of 12 of 24 columns between wide bounds
+# were 10 to 110 times too large, and of 12 between narrow ones 0.6 to 1.1 times; at 8.5 all of 15 within 6%.
+_RANGE = 6.0
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
 
-_SHOWN_PAIRS = 8
+_SHOWN_PAIRS, _SHOWN_COLUMNS = 8, 20
 _ROWS_PER_PERSON = (1, 2, 4, 8, 16, 32)
 _BARS: tuple[str, ...] = ("", *"▏▎▍▌▋▊▉")
 _WIDTH = 16
@@ -54,7 +57,7 @@ class Forecast(Tabular):
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `split` is the share of the privacy
     cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
     search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
-    the part of all cost that scores of them take.
+    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round.
     """
 
     schema: Schema
@@ -100,6 +103,40 @@ class Forecast(Tabular):
         ratio = self.pair_sd * self.schema.cells.pair_sizes / self.n_rows
         order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
         return tuple((names[first[index]], names[second[index]]) for index in order)
+
+    @property
+    def needs(self) -> dict[str, tuple[str, float]]:
+        """How many rows it takes to find anything of each column, in words and as a share of all: above 1, noise."""
+        n, found = self.n_rows, {each.attribute: each for each in self.findings if each.of == "domain"}
+        needs = {}
+        for name, sd in zip(self.schema.names, self.one_way_sd.tolist(), strict=True):
+            own, what, least = found.get(name), "a level needs {} to be told from noise", _DISTINGUISHABLE * sd
+            if own is not None and own.threshold is not None:
+                what, least = "a category needs {} to be found", own.threshold
+            elif own is not None:
+                heap, least = f"{math.ceil(_HEAP * own.scale):,} rows", _RANGE * own.scale
+                what = f"a value needs {heap} to stand out, its range {{}} to be found"
+            needs[name] = f"{what.format(f'{math.ceil(least):,} rows')} ({least / n:.1%} of {n:,})", least / n
+        return needs
+
+    @property
+    def hopeless(self) -> tuple[str, ...]:
+        """Columns of which all rows would not be enough to tell anything from noise."""
+        return tuple(name for name, (_, share) in self.needs.items() if share > 1)
+
+    def verdict(self) -> list[str]:
+        """What columns that are searched, or hopeless, need, and whether the rows support all columns."""
+        needs, hopeless, epsilon = self.needs, self.hopeless, f"epsilon {self.budget.epsilon:.4g}"
+        named = dict.fromkeys((*hopeless, *(finding.attribute for finding in self.findings)))
+        lines = [f"At {epsilon}, {name}: {needs[name][0]}." for name in [*named][:_SHOWN_COLUMNS]]
+        verdict = ": noise hides no column as a whole."
+        if hopeless:
+            few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
+            verdict = (
+                f" cannot support {len(hopeless):,} of {len(needs):,} columns: noise would hide all of {few}. State "
+                "values, or edges within narrow bounds, in the schema; leave columns out; or use a larger epsilon."
+            )
+        return [*lines, f"{self.n_rows:,} rows at {epsilon}{verdict}"]
 
     def against_rows(self) -> tuple[Forecast, ...]:
         """The same release with other numbers of rows of each person, and itself; none where it counts people."""
@@ -156,6 +193,8 @@ class Forecast(Tabular):
                 if finding.of == "domain"
             },
             "search_noise_factor": round(self.search_factor, 3),
+            "needs": {name: words for name, (words, _) in self.needs.items()},
+            "hopeless": list(self.hopeless),
             "rough_seconds": round(self.seconds),
             "rough_memory_mb": round(self.memory_bytes / 1e6),
         }
@@ -228,7 +267,7 @@ def forecast(
     schema = Schema.of(schema).measured
     budget, cells = budget_for(schema.person, budget), schema.cells
     public = rows if budget.rows_are_public else None
-    search = plan_search(schema, budget, n_rows=public)
+    search = plan_search(schema, budget, n_rows=public).then(budget)
     stages = plan.plan_release(cells, budget, method, n_rows=public, rest=search.rest, importance=schema.importance)
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
@@ -267,6 +306,16 @@ def forecast(
         seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
+
+
+def require_support(schema: Schema, budget: Budget, method: Method, rows: int | None, *, anyway: bool) -> None:
+    """Refuse a release in which columns would be noise, by the rows that are public or stated, where they are."""
+    if rows is None or anyway:
+        return
+    foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
+    if foreseen.hopeless:
+        needs = f"{foreseen.hopeless[0]}: {foreseen.needs[foreseen.hopeless[0]][0]}"
+        raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
 
 
 def _parity_costs(stages: plan.Stages) -> dict[str, float]:
@@ -344,11 +393,6 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     for share, text in shares.items():
         if where := [f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, share)]:
             lines.append(f"At epsilon {', '.join(where)}, {text}")
-    for each in forecasts:
-        if least := ", ".join(
-            f"{one.attribute} {one.threshold:,}" for one in each.findings if one.threshold is not None
-        ):
-            lines.append(f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {least}.")
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append(
@@ -373,18 +417,11 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def _search_lines(each: Forecast) -> list[str]:
-    """What a search for numbers will find, and what is lost where rows are few."""
-    scales = [finding.scale for finding in each.findings if finding.threshold is None and finding.of == "domain"]
-    if not scales:
-        return []
-    error = max(scales) / each.n_rows
-    lines = [
-        f"Numbers at epsilon {each.budget.epsilon:.4g}: a count of the search has a standard error of {error:.2%} of "
-        f"the rows, and a value that fewer than {min(_HEAP * error, 1.0):.1%} share does not stand out."
-    ]
+    """What the rows are enough for, and what a search for numbers loses where they are few."""
+    lines = each.verdict()
     if each.search_factor > 1.005:
         lines.append(
-            f"That is {each.search_factor:.1f} times the noise that numbers want: the rows are too few for more. "
+            f"A search has {each.search_factor:.1f} times the noise that numbers want: rows are too few for less. "
             "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
         )
     return lines

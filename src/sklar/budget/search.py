@@ -2,7 +2,11 @@
 
 Categories are found by a stability-based histogram (Korolova et al. 2009; Bun, Nissim and Stemmer 2016): every value
 that occurs gets noise, and those whose noisy count reaches a threshold are listed; all others go to `other`. The proof
-of what a threshold costs beside its noise is in `Budget.less`.
+of what a threshold costs beside its noise is in `Budget.less`. There are two rounds of fresh noise: all columns share
+`FIRST` of the cost, then those that left more than `LEFT` of the rows in `other` share `SECOND` of it (all of them,
+where the number of rows is not public). Which columns those are, and what goes back to the tables, follows from the
+noisy blocks of the first (`Search.then`). What the second may cost in rho, mu^2 and lost delta is reserved before the
+first, and any columns keep to it: the filters of `theorems` hold, and so does `Budget.less`.
 
 Numbers are counted between declared bounds, table by table in finer cells (`Ladder`); bins and heaps follow from what
 comes out (`fitting.domains`). One small table more, of decade by step, tells to what numbers are rounded. Cells are a
@@ -26,14 +30,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles, Ints
-from sklar.kernel.queries import Shares
-from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
+from sklar.kernel.queries import Block, Common, Shares
+from sklar.kernel.theorems import NOTHING, Budget, Spend, chance_of_one, drawable, least_threshold, matched_factor
 from sklar.public.axis import AXES
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
@@ -74,9 +78,12 @@ ROUNDING_SHARE = 0.0025
 # Of the whole cost, what the sum of a number up to its clip takes, and the tokens that a row deals: a power of two, so
 # that a noise scale in tokens is held as exactly as one in rows.
 SUM_SHARE, TOKENS = 0.015, 1024
-# Of the whole cost, what finding categories takes where all private domains are categories.
-SHARE = 0.1
-# Of delta, the chance that a threshold lets a value pass that one person alone brought.
+# Of the whole cost, what all such sums take at most.
+_MOST_SUMS = 0.06
+# Of the whole cost, what finding categories takes: all, then those that left more than this part of rows in `other`.
+# Before there were rounds, all private domains, numbers too, shared the last.
+FIRST, SECOND, LEFT, _ONE_ROUND = 0.05, 0.15, 0.1, 0.1
+# Of delta, the chance that a threshold lets a value pass that one person alone brought; each round has half of it.
 DELTA_SHARE = 0.1
 # Numbers take at most this many tables, or took in Sklar 0.2.
 _MOST_TABLES = 8
@@ -294,6 +301,7 @@ class Finding:
 
     It looks for a `domain`, for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels, or for
     their `sum` up to a clip, whose noise is `scale` in rows: `TOKENS` times that in tokens.
+    Categories are searched in `round` 1 and 2, or once, as in files without rounds: 0.
     """
 
     attribute: str
@@ -304,6 +312,18 @@ class Finding:
     of: Searched = "domain"
     bounds: tuple[float, float] | None = None
     at_most: int = 0
+    round: int = 0
+
+    def words(self, attribute: Attribute) -> str:
+        """What it found of this attribute, in words; of categories, what all rounds did."""
+        if self.of != "domain":
+            rounding = "how its numbers are rounded, by decade and step"
+            return rounding if self.of == "rounding" else "its sum, numbers up to the clip"
+        if self.threshold is not None:
+            kept = f"{len(attribute.values):,} categories{' after a second round' if self.round == 2 else ''}"
+            return f"{kept}, by {self.threshold:,} rows or more after noise"
+        points = f" and {len(attribute.points):,} common values" if attribute.points else ""
+        return f"{attribute.n_bins:,} bins{points} by {self.tables} noisy tables between the bounds"
 
     @classmethod
     def of_dict(cls, document: Mapping[str, Any]) -> Finding:
@@ -312,22 +332,56 @@ class Finding:
         return cls(**{**document, "bounds": None if bounds is None else (bounds[0], bounds[1])})
 
 
+Findings: TypeAlias = Sequence[Finding]
+Blocks: TypeAlias = Sequence[Block]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Search:
     """The plan for all private domains, from public facts, and the cost that it leaves for the rest of the release.
 
-    `share` is the part of the whole cost that it takes, `factor` how many times the noise of numbers is what they want.
-    Without private domains all of the budget is left, and `rest` is None.
+    `share` is the part of the whole cost that it may take, `factor` how many times the noise of numbers is what they
+    want. `second` is set aside for a second round. Without private domains all of the budget is left, and `rest` is
+    None.
     """
 
     findings: tuple[Finding, ...] = ()
     rest: Spend | None = None
     share: float = 0.0
     factor: float = 1.0
+    second: Spend = NOTHING
 
     def spend(self, budget: Budget) -> Spend:
-        """What finding all domains costs."""
-        return search_spend(self.findings, budget)
+        """What finding all domains costs, or may cost while a second round is to come."""
+        return search_spend(self.findings, budget) + self.second
+
+    def then(self, budget: Budget, blocks: Blocks = (), n_rows: int | None = None) -> Search:
+        """The plan of both rounds, by the blocks of the first: what the second does not need goes to the rest.
+
+        A column gets a second round where its first listed fewer than `at_most` values, and their noisy counts leave
+        more than `LEFT` of the rows: in `other`, or without a value, which cannot be told apart. Without blocks yet,
+        the plan is that of a second round for all.
+        """
+        # Of two rounds the first.
+        known = {block.query.about: block.values for block in blocks[::-1] if isinstance(block.query, Common)}
+        chosen = []
+        for finding in (each for each in self.findings if each.round):
+            counts = known.get(finding.attribute, np.empty(0))
+            if counts.size < finding.at_most and (n_rows is None or n_rows - int(counts.sum()) > LEFT * n_rows):
+                chosen.append(finding)
+        if not chosen:
+            return replace(self, second=NOTHING, rest=self.rest and self.rest + replace(self.second, lost_delta=0.0))
+        scale = float(drawable(matched_factor(budget.tables(np.ones(len(chosen))), self.second)))
+        chance = self.second.lost_delta / len(chosen)
+        again = (_with_threshold(replace(each, scale=scale, round=2), chance, budget) for each in chosen)
+        return replace(self, second=NOTHING, findings=(*self.findings, *again))
+
+
+def _with_threshold(finding: Finding, chance: float, budget: Budget) -> Finding:
+    """The finding with the least threshold that fails with at most this chance."""
+    threshold = least_threshold(finding.scale, chance, budget.rows)
+    lost = chance_of_one(finding.scale, threshold, budget.rows)
+    return replace(finding, threshold=threshold, lost_delta=lost)
 
 
 def sum_query(name: str) -> Shares:
@@ -361,20 +415,23 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
     return _planned(schema.private_domains, budget, n_rows)
 
 
-def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n_rows: int | None) -> Search:
-    """The plan that a release by this budget had for these findings, by the schema that it found."""
+def replan_search(schema: Schema, budget: Budget, findings: Findings, blocks: Blocks, n_rows: int | None) -> Search:
+    """The plan that a release by this budget had for these findings, by the schema and the blocks that it found."""
     private = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
-    return _planned(list(private.values()), budget, n_rows)
+    once = any(finding.threshold is not None and finding.round == 0 for finding in findings)
+    return _planned(list(private.values()), budget, n_rows, once=once).then(budget, blocks, n_rows)
 
 
-def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
+def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None, *, once: bool = False) -> Search:
+    """The plan of the first round, and what is set aside for the second; `once`: as before there were rounds."""
     if not private:
         return Search()
     categories = [attribute for attribute in private if attribute.categorical]
     ladders = {attribute.name: ladder_of(attribute) for attribute in private if not attribute.categorical}
     searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())
-    chance = DELTA_SHARE * budget.delta / max(len(categories), 1)
-    inner = budget.less(len(categories) * chance)
+    of_category = _ONE_ROUND / max(searched, 1) if once else FIRST / max(len(categories), 1)
+    lost = DELTA_SHARE * budget.delta * bool(categories)
+    inner = budget.less(lost)
     # What the whole budget buys, as a sum of 1 / scale^2.
     whole = float(np.sum(inner.scales(np.ones(_REST_TABLES)) ** -2.0))
     table = _UNKNOWN_ROWS if n_rows is None else (WANTED * max(n_rows, 1)) ** -2.0 / whole
@@ -383,46 +440,55 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -
     )
     factor = min(1.0, MOST / asked) if asked else 1.0
 
+    clipped = sum(attribute.clip is not None for attribute in private)
     # Every search, how many tables it takes, and what each of them costs.
     wanted: list[tuple[Attribute, Searched, int, float]] = []
     for attribute in private:
         ladder = ladders.get(attribute.name)
         if ladder is None:
-            wanted.append((attribute, "domain", 1, SHARE / searched))
+            wanted.append((attribute, "domain", 1, of_category))
             continue
         if ladder.tables:
             wanted.append((attribute, "domain", ladder.tables, table * factor * _WHOLE_SEARCH / ladder.tables))
         if ladder.steps:
             wanted.append((attribute, "rounding", 1, ROUNDING_SHARE * factor))
         if ladder.tables and attribute.clip is not None:
-            wanted.append((attribute, "sum", 1, SUM_SHARE))
+            wanted.append((attribute, "sum", 1, min(SUM_SHARE, _MOST_SUMS / clipped)))
     costs = [cost for *_, tables, cost in wanted for _ in range(tables)]
-    share = math.fsum(costs)
-    rest = np.full(_REST_TABLES, (1 - share) / _REST_TABLES)
-    scales = inner.scales(np.concatenate([costs, rest]) ** -0.5)
+    second = SECOND * bool(categories and not once)
+    share = math.fsum(costs) + second
+    parts = [np.full(_REST_TABLES * (part > 0), part / _REST_TABLES) for part in (second, 1 - share)]
+    scales = inner.scales(np.concatenate([costs, *parts]) ** -0.5)
     lasts = np.cumsum([tables for _, _, tables, _ in wanted], dtype=np.int64) - 1
     findings = []
     for (attribute, of, tables, _), scale in zip(wanted, scales[lasts].tolist(), strict=True):
         finding = Finding(attribute=attribute.name, tables=tables, scale=scale, threshold=None, lost_delta=0.0, of=of)
         if attribute.categorical:
-            threshold = least_threshold(scale, chance, budget.rows)
-            lost = chance_of_one(scale, threshold, budget.rows)
-            findings.append(replace(finding, threshold=threshold, lost_delta=lost))
+            if not once:
+                finding = replace(finding, round=1, at_most=attribute.at_most)
+            findings.append(_with_threshold(finding, lost / (1 if once else 2) / len(categories), budget))
         else:
             bounds = attribute.edges[0], attribute.edges[-1]
             findings.append(replace(finding, bounds=bounds, at_most=attribute.at_most))
-    spare = budget.tables(scales[len(costs) :])
-    return Search(findings=tuple(findings), rest=spare, share=share, factor=factor**-0.5)
+    aside, spare = np.split(scales[len(costs) :], [parts[0].size])
+    return Search(
+        findings=tuple(findings),
+        rest=budget.tables(spare),
+        share=share,
+        factor=factor**-0.5,
+        second=budget.tables(aside, lost_delta=lost / 2) if second else NOTHING,
+    )
 
 
 def finding_faults(
-    schema: Schema, budget: Budget, findings: Sequence[Finding], earlier: Sequence[str], n_rows: int | None
+    schema: Schema, budget: Budget, findings: Findings, earlier: Sequence[str], blocks: Blocks, n_rows: int | None
 ) -> tuple[str, ...]:
     """What is wrong with the searches that a certificate states for this schema; none where it is what a release does.
 
     Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
-    was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
-    of Sklar 0.2 do not state their bounds and cannot be checked: a fault.
+    was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it; and those
+    columns were searched again that the `blocks` of the first round ask for. Searches of Sklar 0.2 do not state their
+    bounds and cannot be checked: a fault.
     """
     known = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
     searched = list(dict.fromkeys(finding.attribute for finding in findings))
@@ -438,6 +504,8 @@ def finding_faults(
     for finding in findings:
         name, attribute = finding.attribute, schema.attribute(finding.attribute)
         numbers = not attribute.categorical
+        if finding.round and len(attribute.values) > finding.at_most:
+            return (f"the domain of '{name}' has more categories than were asked for",)
         if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
             return (f"the domain of '{name}' cannot take {finding.tables} tables as stated",)
         low, high = finding.bounds or (-math.inf, math.inf)
@@ -446,7 +514,7 @@ def finding_faults(
         if finding.bounds is None and numbers:
             # As in files of Sklar 0.2: any number of tables could be stated for them.
             return (f"the search for the domain of '{name}' does not state its bounds, and cannot be checked",)
-    planned = replan_search(schema, budget, findings, n_rows).findings
+    planned = replan_search(schema, budget, findings, blocks, n_rows).findings
     if len(planned) != len(findings):
         return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
     return tuple(
@@ -458,7 +526,7 @@ def finding_faults(
 
 def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
     """Whether two plans are one, but for the last digits, which may differ between machines."""
-    same = (stated.attribute, stated.of, stated.tables) == (planned.attribute, planned.of, planned.tables)
+    same = replace(planned, scale=stated.scale, threshold=stated.threshold, lost_delta=stated.lost_delta) == stated
     close = same and math.isclose(stated.scale, planned.scale, rel_tol=1e-6)
     if stated.threshold is None or planned.threshold is None:
         return close and stated.threshold == planned.threshold and stated.lost_delta == 0
@@ -469,9 +537,9 @@ def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
 
 def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
     """The private domain that a finding looked for, from the attribute that it found."""
-    if finding.bounds is None:
+    if finding.bounds is None and not finding.round:
         return attribute
-    return replace(attribute, edges=finding.bounds, domain="private", at_most=finding.at_most)
+    return replace(attribute, edges=finding.bounds or (), domain="private", at_most=finding.at_most)
 
 
 def fits(finding: Finding, schema: Schema, tables: Sequence[Ints]) -> bool:

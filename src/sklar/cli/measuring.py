@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
-from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, watched
+from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
 from sklar.cli.options import command, option, path
 from sklar.cli.products import check_out, write_rows
 from sklar.errors import OutputError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sklar.public.schema import Schema
 
 _TABLES = "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables)."
+_UNCHECKED = "The number of rows is not public, so nobody checked that they are enough: state rows_about in [table]."
 _KNOWN = "What is publicly known of both tables, with [people] and [events]."
 _CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
 # Lines of an evaluation that a release of a draft shows.
@@ -174,6 +175,9 @@ def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: b
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
     schema = shared.schema_of(schema_path)
+    several = schema.person is not None and schema.person.rows_per_person > 1
+    if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
+        warn(_UNCHECKED)
     if check_first:
         _check_first(shared.table_of(data, query), schema, settings["engine"], settings["progress"])
     return release_model(shared.table_of(data, query), schema, **settings)

@@ -243,6 +243,10 @@ def privacy_options(schema: Parameter = SCHEMA, *, required: bool = True) -> Par
             "attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
             to="check_first",
         ),
+        flag(
+            "--anyway",
+            "Release a table whose rows, public or stated as rows_about in the schema, are too few for its columns.",
+        ),
         ledger_options(),
         ENGINE,
         path(

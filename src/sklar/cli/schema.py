@@ -9,10 +9,11 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, warn, watched
 from sklar.cli.options import DATA, DATA_IF_GIVEN, PATH, QUERY, SCHEMA_FILE, choice, command, flag, schema_of, table_of
 from sklar.errors import SchemaError
@@ -179,19 +180,28 @@ def import_(*, file: Path, format_: str | None, out: Path) -> None:
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
-def check(*, schema_path: Path, data: Path | str | None, query: str | None) -> None:
+@shared.option(
+    "--rows", "Say what a release would find in so many.  [default: the schema's rows_about, or DATA's]", int
+)
+@shared.option("--epsilon", "With this privacy budget.", shared.number, default="1")
+def check(*, schema_path: Path, data: Path | str | None, query: str | None, **foreseen: Any) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have.
+
+    Where the number of rows is known, it says what each column needs to be found at this epsilon, and whether a release
+    would refuse the table because noise would hide whole columns.
 
     Exit code 1 where more than half of an attribute's values are outside its domain, which is most often a mistake in
     how the table is read. With DATA, what is printed and the exit code depend on the rows: they are PRIVATE.
 
     \b
       sklar schema check adult.toml adult.csv
+      sklar schema check adult.toml --rows 32561 --epsilon 1
     """
     from sklar.custodian.check import check as look
 
     described = schema_of(schema_path)
-    checked = look(described) if data is None else watched(look, described, table_of(data, query))
+    table = None if data is None else table_of(data, query)
+    checked = look(described, **foreseen) if table is None else watched(look, described, table, **foreseen)
     if not is_given("json"):
         click.echo(f"{schema_path}: ", nl=False)
     print_figures(checked)

@@ -21,6 +21,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.budget.forecast import Forecast
+from sklar.budget.forecast import forecast as foresee
 from sklar.errors import DataError, SchemaError
 from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
@@ -145,12 +147,14 @@ class SchemaCheck(Tabular):
     """What a schema asks to be measured. With rows: how many values meet which fate, which is PRIVATE.
 
     `values` has one entry for each attribute, `rows_that_break` one number for each rule; both are None without rows.
+    `forecast` says what a release would find, where the number of rows is known.
     """
 
     schema: Schema
     values: tuple[Fate, ...] | None = None
     rows_that_break: tuple[int, ...] | None = None
     people: Crowd | None = None
+    forecast: Forecast | None = None
 
     @property
     def unfit(self) -> tuple[Fate, ...]:
@@ -176,12 +180,13 @@ class SchemaCheck(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        schema, private = self.schema, None
+        schema, private, foreseen = self.schema, None, self.forecast and self.forecast.to_dict()
         if self.values is not None:
             private = {
                 "values": [asdict(fate) for fate in self.values],
                 "rows_that_break_rules": list(self.rows_that_break or ()),
                 "people": None if self.people is None else asdict(self.people),
+                "forecast": foreseen,
             }
         return {
             "table": schema.name,
@@ -191,6 +196,7 @@ class SchemaCheck(Tabular):
             "two_way_tables": comb(schema.measured.n_attributes, 2),
             "rules": [rule_text(rule, schema.attributes) for rule in schema.rules],
             "not_reviewed": list(schema.not_reviewed),
+            "forecast": None if private else foreseen,
             "PRIVATE": private,
         }
 
@@ -207,34 +213,43 @@ class SchemaCheck(Tabular):
         lines += [f"Rule {number}: {text}." for number, text in enumerate(facts["rules"], start=1)]
         if schema.not_reviewed:
             lines.append(f"Not reviewed, so a release would refuse it: {', '.join(schema.not_reviewed)}.")
+        expected = [] if self.forecast is None else self.forecast.verdict()
         if self.values is None:
-            return lines
+            return lines + expected
         heads = ("attribute", "in domain", "missing", "clipped", "folded", "in no cell")
         counts = [(fate.attribute, *(f"{getattr(fate, name):,}" for name in _FATES)) for fate in self.values]
         lines += [NOTICE, *("{:<24.24}{:>12}{:>10}{:>10}{:>10}{:>12}".format(*row) for row in (heads, *counts))]
         broken = enumerate(self.rows_that_break or (), start=1)
         lines += [f"Rule {number}: broken by {rows:,} rows." for number, rows in broken]
-        return [*lines, *([] if self.people is None else self.people.lines())]
+        return [*lines, *([] if self.people is None else self.people.lines()), *expected]
 
 
 def check(
-    schema: SchemaLike, data: object | None = None, *, query: str | None = None, progress: Progress = SILENT
+    schema: SchemaLike,
+    data: object | None = None,
+    *,
+    query: str | None = None,
+    rows: int | None = None,
+    epsilon: float = 1.0,
+    progress: Progress = SILENT,
 ) -> SchemaCheck:
     """Validate a schema; with `data`, say what it would do to the rows, which is PRIVATE.
 
     `schema` is a schema, the path of one, or a model for its schema; `data` a path or anything that exports an Arrow
-    stream; with a `query`, a DuckDB file or the address of a database.
+    stream; with a `query`, a DuckDB file or the address of a database. What a release at this epsilon would find of
+    every column is said for so many `rows`: as given, as the schema states, or as `data` has.
     """
     schema = Schema.of(schema)
-    if data is None:
-        return SchemaCheck(schema=schema)
-    rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
-    return SchemaCheck(
-        schema=schema,
-        values=tuple(check_values(rows, schema, progress=progress)),
-        rows_that_break=tuple(broken_rules(rows, schema, progress=progress)) if schema.rules else (),
-        people=rows_per_person(rows, schema, progress=progress) if schema.person else None,
-    )
+    rows, checked = rows or schema.rows_about, SchemaCheck(schema=schema)
+    if data is not None:
+        table = data if query is None else Query(data, query)  # type: ignore[arg-type]
+        values = tuple(check_values(table, schema, progress=progress))
+        broken = tuple(broken_rules(table, schema, progress=progress)) if schema.rules else ()
+        people = rows_per_person(table, schema, progress=progress) if schema.person else None
+        checked = replace(checked, values=values, rows_that_break=broken, people=people)
+        one_each = people if schema.person is not None and schema.person.count == "people" else None
+        rows = rows or (one_each.people if one_each else sum(getattr(values[0], fate) for fate in _FATES))
+    return replace(checked, forecast=foresee(schema, rows=rows, epsilon=epsilon)) if rows else checked
 
 
 def _batches(data: object, schema: Schema, stage: str, progress: Progress) -> Iterator[pl.DataFrame]:

@@ -189,7 +189,7 @@ _MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
 _MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", *KINDS)})
 _FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
 _FINDING |= {"lost_delta": _SHARE, **since(3, {"of": one_of(*get_args(Searched)), "at_most": whole(0, MAX_LEVELS)})}
-_FINDING |= since(3, {"bounds": maybe(each(number(), 2))})
+_FINDING |= since(3, {"bounds": maybe(each(number(), 2))}) | since(4, {"round": whole(0, 2)}, optional=True)
 # A block by its query: what a file says of it beside its arrays.
 _BLOCK = chosen(
     "query",

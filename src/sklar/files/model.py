@@ -240,14 +240,7 @@ class Model:
         lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
-            if finding.of != "domain":
-                kept = "1 noisy table of decade by step" if finding.of == "rounding" else "limited to its clip"
-            elif finding.threshold is None:
-                heaps = len(attribute.points)
-                points = f" and {heaps:,} point{'s' if heaps > 1 else ''}" if heaps else ""
-                kept = f"{attribute.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
-            else:
-                kept = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
+            kept = finding.words(attribute)
             scale = f"noise of scale {finding.scale:.4g} a count"
             lines.append(f"  {finding.of} of '{attribute.name}' found: {kept}, {scale}")
         if certificate.domains:

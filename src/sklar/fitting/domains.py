@@ -43,14 +43,16 @@ def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Sch
             # Every grain between its bounds is a level: so few that there is nothing to search.
             grains = np.arange(ladder.low, ladder.high + 1)
             found[attribute.name] = _with_levels(replace(attribute, clip=None), ladder, grains, (), domain="public")
+    rounds: dict[str, list[Block]] = {}
     for finding, own in searched(search.findings, blocks):
         attribute = schema.attribute(finding.attribute)
         if own[0].keys is not None:
-            common = dict(zip(own[0].keys, own[0].values.tolist(), strict=True))
-            found[attribute.name] = found_values(attribute, common, taken)
-            taken |= {f"{attribute.name}={level}" for level in found[attribute.name].levels}
+            rounds.setdefault(attribute.name, []).extend(own)
         elif finding.of == "domain":
             found[attribute.name] = found_numbers(attribute, [block.values for block in own], finding.scale)
+    for name, own in rounds.items():
+        found[name] = found_values(schema.attribute(name), common_counts(own), taken)
+        taken |= {f"{name}={level}" for level in found[name].levels}
     whole = schema.whole or schema
     attributes = tuple(found.get(attribute.name, attribute) for attribute in whole.attributes)
     return replace(whole, attributes=attributes).checked().measured
@@ -69,7 +71,18 @@ def domain_faults(measured: Measured) -> tuple[str, ...]:
     return tuple(faults)
 
 
-def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozenset[str]) -> Attribute:
+def common_counts(blocks: Sequence[Block]) -> dict[str, float]:
+    """The values that any round listed, with their noisy counts: of two rounds, weighted by inverse variances."""
+    sums: dict[str, tuple[float, float]] = {}
+    for block in blocks:
+        weight = float(block.scales[0]) ** -2.0
+        for text, count in zip(block.keys or (), block.values.tolist(), strict=True):
+            total, weights = sums.get(text, (0.0, 0.0))
+            sums[text] = total + weight * count, weights + weight
+    return {text: total / weights for text, (total, weights) in sums.items()}
+
+
+def found_values(attribute: Attribute, common: Mapping[str, float], taken: frozenset[str]) -> Attribute:
     """The attribute with the `at_most` texts of the largest noisy counts as categories, sorted.
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.

@@ -249,6 +249,10 @@ class Budget:
         rest and decides nothing while it is not shown, so for every set S of transcripts P_D(S, not R) <= Q(S) and
         P_D'(S) >= P_D'(S, not R) >= (1 - t) Q'(S). Hence P_D(S) <= t + Q(S) <= t + d + e^e Q'(S)
         <= (t + d) + e^e / (1 - t) P_D'(S).
+
+        Which tables there are, at which scales and thresholds, may follow from what was shown before, also of the same
+        column, with fresh noise: given a transcript without R, each t_i bounds the chance of a rare cell of table i,
+        and as they sum to at most t in every transcript, P(R) <= t and the factor 1 - t hold as above.
         """
         if not 0 <= lost_delta < self.delta:
             raise BudgetError(f"thresholds must fail with less than delta={self.delta}, got {lost_delta}.")

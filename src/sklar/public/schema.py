@@ -73,7 +73,8 @@ class Schema(Remembering):
     The schema of the measured part names the full one as its `whole`. `reading` says how the table's text is written,
     `person` which rows are one person's (None: each row is a person of its own). `pairs` say how much single two-way
     tables matter: `weight = 3` triples the privacy cost of a table before all are scaled to the budget. A draft asks
-    whether a person can have several rows where the columns `ask_person` repeat.
+    whether a person can have several rows where the columns `ask_person` repeat. `rows_about` is public knowledge of
+    how many rows count.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Schema(Remembering):
     words: Words = NO_WORDS
     pairs: tuple[PairWeight, ...] = ()
     ask_person: tuple[str, ...] = ()
+    rows_about: int | None = None
 
     def __repr__(self) -> str:
         return f"Schema('{self.name}', {self.n_attributes:,} attributes, {self.n_levels:,} levels)"
@@ -127,20 +129,24 @@ class Schema(Remembering):
         if not isinstance(table, Mapping):
             raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
         with within("[table]: "):
-            keys = ("name", *declare.TABLE_WORDS, *settings.READING_KEYS, *settings.PERSON_KEYS, "ask_person")
-            declare.require_known_keys(table, keys)
-            words = declare.parse_words(table)
+            known = ("name", "rows_about", "ask_person", *declare.TABLE_WORDS)
+            declare.require_known_keys(table, (*known, *settings.READING_KEYS, *settings.PERSON_KEYS))
+            words, rows = declare.parse_words(table), table.get("rows_about")
         name, asked = table.get("name", "table"), table.get("ask_person", [])
-        refuse((not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."))
-        refuse((not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), _ASKED))
+        whole = rows is None or (type(rows) is int and rows > 0)
+        refuse(
+            (not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."),
+            (not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), _ASKED),
+            (not whole, f"[table] rows_about must be a whole number of at least 1, got {rows!r}."),
+        )
         if not isinstance(entries, Mapping) or not entries:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
         attributes = tuple(declare.build_attribute(key, entry) for key, entry in entries.items())
         reading = settings.parse_reading(table)
         settings.check_reading(reading, attributes)
         person = settings.parse_person(table, entries)
-        facts: dict[str, Any] = {"reading": reading, "person": person, "words": words, "ask_person": tuple(asked)}
-        schema = cls(name=name, attributes=attributes, **facts).checked()
+        facts: dict[str, Any] = {"reading": reading, "person": person, "words": words, "rows_about": rows}
+        schema = cls(name=name, attributes=attributes, ask_person=tuple(asked), **facts).checked()
         rules = parse_rules(document.get("rules", []), attributes)
         schema = replace(schema, rules=rules) if rules else schema
         pairs = _parse_pairs(document.get("pairs", []), schema)
@@ -148,7 +154,8 @@ class Schema(Remembering):
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        table = {"name": self.name} | declare.describe_words(self.words) | settings.describe_person(self.person)
+        table = {"name": self.name} | ({} if self.rows_about is None else {"rows_about": self.rows_about})
+        table |= declare.describe_words(self.words) | settings.describe_person(self.person)
         table |= {"ask_person": list(self.ask_person)} if self.ask_person else {}
         levels = {attribute.name: attribute.levels for attribute in self.attributes} if self.rules else {}
         document = {

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -263,7 +262,7 @@ class Measurer:
         self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
     ) -> None:
         self._table, self._vault, self.schema, self.budget, self._progress = table, vault, schema, budget, progress
-        self._n_rows = 0
+        self._n_rows, self._values = 0, cast("Exact | None", None)
         self._exact: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
         self.reads_again, self.reserve = table.reads_again, vault.reserve
 
@@ -297,22 +296,31 @@ class Measurer:
         """The number of rows that count, where it is public."""
         return self._vault.n_rows
 
+    def count_values(self) -> int | None:
+        """Count the values of private domains in one pass; the number of rows where that is public, else None."""
+        if self.schema.private_domains:
+            self._values = self._table.count(Ask(values=self.schema.private_domains), progress=self._watched("find"))
+        return self._values.n_rows if self._values and self.budget.rows_are_public else None
+
     def search(self) -> tuple[Search, tuple[Block, ...]]:
         """What the rows say, with noise, about each private domain, and the plan by which they were asked.
 
         Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
-        tables before it. The whole release is charged here, before the first noise is drawn.
+        tables before it, as do the categories that are searched again. The whole release is charged here, before the
+        first noise is drawn.
         """
-        schema, budget = self.schema, self.budget
-        attributes = tuple(schema.private_domains)
-        if not attributes:
+        budget, answers = self.budget, self._values
+        if answers is None:
             return Search(), ()
-        answers = self._table.count(Ask(values=attributes), progress=self._watched("find"))
-        search = plan_search(schema, budget, n_rows=answers.n_rows if budget.rows_are_public else None)
+        n_rows = answers.n_rows if budget.rows_are_public else None
+        search = plan_search(self.schema, budget, n_rows=n_rows)
         self._vault.reserve(search.spend(budget) + (search.rest or NOTHING))
-        exact = dict(zip([attribute.name for attribute in attributes], answers.values, strict=True))
-        answered = (self._answers(finding, exact[finding.attribute]) for finding in search.findings)
-        return search, tuple(chain.from_iterable(answered))
+        exact = dict(zip([each.name for each in self.schema.private_domains], answers.values, strict=True))
+        blocks = [block for finding in search.findings for block in self._answers(finding, exact[finding.attribute])]
+        both = search.then(budget, blocks, n_rows)
+        for finding in both.findings[len(search.findings) :]:
+            blocks += self._answers(finding, exact[finding.attribute])
+        return both, tuple(blocks)
 
     def count(self, *tables: Tables) -> None:
         """Count what was not counted yet, in one pass over the rows."""

@@ -181,13 +181,7 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
         measurements.append((stage, what, f"{sum(tables):,}", shown, f"{sum(costs) / whole:.0%}"))
     for finding, share in zip(certificate.domains[:_MAX_SEARCHES], searched, strict=False):
         attribute = schema.attribute(finding.attribute)
-        if finding.of != "domain":
-            what = "how its numbers are rounded" if finding.of == "rounding" else "its sum, numbers up to the clip"
-        elif finding.threshold is not None:
-            what = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
-        else:
-            heaps = f" and {len(attribute.points):,} common values" if attribute.points else ""
-            what = f"{attribute.n_bins:,} bins{heaps} between public bounds"
+        what = finding.words(attribute)
         name = short(shown_name(attribute), 60)
         searches.append((name, what, f"{finding.tables:,}", f"{finding.scale:,.1f}", f"{share / whole:.1%}"))
     return {"measurements": tuple(measurements), "searches": tuple(searches)}

@@ -30,6 +30,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 _BINS, _AT_MOST = 20, 50
+# From so many rows on, a release finds and tells apart more categories.
+_LARGE_TABLE, _AT_MOST_OF_MANY = 100_000, 100
 _WIDE, _WIDER, _SIGNED_WIDER = 10**9, 10**15, 10**12
 _AGES = (*range(0, 101, 5), 120)
 _AGE_WORDS = _words("age ages alter edad eta idade")
@@ -151,7 +153,8 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
             # With too few points beside them, or too many rows, other texts are no codes but values.
             if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
                 return _quantity(seen, entry, kind)
-        attribute = _with_output(replace(entry, domain="private", at_most=_AT_MOST, other=True), seen.output)
+        at_most = _AT_MOST_OF_MANY if seen.rows >= _LARGE_TABLE else _AT_MOST
+        attribute = _with_output(replace(entry, domain="private", at_most=at_most, other=True), seen.output)
         proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
         decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
     return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide)

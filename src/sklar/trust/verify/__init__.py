@@ -18,13 +18,14 @@ from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.errors import SignatureError, SklarError
 from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel, Model
+from sklar.fitting.density import searched
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import Mechanism
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify import residuals
-from sklar.trust.verify.claims import Check, attempt, check_claims, check_totals, judge, search_blocks
+from sklar.trust.verify.claims import Check, attempt, check_claims, check_totals, judge
 from sklar.trust.verify.layout import check_layout
 
 __all__ = ["Check", "Verification", "judge", "signature_checks", "verify", "verify_model"]
@@ -201,7 +202,7 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
 def _grids(model: Model) -> list[residuals.Grid]:
     """The tables of the searches for numbers, where the file holds them."""
     grids = []
-    for finding, blocks in search_blocks(model):
+    for finding, blocks in searched(model.certificate.domains, model.measured.blocks):
         if finding.of == "domain" and isinstance(blocks[0].query, Tables):
             tables = tuple(block.values for block in blocks)
             ladder = ladder_of(asked_of(finding, model.schema.attribute(finding.attribute)))

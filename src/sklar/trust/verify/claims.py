@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of, vouched
-from sklar.budget.search import TOKENS, Finding, finding_faults, search_spend
+from sklar.budget.search import TOKENS, finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import LinkedModel, Model
-from sklar.fitting.domains import domain_faults
+from sklar.fitting.density import searched
+from sklar.fitting.domains import common_counts, domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
@@ -195,17 +195,11 @@ def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[n
     return scales, budget.shifts * times.astype(np.float64)
 
 
-def search_blocks(model: Model) -> list[tuple[Finding, tuple[Block, ...]]]:
-    """The blocks of every search, where the file holds them."""
-    left = [block for block in model.measured.blocks if not is_of_schema(block)]
-    answers = iter(left)
-    return [(finding, tuple(islice(answers, finding.tables))) for finding in model.certificate.domains if left]
-
-
 def _check_domains(model: Model) -> Check:
     """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
     stated = model.certificate
-    faults = [*finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, stated.public_rows)]
+    blocks, public = model.measured.blocks, stated.public_rows
+    faults = [*finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, blocks, public)]
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
     for finding in stated.domains:
         if finding.threshold is not None:
@@ -219,7 +213,8 @@ def _check_domains(model: Model) -> Check:
         faults += [f"the bins and points of '{name}' are not those that its noisy answers give" for name in names]
     if not lost < stated.delta:
         faults.append(f"thresholds fail with a chance of {lost:.3g}, more than delta")
-    detail = f"{len(stated.domains)} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"
+    number = len({finding.attribute for finding in stated.domains})
+    detail = f"{number} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"
     if stated.earlier:
         detail += f"; {len(stated.earlier)} found by another release, whose cost is not part of this epsilon"
     return judge("domains", detail, next(iter(faults), ""))
@@ -227,19 +222,20 @@ def _check_domains(model: Model) -> Check:
 
 def _answer_faults(model: Model) -> list[str]:
     """What is wrong with the noisy answers: all are kept, and categories are those that reached their threshold."""
-    searches = search_blocks(model)
-    if len(searches) != len(model.certificate.domains) or not all(own for _, own in searches):
+    searches = list(searched(model.certificate.domains, model.measured.blocks))
+    if len(searches) != len(model.certificate.domains):
         return ["the noisy answers of a search are missing"]
     times = [TOKENS if finding.of == "sum" else 1 for finding, _ in searches]
     pairs = zip(searches, times, strict=True)
     if any((block.scales != finding.scale * each).any() for (finding, own), each in pairs for block in own):
         return ["a search has another noise scale than is stated for it"]
+    common = [(each, answer) for each, (answer, *_) in searches if isinstance(answer.query, Common)]
     faults = []
-    for finding, (answer, *_) in searches:
-        listed = set(model.schema.attribute(finding.attribute).values) <= set(answer.keys or ())
-        reached = (answer.values >= (finding.threshold or 0)).all()
-        if isinstance(answer.query, Common) and not (listed and reached):
-            faults.append(f"the categories of '{finding.attribute}' are not those that its noisy answer gives")
+    for finding, answer in common:
+        rounds = [own for each, own in common if each.attribute == finding.attribute]
+        listed = set(model.schema.attribute(finding.attribute).values) <= common_counts(rounds).keys()
+        if not listed or (answer.values < (finding.threshold or 0)).any():
+            faults.append(f"the categories of '{finding.attribute}' are not those that its noisy answers give")
     return faults
 
 

@@ -112,13 +112,15 @@ def check_plan(model: Model) -> Check:
 def _replan(model: Model) -> str:
     stated, schema, measured = model.certificate, model.measured_schema, model.measured
     budget, cells = stated.budget, schema.cells
-    rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
+    n_rows, rest = stated.public_rows, None
+    if stated.domains:
+        rest = replan_search(model.schema, budget, stated.domains, measured.blocks, n_rows).rest
     blocks = [block for block in measured.blocks if is_of_schema(block)]
     first = [block for block, stage in zip(blocks, stage_numbers(blocks), strict=True) if stage == 1]
     later = blocks[len(first) :]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
-    weights, n_rows = schema.importance, stated.public_rows
+    weights = schema.importance
     planned = plan_release(cells, budget, _method(model), n_rows=n_rows, rest=rest, importance=weights, again=again)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
