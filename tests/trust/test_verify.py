@@ -57,7 +57,7 @@ def test_shifts_by_brute_force(scale: float, shifts: int, rows: int) -> None:
 
 CHECKS = [
     "format", "layout", "schema", "settings", "unit", "rows", "measurements", "arrays", "domains", "theorem",
-    "independent", "noise",
+    "independent", "noise", "model",
 ]  # fmt: skip
 
 

@@ -297,4 +297,4 @@ def test_what_can_be_seen_grows_with_the_tables_and_not_at_small_scales() -> Non
     assert visible(0, "gaussian") == 0
     assert visible(10, "gaussian") < visible(100, "gaussian") < visible(10_000, "gaussian") < 1
     assert visible(100, "laplace") < visible(100, "gaussian")
-    assert examine(measured(WIDE.cells, EXACT, scale=0.5), WIDE) == []
+    assert not failing(examine(measured(WIDE.cells, EXACT, scale=0.5), WIDE))

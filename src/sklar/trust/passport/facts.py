@@ -151,13 +151,20 @@ class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
     `epsilon` and `delta` are upper bounds, `errors` typical standard errors of a one-way and of a two-way count,
-    `contents` those of the files in `DATA`.
+    `contents` those of the files in `DATA`. `recomputed` says whether the publisher's refit gave the model.
     """
 
     def __init__(
-        self, model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]
+        self,
+        model: Model,
+        rows: int,
+        seed: int,
+        publication: Publication,
+        contents: Mapping[str, Content],
+        recomputed: bool,  # noqa: FBT001
     ) -> None:
         self.model, self.rows, self.seed, self.publication, self.contents = model, rows, seed, publication, contents
+        self.recomputed = recomputed
         schema, stated = model.schema, model.certificate
         self.errors = typical_errors(model)
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
