@@ -113,10 +113,9 @@ class Logits:
         self._fits, self._m, self._offsets = fits, cells.n_attributes, cells.offsets
         self._damping, self._until, self._rate = damping, until, rate
         self._order = self._arrange(cells)
-        self._logits, self._probabilities, self.gradient, self._room = (
-            room_for(first.shape, np.float32) for _ in range(4)
-        )
+        self._logits = room_for(first.shape, np.float32)
         self._logits[:] = first[self._order]
+        self._probabilities, self.gradient, self._room = (room_for(first.shape, np.float32) for _ in range(3))
         self._rest = self._room[self._m :]
         self.contrasts = room_for((cells.n_levels - self._m, first.shape[1]), np.float32)
         # Fading sums of each gradient and of its square; the mean of the latter over each fit; the number of steps.
