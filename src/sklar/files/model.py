@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
@@ -39,13 +35,10 @@ if TYPE_CHECKING:
     from sklar.answer.query import Answer, Estimate
     from sklar.budget.certificate import LinkedMeasured
     from sklar.fitting.classes import LinkedClasses
-    from sklar.kernel.queries import Block
     from sklar.public.events import Linked
 else:
     pl = lazily("polars")
 
-# What is fitted, of which arrays are stored.
-Fitted = TypeVar("Fitted")
 # Decimal digits of a share of held-out error.
 GAIN_DIGITS = 3
 
@@ -370,7 +363,7 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     # Imported here: a model that is loaded needs no fit.
     from sklar.draw.repair import hold_margins
     from sklar.fitting.choose import fit_auto, refined
-    from sklar.fitting.margins import pool
+    from sklar.fitting.margins import as_stored, digits, pool
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)
@@ -397,41 +390,12 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
 def fit_people(measured: LinkedMeasured, *, progress: Progress = SILENT) -> LinkedModel:
     """The same with noisy tables of people and their events."""
     from sklar.fitting.classes import fit_classes
+    from sklar.fitting.margins import as_stored, digits
 
     classes, settings = fit_classes(measured, progress=progress)
     settings["gain_over_independence"] = round(settings["gain_over_independence"], GAIN_DIGITS)
     classes = as_stored(classes, digits(measured.blocks, measured.n_people))
     return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
-
-
-def digits(blocks: Sequence[Block], n_rows: int) -> int:
-    """How many binary digits of a fitted number matter: the last is a sixteenth of the least noise on a share of rows.
-
-    The others would say nothing, and could hide anything: files hold zeros there. A function of what is public.
-    """
-    least = min(float(block.scales.min(initial=np.inf)) / getattr(block.query, "each", 1) for block in blocks)
-    return int(np.clip(math.ceil(math.log2(n_rows / least)) + 4, 12, 23))
-
-
-def as_stored(fitted: Fitted, bits: int) -> Fitted:
-    """The same with all its numbers rounded to so many significant binary digits."""
-    whole: Any = fitted
-    arrays = {each.name: getattr(whole, each.name) for each in fields(whole)}
-    held = {name: rounded(own, bits) for name, own in arrays.items() if isinstance(own, np.ndarray)}
-    return cast(Fitted, replace(whole, **held))
-
-
-def rounded(values: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Numbers with so many significant binary digits, the nearest; infinite ones stay.
-
-    >>> rounded(np.array([1.0, -1.26, 0.3], dtype=np.float32), 3).tolist()
-    [1.0, -1.25, 0.3125]
-    """
-    kind, places = (np.uint32, 24) if values.dtype == np.float32 else (np.uint64, 53)
-    whole: Any = values.view(kind)
-    half = kind(1 << (places - bits - 1))
-    # Of the bits as a whole number a carry goes into the exponent, as it must.
-    return np.asarray(((whole + half) & ~(2 * half - kind(1))).view(values.dtype))
 
 
 def _spent(certificate: Certificate, equals: str = " = ") -> str:

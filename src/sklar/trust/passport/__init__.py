@@ -104,7 +104,8 @@ def publish(
         _write_rows(loaded, place, rows, seed, progress)
         progress.stage("describe")
         write_tables(loaded.measured, place / facts.TABLES)
-        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, facts.DATA), recomputed)
+        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, facts.DATA))
+        about.recomputed = recomputed
         for name, text in _texts(about).items():
             write_text(place / name, text)
         if key is not None:
@@ -133,10 +134,9 @@ def _texts(about: Facts) -> dict[str, str]:
         facts.REPORT: publishable(about.model, file_name=facts.MODEL),
         facts.SCHEMA: about.model.schema.to_toml(),
         facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
-        "datapackage.json": _json(standards.data_package(about)),
-        "croissant.json": _json(standards.croissant(about)),
-        "dcat.jsonld": _json(standards.dcat(about)),
-        "opendp_registry.yaml": standards.REGISTRY_HEAD + prose.yaml(standards.registry_entry(about)),
+        **{name: _json(standards.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
+        "opendp_registry.yaml": standards.REGISTRY_HEAD
+        + prose.yaml(standards.described(about, "opendp_registry.json.j2")),
         "nist_sp_800_226.md": prose.checklist(about),
         facts.PASSPORT: _passport(about, version("sklar")),
     }
@@ -305,7 +305,6 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
     try:
         document: Any = json.loads(text)
         rows, seed, wrote = document["rows"], document["seed"], document["sklar"]
-        recomputed = bool(document.get("recomputed"))
         publication = Publication(**document["publication"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise refused from None
@@ -315,8 +314,8 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
     size = (place / facts.ROWS_CSV).stat().st_size
     if type(rows) is not int or not 1 <= rows <= size or type(seed) is not int or not 0 <= seed < 2**64:
         raise OutputError(f"{name} must state rows and a seed of the files beside it")
-    contents = _contents(place, facts.DATA)
-    about = Facts(load(place / facts.MODEL), rows, seed, publication, contents, recomputed)
+    about = Facts(load(place / facts.MODEL), rows, seed, publication, _contents(place, facts.DATA))
+    about.recomputed = bool(document.get("recomputed"))
     same = wrote == version("sklar")
     if not isinstance(wrote, str) or (same and _passport(about, wrote) != text):
         raise refused

@@ -48,6 +48,7 @@ FILES = {
     SUMS: "SHA-256 of every file",
 }
 SIGNED = (MODEL, SUMS)
+DESCRIPTIONS = ("datapackage.json", "croissant.json", "dcat.jsonld")
 # The files that standards describe, with their media types.
 DATA = {
     ROWS_CSV: "text/csv",
@@ -154,17 +155,12 @@ class Facts:
     `contents` those of the files in `DATA`. `recomputed` says whether the publisher's refit gave the model.
     """
 
+    recomputed = False
+
     def __init__(
-        self,
-        model: Model,
-        rows: int,
-        seed: int,
-        publication: Publication,
-        contents: Mapping[str, Content],
-        recomputed: bool,  # noqa: FBT001
+        self, model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]
     ) -> None:
         self.model, self.rows, self.seed, self.publication, self.contents = model, rows, seed, publication, contents
-        self.recomputed = recomputed
         schema, stated = model.schema, model.certificate
         self.errors = typical_errors(model)
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)

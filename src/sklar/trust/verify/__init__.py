@@ -231,10 +231,8 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
     tests = [*residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids), *events]
     noise, few = _noise(tests, stated.mechanism)
     checks += [*totals, *noise]
-    untested = [*few, *untested]
-    return replace(
-        result, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests), untested=tuple(untested)
-    )
+    found = replace(result, checks=tuple(checks), independent_epsilon=independent)
+    return replace(found, noise=tuple(tests), untested=(*few, *untested))
 
 
 def _grids(model: Model) -> tuple[list[residuals.Grid], list[str]]:
