@@ -69,7 +69,7 @@ def dates(rows: int = 800) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "born": np.datetime64("1945-01-01") + days.astype("timedelta64[D]"),
-            "seen": np.datetime64("2020-01-01T00:00:00") + 3_600 * (days % 8_700).astype("timedelta64[s]"),
+            "seen": np.datetime64("2020-01-01T00:00:00.000") + 3_600_000 * (days % 8_700).astype("timedelta64[ms]"),
             "height": 1.4 + days % 60 / 100,
             "year": 1990 + days % 30,
         }

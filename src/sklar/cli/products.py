@@ -160,15 +160,7 @@ def report(*, model_path: Path, out: Path) -> None:
 @flag("--replace", "Replace a folder that publish wrote.")
 @flag("--no-refit", "Do not fit the model again before: faster, and the folder says so.")
 def publish(
-    *,
-    model_path: Path,
-    out: Path,
-    rows: int | None,
-    seed: int,
-    key: Path | None,
-    replace: bool,
-    no_refit: bool,
-    **stated: str | None,
+    *, model_path: Path, out: Path, rows: int | None, seed: int, key: Path | None, replace: bool, **stated: Any
 ) -> None:
     """Write a FOLDER that can be put online as it is, from a MODEL file alone. This costs no privacy.
 
@@ -183,9 +175,8 @@ def publish(
     """
     from sklar.trust import passport
 
-    about = passport.Publication(**stated)
-    told = {"rows": rows, "seed": seed, "publication": about, "key": key, "replace": replace, "refit": not no_refit}
-    done = watched(passport.publish, model_path, out, **told)
+    told = {"rows": rows, "seed": seed, "key": key, "replace": replace, "refit": not stated.pop("no_refit")}
+    done = watched(passport.publish, model_path, out, publication=passport.Publication(**stated), **told)
     finish(
         done.to_dict() | {"spent_epsilon": 0},
         f"{done.rows:,} synthetic rows (seed {done.seed}) and {len(done.files)} files are in {done.folder}.",

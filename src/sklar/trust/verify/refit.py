@@ -90,14 +90,14 @@ def _to_the_last_digit(
     size = differing = units = 0
     for name, own in stated.items():
         places, whole = (24, np.int32) if own.dtype == np.float32 else (53, np.int64)
-        # Floating-point numbers as whole ones, in their order.
-        ranks = [each.view(whole).astype(np.float64) for each in (own, fitted[name])]
-        one, two = (np.where(rank < 0, np.iinfo(whole).min - rank, rank) for rank in ranks)
-        apart = np.abs(one - two) / 2.0 ** (places - bits)
-        size, differing = size + own.size, differing + int(np.count_nonzero(apart))
+        # Floating-point numbers as whole ones, in their order; whether they differ is asked of all bits.
+        one, two = own.view(whole), fitted[name].view(whole)
+        size, differing = size + own.size, differing + int(np.count_nonzero(one != two))
+        ranks = [np.where(rank < 0, float(np.iinfo(whole).min) - rank, rank) for rank in (one, two)]
+        apart = np.abs(ranks[0] - ranks[1]) / 2.0 ** (places - bits)
         # A value between two units may be any of those between them.
         between = 1 if (own == rounded(own, bits)).all() else 2 ** (places - bits)
-        units = max(units, math.ceil(float(apart.max(initial=0.0))) * between)
+        units = max(units, math.ceil(float(apart.max(initial=0.0))) * between, int((one != two).any()))
     room = open_bits(size, differing, max(2 * units, 1))
     if units <= 1 and differing <= _MAY_DIFFER * size:
         others = f", {differing:,} within a unit of their last digit ({room:,.0f} bits)" if differing else ""
