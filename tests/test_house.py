@@ -15,11 +15,11 @@ ROOMS = {
     ".": 444,
     "answer": 4_080,
     "budget": 3_199,
-    "cli": 2_004,
+    "cli": 1_993,
     "custodian": 3_814,
     "draw": 1_614,
-    "files": 1_998,
-    "fitting": 2_801,
+    "files": 1_992,
+    "fitting": 2_803,
     "generate": 846,
     "kernel": 1_680,
     "machine": 784,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_321,
     "rows": 3_823,
     "studio": 2_315,
-    "trust": 4_117,
+    "trust": 4_122,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

@@ -409,7 +409,9 @@ LISTED: dict[str, tuple[str, Change, str, str]] = {
     ),
     "rows in the last bits of cut points": (
         "binary",
-        lambda _, arrays: arrays.update(cuts=(arrays["cuts"].view(np.int64) | message(arrays["cuts"].size)).view(float)),
+        lambda _, arrays: arrays.update(
+            cuts=(arrays["cuts"].view(np.int64) | message(arrays["cuts"].size)).view(float)
+        ),
         "model: not recomputed",
         "not confirmed: .* stored values differ .*: room for [0-9,]+ bytes",
     ),

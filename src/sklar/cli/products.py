@@ -207,8 +207,6 @@ def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
       sklar verify adult.sklar --refit --signer custodian.key.pub
       sklar verify published/
     """
-    from sklar.trust.verify import VERDICTS
-
     if model_path.is_dir():
         from sklar.trust.passport import verify_folder as recompute
     else:
@@ -218,7 +216,7 @@ def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
         result = watched(recompute, model_path, refit=refit, signer=signer)
     else:
         result = recompute(model_path, signer=signer, progress=SILENT)
-    print_figures(result, code=VERDICTS[result.verdict])
+    print_figures(result, code=result.exit_code)
 
 
 @command("Sign a model file, or make a key.", JSON)

@@ -85,7 +85,7 @@ def whole(least: int = 0, most: int = 2**53) -> Shape:
 
 def text(most: int) -> Shape:
     """A text of one line, of at least one and at most so many characters."""
-    must = f"one line of 1 to {most} printable characters"
+    must = f"a text of 1 to {most} printable characters in one line"
     return single(must, lambda value: isinstance(value, str) and 1 <= len(value) <= most and value.isprintable())
 
 

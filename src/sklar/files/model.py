@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 else:
     pl = lazily("polars")
 
-# Decimal digits of a share of held-out error.
-GAIN_DIGITS = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
@@ -363,7 +360,7 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     # Imported here: a model that is loaded needs no fit.
     from sklar.draw.repair import hold_margins
     from sklar.fitting.choose import fit_auto, refined
-    from sklar.fitting.margins import as_stored, digits, pool
+    from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, pool
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)
@@ -390,11 +387,8 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
 def fit_people(measured: LinkedMeasured, *, progress: Progress = SILENT) -> LinkedModel:
     """The same with noisy tables of people and their events."""
     from sklar.fitting.classes import fit_classes
-    from sklar.fitting.margins import as_stored, digits
 
     classes, settings = fit_classes(measured, progress=progress)
-    settings["gain_over_independence"] = round(settings["gain_over_independence"], GAIN_DIGITS)
-    classes = as_stored(classes, digits(measured.blocks, measured.n_people))
     return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
 
 

@@ -24,6 +24,8 @@ _TOGETHER = 250_000
 _THREADED = 500_000
 # Noisy counts of tables (or parities), and the variance of each table's noise.
 _Look: TypeAlias = tuple[Whole, Doubles]
+# Decimal digits that are stored of a share of held-out error.
+GAIN_DIGITS = 3
 # What is fitted, of which arrays are stored.
 Fitted = TypeVar("Fitted")
 

@@ -88,6 +88,11 @@ class Verification(Tabular):
         left = {check.name for check in self.checks if check.passed is None}
         return "not verified" if left - {_MODEL} else "tables verified" if left else "verified"
 
+    @property
+    def exit_code(self) -> int:
+        """That of `sklar verify`."""
+        return VERDICTS[self.verdict]
+
     def _named(self, which: Literal["failed", "open"]) -> str:
         names = (check.name for check in self.checks if check.passed is (None if which == "open" else False))
         return "".join(f"{', ' if number else ' in '}{name}" for number, name in enumerate(dict.fromkeys(names)))

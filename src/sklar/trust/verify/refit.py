@@ -32,11 +32,11 @@ from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
-from sklar.files.model import GAIN_DIGITS, LinkedModel, Model, fit_people, fit_tables
+from sklar.files.model import LinkedModel, Model, fit_people, fit_tables
 from sklar.fitting.choose import fit_steps, refined, starting, step_limit
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.margins import Estimates, as_stored, digits, pool, rounded
+from sklar.fitting.margins import GAIN_DIGITS, Estimates, as_stored, digits, pool, rounded
 from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
