@@ -91,7 +91,7 @@ def _to_the_last_digit(
     for name, own in stated.items():
         places, whole = (24, np.int32) if own.dtype == np.float32 else (53, np.int64)
         # Floating-point numbers as whole ones, in their order; whether they differ is asked of all bits.
-        one, two = own.view(whole), fitted[name].view(whole)
+        one, two = (cast(NDArray[np.int64], each.view(whole)) for each in (own, fitted[name]))
         size, differing = size + own.size, differing + int(np.count_nonzero(one != two))
         ranks = [np.where(rank < 0, float(np.iinfo(whole).min) - rank, rank) for rank in (one, two)]
         apart = np.abs(ranks[0] - ranks[1]) / 2.0 ** (places - bits)
