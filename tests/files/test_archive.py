@@ -96,7 +96,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("settings.method", "mixture", r"its settings\.method must be one of"),
     ("settings", [], rf"its settings {KEYS} \(method, preset\)"),
     ("certificate.versions.rows", "1", "versions must have at most 7 entries, with names that are known"),
-    ("certificate.claimed_by", "x" * 201, r"its certificate\.claimed_by must be a text of 1 to 200 characters"),
+    ("certificate.claimed_by", "x" * 201, r"claimed_by must be a text of 1 to 200 printable characters in one"),
     ("certificate.composition", "x", r"its certificate\.composition must be one of tight, advanced, basic"),
     ("certificate.epsilon", 0, "its certificate must state epsilon > 0 and 0 < delta"),
     ("certificate.domains", [FOUND | {"threshold": 9, "lost_delta": 1.0}], "must fail with a chance below 1"),

@@ -234,3 +234,17 @@ def test_squared_distances_of_tables_are_the_sum_of_three() -> None:
         assert np.array_equal(table, moved[np.ix_(own[j], own[i])].T)
         parts = (table**2).sum() + squares[0] / cells.sizes[j] + squares[1] / cells.sizes[i]
         assert np.isclose(parts, (apart[cells.levels(i), cells.levels(j)] ** 2).sum(), rtol=1e-4, atol=1e-9)
+
+
+def test_a_fit_repeats_itself_to_the_last_bit() -> None:
+    """200 small fits, each with other memory taken before it; what products of matrices read begins a cache line."""
+    targets, _ = uneven_targets(schema_of(3, 4, 2, 5), 5.0, 30.0)
+    loss, taken, seen = loss_of(targets, 0.4), [], set()
+    for run in range(200):
+        taken.append(bytearray(1 + 997 * run % 4_001))
+        fit = Fit(loss, Start(components=20), fits=1 + run % 2)
+        fit.advance(25)
+        seen.add((run % 2, fit.probabilities.tobytes()))
+        held = (fit.contrasts, fit.room.strip, fit.room.rows, fit.room.pressed)
+        assert not any(each.ctypes.data % 64 for each in held)
+    assert len(seen) == 2

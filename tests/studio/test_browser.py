@@ -189,7 +189,7 @@ def test_the_whole_walk_on_a_generated_census(tmp_path: Path, serve: Callable[..
     assert page.locator(".banner.top").count() == 0
 
     page.get_by_role("link", name="Go on: publish").click()
-    page.get_by_text("Passed.").wait_for()
+    page.get_by_text("Tables verified.").wait_for()
     checked(page)
     page.get_by_label("Publisher").fill("Office of Statistics")
     page.get_by_role("button", name="Write the folder census-1-published").click()

@@ -104,7 +104,7 @@ def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Fold
             assert given.status == 200
             assert given.headers["Content-Disposition"].startswith("attachment")
             assert given.body == (folder.root / name).read_bytes()
-        assert "Passed." in second.get("/t/people/publish/verdict").said
+        assert "verified." in second.get("/t/people/publish/verdict").said
         for name in ("people.csv", "people-1.PRIVATE.html", "ledger.db"):
             assert second.get(f"/t/people/files/{name}").status == 400
         assert "charged in full" in second.get("/books/paid").said

@@ -16,6 +16,8 @@ from sklar.budget.method import PAPER, Method
 from sklar.files.tables import read_tables, write_tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
+from tests.linked import small as linked
+from tests.linked import tables as linked_tables
 
 ROWS = 1_500
 SIZES = (3, 4, 5, 6, 2, 8)
@@ -99,6 +101,13 @@ def visits() -> pl.DataFrame:
     return pl.DataFrame({"id": ids, "a": generator.random(ids.size) < 0.3, "b": generator.random(ids.size) < 0.6})
 
 
+def threes(rows: int = 3_000) -> pl.DataFrame:
+    """Six attributes, of which one is a function of two others: worth a three-way table."""
+    drawn = np.random.default_rng(1).integers(0, 2, (6, rows))
+    drawn[2] = drawn[0] ^ drawn[1]
+    return pl.DataFrame({f"a{index}": [f"v{level}" for level in column] for index, column in enumerate(drawn)})
+
+
 FIT = partial(sklar.fit, table(), SCHEMA, epsilon=2.0)
 KINDS: dict[str, Any] = {
     "auto": FIT,
@@ -111,13 +120,15 @@ KINDS: dict[str, Any] = {
     "domains": partial(sklar.fit, towns(), PRIVATE, epsilon=4.0, method="mixture"),
     "bits": partial(sklar.fit, bits(), BITS, epsilon=2.0),
     "people": partial(sklar.fit, visits(), VISITS, epsilon=2.0),
+    "third": partial(sklar.fit, threes(), schema((3,) * 6), epsilon=4.0),
+    "counted": partial(
+        sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, mechanism="laplace", neighbors="add-remove"), method="mixture"
+    ),
 }
 
 
-@pytest.fixture(scope="session")
-def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A file of every kind."""
-    folder = tmp_path_factory.mktemp("genuine")
+def make(folder: Path) -> dict[str, Path]:
+    """A file of every kind, one that an earlier version wrote, one of imported tables, and one of linked tables."""
     found = {}
     for kind, fit in KINDS.items():
         found[kind] = folder / f"{kind}.sklar"
@@ -127,4 +138,12 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found["older"] = Path(__file__).parents[1] / "files" / "models" / "v2-auto.sklar"
     found["imported"] = folder / "imported.sklar"
     sklar.fit_tables(read_tables(folder / "tables.parquet", SCHEMA), method="binary").save(found["imported"])
+    found["linked"] = folder / "linked.sklar"
+    sklar.fit_linked(*linked_tables(), linked(), epsilon=3.0).save(found["linked"])
     return found
+
+
+@pytest.fixture(scope="session")
+def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file of every kind."""
+    return make(tmp_path_factory.mktemp("genuine"))

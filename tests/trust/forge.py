@@ -28,7 +28,7 @@ Change: TypeAlias = Callable[[Document, Arrays], object]
 
 def failed(found: Verification) -> set[str]:
     """The names of the checks that fail."""
-    return {check.name for check in found.checks if not check.passed}
+    return {check.name for check in found.checks if check.passed is False}
 
 
 def opened(path: Path) -> tuple[Document, Arrays]:

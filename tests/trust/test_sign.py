@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import stat
@@ -61,7 +62,7 @@ def test_verify_names_the_key(model: Path, key: Path, tmp_path: Path) -> None:
     assert f"not the signer {other}" in found.checks[-1].detail
     forged(model, lambda document, _: document["certificate"]["versions"].update(numpy="9.9"), model)
     found = verify(model)
-    assert [check.name for check in found.checks if not check.passed] == ["signature"]
+    assert [check.name for check in found.checks if check.passed is False] == ["signature"]
     assert "has changed since it was signed" in found.checks[-1].detail
 
 
@@ -134,6 +135,14 @@ def test_the_command_line_signs_and_verifies(model: Path, tmp_path: Path) -> Non
     assert run("verify", model, "--signer", f"{key}.pub", "--json").exit_code == 0
     assert json.loads(run("sign", model, "--key", key, "--json").output)["fingerprint"] == named
     assert json.loads(run("sign", "--new-key", tmp_path / "b.key", "--json").output)["public_key"].endswith("b.key.pub")
+
+
+def test_signing_says_what_was_signed(model: Path, key: Path) -> None:
+    done = run("sign", model, "--key", key)
+    assert f"Signed are these bytes, SHA-256 {hashlib.sha256(model.read_bytes()).hexdigest()}" in done.output
+    assert "Signed without having been checked: model: not recomputed (--refit)." in done.output
+    assert "without having been checked" not in run("sign", model, "--key", key, "--refit").output
+    assert json.loads(run("sign", model, "--key", key, "--json").output)["unchecked"]
 
 
 def test_what_contradicts_its_certificate_is_not_signed(model: Path, key: Path) -> None:

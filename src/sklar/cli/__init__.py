@@ -21,6 +21,7 @@ Exit codes:
   0    done
   1    the request could not be carried out, or a check failed (verify, audit); one line says why
   2    the command line was not understood
+  3    nothing failed, but not all could be checked (verify)
   130  interrupted (Ctrl-C); no file is left half-written
   141  the output pipe was closed
 """

@@ -77,7 +77,7 @@ def plan(*, schema_path: Path, dataset: str | None, **options: Any) -> None:
     if book is None and dataset is not None:
         raise BudgetError("a data set was given, and no ledger. Give both.")
     foreseen = foresee(schema_of(schema_path), ledger=book, dataset=dataset, **options)
-    print_figures(foreseen, passed=foreseen.answered)
+    print_figures(foreseen, code=int(not foreseen.answered))
 
 
 @command("Counts with error bars, from a model.", JSON)

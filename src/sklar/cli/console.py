@@ -68,11 +68,11 @@ def print_answer(document: Any, lines: Iterable[str], *after: str) -> None:
     say(*after)
 
 
-def print_figures(figures: Any, *, passed: bool = True) -> None:
-    """Print a result that has `to_dict` and `lines`; exit code 1 where a check did not pass."""
+def print_figures(figures: Any, *, code: int = 0) -> None:
+    """Print a result that has `to_dict` and `lines`; with this exit code."""
     print_answer(figures.to_dict(), figures.lines())
-    if not passed:
-        sys.exit(1)
+    if code:
+        sys.exit(code)
 
 
 class Lines:

@@ -125,7 +125,7 @@ def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
             progress.advance(1)
     result = check_releases(str(file), entries, standing.problems, measured)
     _remark(standing.remarks)
-    print_figures(result, passed=result.passed)
+    print_figures(result, code=int(not result.passed))
 
 
 @command(None, _KEY, JSON, of=ledger)

@@ -158,14 +158,16 @@ def report(*, model_path: Path, out: Path) -> None:
 @option("--date", "The day of publication. The clock is not asked.", metavar="YYYY-MM-DD")
 @path("--sign", "KEY", "Sign with this key file (sklar sign).", to="key")
 @flag("--replace", "Replace a folder that publish wrote.")
+@flag("--no-refit", "Do not fit the model again before: faster, and the folder says so.")
 def publish(
-    *, model_path: Path, out: Path, rows: int | None, seed: int, key: Path | None, replace: bool, **stated: str | None
+    *, model_path: Path, out: Path, rows: int | None, seed: int, key: Path | None, replace: bool, **stated: Any
 ) -> None:
     """Write a FOLDER that can be put online as it is, from a MODEL file alone. This costs no privacy.
 
     It holds synthetic rows (Parquet and CSV), the model, the report, schema, certificate and noisy tables, a README,
     checksums, and descriptions for Frictionless, Croissant, DCAT, Hugging Face and the OpenDP registry, with a
-    checklist after NIST SP 800-226. sklar verify FOLDER makes all of it again and compares.
+    checklist after NIST SP 800-226. sklar verify FOLDER makes all of it again and compares. Before, the model is
+    verified and fitted again to its tables; one that does not follow from them is refused.
 
     \b
       sklar publish adult.sklar --out adult --publisher "Office of Statistics" --license CC-BY-4.0
@@ -173,12 +175,13 @@ def publish(
     """
     from sklar.trust import passport
 
-    about = passport.Publication(**stated)
-    done = watched(passport.publish, model_path, out, rows=rows, seed=seed, publication=about, key=key, replace=replace)
+    told = {"rows": rows, "seed": seed, "key": key, "replace": replace, "refit": not stated.pop("no_refit")}
+    done = watched(passport.publish, model_path, out, publication=passport.Publication(**stated), **told)
     finish(
         done.to_dict() | {"spent_epsilon": 0},
         f"{done.rows:,} synthetic rows (seed {done.seed}) and {len(done.files)} files are in {done.folder}.",
         *([] if done.signer is None else [f"Signed by {done.signer}."]),
+        *([] if done.recomputed else ["The model was not shown to follow from its tables, and the folder says so."]),
         f"Safe to publish: made from the model file alone. No privacy was spent. Check it: sklar verify {done.folder}",
     )
 
@@ -194,7 +197,10 @@ def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
     that Sklar does not write. A genuine file fails less than once in a million. A signature beside it (MODEL.sig) is
     checked, too. Of a FOLDER that publish wrote, every file is made again from its model and compared.
 
-    Exit code 1 when anything in the file contradicts its privacy certificate.
+    Exit code 1 when anything in the file contradicts its privacy certificate; 3 when nothing does, but something that
+    matters could not be checked: texts of another version, tables too few or too small for their noise to be tested, a
+    refit that agrees but for last digits, a claim of another system. Without --refit the model is not compared with its
+    tables, and the conclusion is about the tables.
 
     \b
       sklar verify adult.sklar
@@ -210,18 +216,19 @@ def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
         result = watched(recompute, model_path, refit=refit, signer=signer)
     else:
         result = recompute(model_path, signer=signer, progress=SILENT)
-    print_figures(result, passed=result.passed)
+    print_figures(result, code=result.exit_code)
 
 
 @command("Sign a model file, or make a key.", JSON)
 @click.argument("model_path", metavar="[MODEL]", required=False, type=PATH)
 @path("--key", "KEY", "Sign with this key file.")
 @path("--new-key", "KEY", "Make a key file, for its owner alone, and KEY.pub beside it to hand out.")
-def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None) -> None:
+@flag("--refit", "Before, fit the model again to the tables of the file, and compare.")
+def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None, refit: bool) -> None:
     """Sign a MODEL file with a custodian's key (Ed25519). The signature goes to MODEL.sig.
 
-    A file that contradicts its certificate is not signed. Publish the key's fingerprint where readers of the release
-    can find it; they give it to verify --signer.
+    It is of the file's bytes. A file that contradicts its certificate is not signed; what was not checked is said.
+    Publish the key's fingerprint where readers of the release can find it; they give it to verify --signer.
 
     \b
       sklar sign --new-key custodian.key
@@ -247,11 +254,14 @@ def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None) -> 
 
     from sklar.trust.verify import verify as recompute
 
-    failed = next((check for check in recompute(model_path).checks if not check.passed), None)
-    if failed is not None:
+    found = watched(recompute, model_path, refit=refit) if refit else recompute(model_path)
+    if failed := next((check for check in found.checks if check.passed is False and check.name != "signature"), None):
         raise SignatureError(f"'{model_path}' is not signed: it contradicts its certificate ({failed.detail}).")
     out, signature = signing.sign_file(model_path, key)
+    unchecked = [f"{check.name}: {check.detail}" for check in found.checks if check.passed is None]
     finish(
-        {"signature": out, "sha256": signature.sha256, "fingerprint": signature.fingerprint},
+        {"signature": out, "sha256": signature.sha256, "fingerprint": signature.fingerprint, "unchecked": unchecked},
         f"The signature of {model_path} by {signature.fingerprint} is in {out}.",
+        f"Signed are these bytes, SHA-256 {signature.sha256}, with tables that agree with their certificate.",
+        *(f"Signed without having been checked: {each}." for each in unchecked),
     )

@@ -98,7 +98,7 @@ def audit(*, quick: bool) -> None:
     from sklar.trust.audit import audit as attack
 
     result = watched(attack, quick=quick)
-    print_figures(result, passed=result.passed)
+    print_figures(result, code=int(not result.passed))
 
 
 @command("Completion for bash, zsh or fish.")

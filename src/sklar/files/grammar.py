@@ -85,8 +85,9 @@ def whole(least: int = 0, most: int = 2**53) -> Shape:
 
 
 def text(most: int) -> Shape:
-    """A text of at least one and at most so many characters."""
-    return single(f"a text of 1 to {most} characters", lambda value: isinstance(value, str) and 1 <= len(value) <= most)
+    """A text of one line, of at least one and at most so many characters."""
+    must = f"a text of 1 to {most} printable characters in one line"
+    return single(must, lambda value: isinstance(value, str) and 1 <= len(value) <= most and value.isprintable())
 
 
 def one_of(*known: str) -> Shape:
@@ -176,7 +177,9 @@ _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pya
 _GAIN = number(-1e6, 1.0)
 _STEPS = whole(0, 1_000_000)
 _COMPONENTS = whole(1, 1_000_000)
-_SHRUNK = {"shrinkage": _SHARE, "start_sd": number(0.0, 100.0)}
+# A number of few digits, so that it says no more than it must.
+_SHORT = single("a number of at most two decimals", lambda value: type(value) is float and value == round(value, 2))
+_SHRUNK = {"shrinkage": _SHORT, "start_sd": _SHORT}
 _NEIGHBORS = one_of(*get_args(Neighbors))
 
 # Keys of the first version, and those that later ones have beside them.
@@ -235,7 +238,7 @@ _COPULAS: Mapping[str, Keys] = {
 _FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _GAIN}
 _TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
 # Settings that a model does not keep.
-OLD_SETTINGS: Mapping[str, Shape] = {**_SHRUNK, "tried": each(table(_TRIED), 100)}
+OLD_SETTINGS: Mapping[str, Shape] = {**_SHRUNK, "tried": each(table(_TRIED), 4)}
 # The settings of a release by the kind of its copula. Earlier releases also fitted a low-rank copula, `factor`.
 _SETTINGS: Mapping[str, Shape] = {
     "binary": table({"method": one_of("binary"), "preset": maybe(one_of("paper"))}),

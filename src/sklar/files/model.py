@@ -354,12 +354,12 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     # Imported here: a model that is loaded needs no fit.
     from sklar.draw.repair import hold_margins
     from sklar.fitting.choose import fit_auto, refined
-    from sklar.fitting.margins import pool
+    from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, pool
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)
     estimates = pool(measured)
-    settings = {"method": method.name, "preset": "paper" if method.paper else None}
+    settings: dict[str, Any] = {"method": method.name, "preset": "paper" if method.paper else None}
     copula: Copula
     if method.name == "binary":
         # scipy takes a while to load, and most releases do without.
@@ -373,6 +373,8 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
         settings |= decisions
         # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise it states.
         copula = refined(hold_margins(latent), estimates)
+        settings["gain_over_independence"] = round(settings["gain_over_independence"], GAIN_DIGITS)
+    copula = as_stored(copula, digits(measured.blocks, estimates.n_rows))
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
 
 

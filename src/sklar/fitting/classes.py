@@ -32,7 +32,7 @@ from sklar.draw.blocks import ReadArray
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import start_logits
-from sklar.fitting.margins import project, project_levels, scale_levels
+from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, project, project_levels, scale_levels
 from sklar.fitting.steps import RATE, contrasts
 from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
@@ -292,12 +292,12 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
         event_class=kind,
         event=event,
     )
-    return classes, {
+    return as_stored(classes, digits(measured.blocks, measured.n_people)), {
         "person_classes": len(person),
         "event_classes": kind.shape[1],
         "steps": steps,
         "fits": fits,
-        "gain_over_independence": gain,
+        "gain_over_independence": round(gain, GAIN_DIGITS),
     }
 
 

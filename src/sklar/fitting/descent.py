@@ -27,6 +27,7 @@ from sklar.fitting.margins import Estimates
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.kernel.queries import Tables
+from sklar.machine.spill import room_for
 
 MARGIN_WEIGHT = 3.0
 # A residual of z times its noise pulls 1 + min((z / STANDS_OUT)^2, MOST_PULL) times as hard, over the mean of that: a
@@ -86,7 +87,7 @@ class Fit:
         self._blocks: list[int] = []
         self._add_three_way = None if loss.three is None else loss.three.pull(fits)
         self._share = np.full(start.components, 1 / start.components, dtype=np.float32)
-        self._pull = np.empty_like(self.contrasts)
+        self._pull = room_for(self.contrasts.shape, np.float32)
 
     @property
     def probabilities(self) -> Floats:
@@ -214,9 +215,9 @@ class Room:
 
     def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
         contrasts, self.fits = cells.n_levels - cells.n_attributes, fits
-        self.strip = np.empty(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
-        self.rows = np.empty((contrasts, components), dtype=np.float32)
-        self.pressed = np.empty(fits * contrasts**2 if contrasts <= SMALL else 0, dtype=np.float32)
+        self.strip = room_for(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, np.float32)
+        self.rows = room_for((contrasts, components), np.float32)
+        self.pressed = room_for(fits * contrasts**2 if contrasts <= SMALL else 0, np.float32)
 
 
 class _Group(NamedTuple):

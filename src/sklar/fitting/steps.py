@@ -113,12 +113,13 @@ class Logits:
         self._fits, self._m, self._offsets = fits, cells.n_attributes, cells.offsets
         self._damping, self._until, self._rate = damping, until, rate
         self._order = self._arrange(cells)
-        self._logits = np.ascontiguousarray(first[self._order])
-        self._probabilities, self.gradient, self._room = (np.empty_like(self._logits) for _ in range(3))
+        self._logits = room_for(first.shape, np.float32)
+        self._logits[:] = first[self._order]
+        self._probabilities, self.gradient, self._room = (room_for(first.shape, np.float32) for _ in range(3))
         self._rest = self._room[self._m :]
-        self.contrasts = np.empty((cells.n_levels - self._m, first.shape[1]), dtype=np.float32)
+        self.contrasts = room_for((cells.n_levels - self._m, first.shape[1]), np.float32)
         # Fading sums of each gradient and of its square; the mean of the latter over each fit; the number of steps.
-        self._velocity, self._squares = np.zeros_like(self._logits), np.zeros_like(self._logits)
+        self._velocity, self._squares = (room_for(first.shape, np.float32) for _ in range(2))
         self._moments, self._steps = np.zeros(fits), 0
         self._predict()
 

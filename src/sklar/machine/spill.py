@@ -26,6 +26,7 @@ from sklar.errors import OutputError
 
 # Of the memory, what one array may take.
 _SHARE = 1 / 16
+_LINE = 64
 # What a container may use, by the two ways in which Linux says it.
 _GRANTED = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -46,10 +47,16 @@ def is_large(size: int) -> bool:
 
 
 def room_for(shape: int | tuple[int, ...], kind: DTypeLike, *, private: bool = False) -> NDArray[Any]:
-    """An array of zeros, in memory or, where it is large, in a file. `private` is for exact counts."""
+    """An array of zeros that begins a cache line, in memory or, where it is large, in a file.
+
+    Where memory lies decides in which order some libraries add up products of matrices, and so the last bits of fits.
+    `private` is for exact counts.
+    """
     size = math.prod(np.atleast_1d(shape).tolist()) * np.dtype(kind).itemsize
     if not is_large(size):
-        return np.zeros(shape, dtype=kind)
+        raw = np.zeros(size + _LINE, dtype=np.uint8)
+        first = -raw.ctypes.data % _LINE
+        return raw[first : first + size].view(kind).reshape(shape)
     try:
         with tempfile.TemporaryFile(prefix="sklar-", buffering=0) as file:
             # A file with holes would end the process where the disk is full.

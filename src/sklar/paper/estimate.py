@@ -107,8 +107,9 @@ def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, w
             clipped_pairs=clipped,
             empty_attributes=0 if dummies else int(empty.sum()),
             negative_eigenvalues=repair.negative_eigenvalues,
-            moved=repair.moved,
-            max_moved=repair.max_moved,
+            # Digits that a reader can use: more could hide anything.
+            moved=float(f"{repair.moved:.3g}"),
+            max_moved=float(f"{repair.max_moved:.3g}"),
         ),
     )
 

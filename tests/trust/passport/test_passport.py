@@ -22,6 +22,7 @@ from sklar.answer.report.render import plain
 from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
+from sklar.paper.gaussian import BinaryCopula
 from sklar.trust import passport
 from sklar.trust.passport import Publication, publish, verify_folder
 from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
@@ -97,7 +98,7 @@ def link(place: Path) -> None:
 def forge(place: Path) -> None:
     """What a forger does who may write checksums, but not the signature."""
     for name in ("SHA256SUMS.sig", "model.sklar.sig"):
-        (place / name).unlink()
+        (place / name).unlink(missing_ok=True)
     kept = {each.name: passport.content_of(each) for each in place.iterdir() if each.name != SUMS}
     (place / SUMS).write_text(passport.sums(kept))
 
@@ -149,24 +150,81 @@ def test_a_changed_folder_is_refused(change: str, place: Path) -> None:
         allowed = {failing, "texts"}
     found = verify_folder(place)
     assert failing in failed(found) <= allowed
-    assert "contradicts its certificate" in found.lines()[-1]
+    assert "Do not rely on its privacy claim." in found.lines()[-1]
 
 
-def test_a_text_of_another_version_is_compared_by_checksum(place: Path) -> None:
+def test_texts_of_another_version_are_not_checked_and_never_ok(place: Path) -> None:
+    """A third verdict, with an exit code of its own; what is claimed is still compared, and so are rows and tables."""
     wrote = json.loads((place / PASSPORT).read_text())["sklar"]
-    put(PASSPORT, wrote, "99.0")(place)
-    (place / "README.md").write_text("In other words.")
+    put(PASSPORT, f'"sklar": "{wrote}"', '"sklar": "9.9.9"')(place)
+    (place / "report.html").write_text("<script>alert(1)</script> audited by NIST")
     forge(place)
     found = verify_folder(place)
-    assert found.passed
-    assert "written by Sklar 99.0 and are compared by checksum only" in "\n".join(found.lines())
+    assert (found.verdict, found.passed) == ("not verified", True)
+    state = {check.name: check.passed for check in found.checks}
+    assert (state["texts"], state["claim"], state["rows"]) == (None, True, True)
+    done = CliRunner().invoke(cli, ["verify", str(place)])
+    assert done.exit_code == 3
+    assert "--   texts: not checked: no text of Sklar 9.9.9 is compared with the model" in done.output
+    assert "Not failed, and not verified: something was not checked in" in done.output
+    put("certificate.json", '"epsilon": 5.0', '"epsilon": 0.1')(place)
+    (place / ROWS_CSV).write_text((place / ROWS_CSV).read_text() + "1,F\n")
+    forge(place)
+    again = verify_folder(place)
+    assert failed(again) == {"claim"}
+    assert {check.name: check.passed for check in again.checks}["rows"] is None
+
+
+def test_a_folder_of_an_earlier_version_has_not_failed_and_is_not_verified(place: Path) -> None:
+    """Its passport says less, and lists its files in other words."""
+    said = json.loads((place / PASSPORT).read_text())
+    del said["recomputed"]
+    said |= {"sklar": "0.2.0", "files": dict.fromkeys(said["files"], "in other words")}
+    (place / PASSPORT).write_text(json.dumps(said, indent=1) + "\n")
+    forge(place)
+    assert verify_folder(place).verdict == "not verified"
+
+
+def test_parquet_files_hold_nothing_else(place: Path) -> None:
+    """Foreign metadata is refused; other bytes of the same rows are not what was checked."""
+    path = place / ROWS_PARQUET
+    kept, rows = pl.read_parquet_metadata(path), pl.read_parquet(path)
+    kept.pop("ARROW:schema")
+    rows.write_parquet(path, metadata=kept | {"rows": "raw rows"}, compression="zstd", statistics=False)
+    forge(place)
+    found = verify_folder(place)
+    assert "rows" in failed(found)
+    assert "'synthetic.parquet' has metadata that publish does not write" in "\n".join(found.lines())
+    rows.write_parquet(path, metadata=kept, compression="snappy", statistics=False)
+    forge(place)
+    state = {check.name: check.passed for check in verify_folder(place).checks}
+    assert state["rows"] is None
+
+
+def test_a_folder_says_whether_its_model_was_recomputed(folder: Path, model_file: Path, tmp_path: Path) -> None:
+    assert json.loads((folder / PASSPORT).read_text())["recomputed"] is True
+    assert "the model was fitted again to its noisy tables, with the same result" in (folder / "README.md").read_text()
+    done = CliRunner().invoke(cli, ["publish", str(model_file), "--out", str(tmp_path / "out"), "--no-refit"])
+    assert "The model was not shown to follow from its tables, and the folder says so." in done.output
+    assert json.loads((tmp_path / "out" / PASSPORT).read_text())["recomputed"] is False
+    assert "was not shown to follow" in (tmp_path / "out" / "README.md").read_text()
+    assert verify_folder(tmp_path / "out").passed
+
+
+def test_a_model_that_does_not_follow_from_its_tables_is_not_published(model_file: Path, tmp_path: Path) -> None:
+    model = sklar.load(model_file)
+    assert isinstance(model.copula, BinaryCopula)
+    replace(model, copula=replace(model.copula, levels=model.copula.levels[::-1].copy())).save(tmp_path / "m.sklar")
+    with pytest.raises(ModelError, match=r"is not published: it contradicts its certificate \(refit: "):
+        publish(tmp_path / "m.sklar", tmp_path / "out", rows=10)
+    assert not publish(tmp_path / "m.sklar", tmp_path / "out", rows=10, refit=False).recomputed
 
 
 def test_signers(place: Path, model_file: Path) -> None:
     key = model_file.parent / "k.key"
     assert verify_folder(place, signer=f"{key}.pub").passed
     forge(place)
-    [missing] = [check for check in verify_folder(place, signer="SHA256:x").checks if not check.passed]
+    [missing] = [check for check in verify_folder(place, signer="SHA256:x").checks if check.passed is False]
     assert missing.detail == "the folder is not signed"
     done = CliRunner().invoke(cli, ["verify", str(place), "--signer", "SHA256:x"])
     assert done.exit_code == 1

@@ -253,7 +253,7 @@ def verdict(visit: Visit) -> Response:
     result = verify(path)
     lines = result.lines()
     concluded = " ".join(lines[lines.index("") + 1 :] if "" in lines else lines).replace(str(path), path.name)
-    return show("verdict.html.j2", passed=result.passed, checks=result.checks, concluded=concluded)
+    return show("verdict.html.j2", found=result, checks=result.checks, concluded=concluded)
 
 
 def publish(visit: Visit) -> Response:

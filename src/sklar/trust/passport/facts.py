@@ -48,6 +48,7 @@ FILES = {
     SUMS: "SHA-256 of every file",
 }
 SIGNED = (MODEL, SUMS)
+DESCRIPTIONS = ("datapackage.json", "croissant.json", "dcat.jsonld")
 # The files that standards describe, with their media types.
 DATA = {
     ROWS_CSV: "text/csv",
@@ -151,8 +152,10 @@ class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
     `epsilon` and `delta` are upper bounds, `errors` typical standard errors of a one-way and of a two-way count,
-    `contents` those of the files in `DATA`.
+    `contents` those of the files in `DATA`. `recomputed` says whether the publisher's refit gave the model.
     """
+
+    recomputed = False
 
     def __init__(
         self, model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import asked_of, ladder_of, next_cells
-from sklar.errors import SignatureError, SklarError
+from sklar.errors import ModelError, SignatureError, SklarError
 from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel, Model
 from sklar.fitting.density import searched
@@ -25,12 +25,15 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify import residuals
-from sklar.trust.verify.claims import Check, attempt, check_claims, check_totals, judge
+from sklar.trust.verify.claims import Check, attempt, check_claims, check_totals, judge, printable
 from sklar.trust.verify.layout import check_layout
 
-__all__ = ["Check", "Verification", "judge", "signature_checks", "verify", "verify_model"]
+__all__ = ["VERDICTS", "Check", "Verification", "attempt", "judge", "signature_checks", "verify", "verify_model"]
 
-_MARKS = {True: "ok  ", False: "FAIL", None: "n/a "}
+_MARKS = {True: "ok  ", False: "FAIL", None: "--  "}
+# What every verdict is called, with the exit code of `sklar verify`. "Tables verified": nobody asked for a refit.
+VERDICTS = {"verified": 0, "tables verified": 0, "failed": 1, "not verified": 3}
+_MODEL = "model"
 # Whom the promise is about, by unit and by whether neighbors replace one: what is protected, in words.
 _WHOM = {
     ("row", True): "what any one row holds (the number of rows is public)",
@@ -45,6 +48,8 @@ _OTHERS = {
     "person": "of the same rows do add to it",
     "linked": "about the same people do add to it",
 }
+# Where only noise of less than this share of what is stated would be found, it counts as not tested.
+_LEAST_SHARE = 0.1
 # Of linked tables, those of people alone: counts, as those of any model.
 _OF_PEOPLE = {"people": 0, "person": 1, "person-person": 2}
 
@@ -58,14 +63,14 @@ class Verification(Tabular):
     certificate: Certificate | None
     independent_epsilon: float | None = None
     noise: tuple[residuals.NoiseTest, ...] = ()
+    untested: tuple[str, ...] = ()
     signer: str | None = None
 
     def __repr__(self) -> str:
-        verdict = next((f"FAILED in {check.name}" for check in self.checks if check.passed is False), "passed")
-        return f"Verification({self.path}: {verdict}, {len(self.checks)} checks)"
+        return f"Verification({self.path}: {self.verdict}{self._named('failed')}, {len(self.checks)} checks)"
 
     def _repr_html_(self) -> str:
-        return html_card(f"Verification of {self.path}", {"passed": self.passed}, self.to_columns())
+        return html_card(f"Verification of {self.path}", {"verdict": self.verdict}, self.to_columns())
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each thing that was looked at."""
@@ -73,14 +78,33 @@ class Verification(Tabular):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing contradicts the certificate."""
+        """Whether nothing contradicts the certificate. What was not checked does not: see `verdict`."""
         return all(check.passed is not False for check in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`: "not verified" where nothing failed, but something that was asked for was not checked."""
+        if not self.passed:
+            return "failed"
+        left = {check.name for check in self.checks if check.passed is None}
+        return "not verified" if left - {_MODEL} else "tables verified" if left else "verified"
+
+    @property
+    def exit_code(self) -> int:
+        """That of `sklar verify`."""
+        return VERDICTS[self.verdict]
+
+    def _named(self, which: Literal["failed", "open"]) -> str:
+        names = (check.name for check in self.checks if check.passed is (None if which == "open" else False))
+        return "".join(f"{', ' if number else ' in '}{name}" for number, name in enumerate(dict.fromkeys(names)))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "path": self.path,
             "passed": self.passed,
+            "verdict": self.verdict,
+            "untested": list(self.untested),
             "independent_epsilon": self.independent_epsilon,
             "signer": self.signer,
             "checks": [asdict(check) for check in self.checks],
@@ -93,37 +117,47 @@ class Verification(Tabular):
         lines = [*(f"{_MARKS[check.passed]} {check.name}: {check.detail}" for check in self.checks), ""]
         stated = self.certificate
         if not self.passed or stated is None:
-            return [*lines, f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
+            return [*lines, f"{self.path} fails{self._named('failed')}. Do not rely on its privacy claim."]
         epsilon, delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
+        state = {check.name: check.passed for check in self.checks}
+        recomputed = bool(state.get("refit"))
         if stated.claimed_by is not None:
             lines += [
                 f"{self.path} was fitted to tables that Sklar did not measure. Its parts agree with one another.",
                 "Whether its tables were measured with the noise that they state, and cost epsilon = "
                 f"{epsilon} at delta = {delta},",
-                f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
+                f"is claimed by the caller ('{printable(stated.claimed_by)}') and was not checked.",
             ]
         else:
             unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
             whom, one = _WHOM[unit, stated.neighbors == "replace-one"], "row" if unit == "row" else "person"
             odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
-            noise = "the noise of its tables of people" if unit == "linked" else "its noise"
-            drawn, learns = "If all was drawn so (sklar audit", "then whoever sees it, with any other knowledge, learns"
+            noise = "the noise that could be tested looks as it says" if state.get("noise") else "its noise is untested"
+            drawn = "If all was drawn so (sklar audit"
+            what, model = ("it", "it") if recomputed else ("its tables", "a model of these tables")
             lines += [
-                f"{self.path} agrees with its certificate, and {noise} looks as it says. {drawn}",
-                f"tests the code that does), {learns} little about {whom}:",
+                f"{self.path} agrees with its certificate, and {noise}. {drawn}",
+                f"tests the code that does), then whoever sees {what}, with any other knowledge, learns little about "
+                f"{whom}:",
                 f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} "
                 f"(epsilon = {epsilon}),",
-                f"but for a chance of {delta} (delta). Rows drawn from it, however many, add nothing to that.",
+                f"but for a chance of {delta} (delta). Rows drawn from {model}, however many, add nothing to that.",
                 f"Other releases {_OTHERS[unit]}.",
             ]
+        if self.untested:
+            lines.append(f"Not tested for noise: {printable('; '.join(self.untested))}.")
         if stated.earlier:
             named = ", ".join(f"'{name}'" for name in stated.earlier)
-            found = f"another release found the domains of {named}"
+            found = f"another release found the domains of {printable(named)}"
             lines.append(f"It says that {found}: what that release cost adds, too.")
-        if any(check.passed is None for check in self.checks):
+        if not recomputed:
             lines.append("The model was not recomputed: whether it follows from its tables alone was not checked.")
+        if self.verdict == "not verified":
+            lines.append(f"Not failed, and not verified: something was not checked{self._named('open')}.")
         if self.signer is not None:
             lines.append(f"Whoever holds the key {self.signer} has signed this file.")
+        else:
+            lines.append("It is not signed: nothing here shows who released it.")
         return lines
 
 
@@ -140,13 +174,17 @@ def verify(
             path.save(held := Path(folder, "model.sklar"))
             result = verify(held, refit=refit, signer=signer, progress=progress)
             return replace(result, path=f"the model of '{path.schema.name}'")
+    if not Path(path).is_file():
+        raise ModelError(f"'{path}' is missing: there is no such file. Name a model file, or a folder of publish.")
     try:
         model = load_linked(path) if is_linked(path) else load(path)
     except SklarError as error:
         return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
     result = verify_model(model, str(path))
     checks = (result.checks[0], attempt("layout", check_layout, Path(path), model), *result.checks[1:])
-    if refit and all(check.passed for check in checks):
+    if not refit or any(check.passed is False for check in checks):
+        checks = (*checks, Check(_MODEL, None, "not recomputed (--refit)"))
+    else:
         # Fits load compiled code, which a plain check does without.
         from sklar.trust.verify.refit import refit_checks
 
@@ -184,46 +222,58 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
         independent, totals = check_totals(model)
     except SklarError as error:
         totals = [judge("theorem", wrong=str(error))]
-    # Tables with events are shares that were rounded to tokens: two that speak of one number differ by rounding, too.
+    blocks, grids, events = model.measured.blocks, list[residuals.Grid](), list[residuals.NoiseTest]()
     if isinstance(model, LinkedModel):
-        schema, grids, events = model.linked.people, [], "; tables with events are not tested"
+        schema, (events, untested) = model.linked.people, residuals.examine_events(blocks, model.linked)
         blocks = tuple(
             replace(block, query=Tables(cells=schema.cells, order=_OF_PEOPLE[block.query.what]))
-            for block in model.measured.blocks
             if isinstance(block.query, Shares) and block.query.what in _OF_PEOPLE
+            else block
+            for block in blocks
         )
     else:
-        schema, grids, events, blocks = model.measured_schema, _grids(model), "", model.measured.blocks
-    tests = residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids)
-    checks += [*totals, *_noise(tests, stated.mechanism, events)]
-    return replace(result, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests))
+        schema, (grids, untested) = model.measured_schema, _grids(model)
+        untested = [*residuals.unseen(blocks), *untested]
+    tests = [*residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids), *events]
+    noise, few = _noise(tests, stated.mechanism)
+    checks += [*totals, *noise]
+    found = replace(result, checks=tuple(checks), independent_epsilon=independent)
+    return replace(found, noise=tuple(tests), untested=(*few, *untested))
 
 
-def _grids(model: Model) -> list[residuals.Grid]:
-    """The tables of the searches for numbers, where the file holds them."""
-    grids = []
+def _grids(model: Model) -> tuple[list[residuals.Grid], list[str]]:
+    """The tables of the searches for numbers, where the file holds them, and the searches that are seen but once."""
+    grids, once = [], []
     for finding, blocks in searched(model.certificate.domains, model.measured.blocks):
-        if finding.of == "domain" and isinstance(blocks[0].query, Tables):
+        name = finding.attribute
+        if finding.of == "domain" and isinstance(blocks[0].query, Tables) and len(blocks) > 1:
             tables = tuple(block.values for block in blocks)
-            ladder = ladder_of(asked_of(finding, model.schema.attribute(finding.attribute)))
+            ladder = ladder_of(asked_of(finding, model.schema.attribute(name)))
             edges = next_cells(ladder, tables, finding.scale)[: len(tables)]
             grids.append(residuals.Grid(tables=tables, edges=tuple(edges), scale=finding.scale))
-    return grids
+        elif finding.threshold is None:
+            what = {"rounding": "how it is rounded", "sum": "its sum"}.get(finding.of, "its bins")
+            once.append(f"the noisy table of '{name}': {what}")
+        else:
+            once.append(f"counts of the categories found for '{name}'")
+    return grids, once
 
 
-def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism, events: str) -> list[Check]:
-    if not tests:
-        small = f"stated below scale {residuals.LEAST_SCALE:g}, where an epsilon promises little"
-        return [judge("noise", f"not tested: some of it is {small}")]
+def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism) -> tuple[list[Check], list[str]]:
+    """What the tests found, and what they were too few or too small for: exact counts would pass there."""
     if failed := [test for test in tests if not test.passed]:
         seen = "{0.name}: {0.seen}; genuine noise looks so with a chance of {0.chance:.1g}"
-        return [judge("noise", wrong=seen.format(test)) for test in failed]
-    seen, share = "", 0.0
+        return [judge("noise", wrong=seen.format(test)) for test in failed], []
+    told, few = [], []
     for test in tests:
-        if test.name == residuals.ALL:
-            seen, share = f"{test.seen}; ", residuals.visible(test.freedom, mechanism, test.chosen)
-    power = "too few tables to find any but the plainest forgery"
-    if share > 0.1:
-        power = f"noise below {share:.0%} of what is stated would be found {residuals.POWER:.0%} of the time"
+        if test.name in (residuals.ALL, residuals.EVENTS):
+            share = residuals.visible(test.freedom, mechanism, test.chosen, test.hidden)
+            below = f"noise below {share:.0%} of what is stated, if all of it is too small, would be found"
+            told += [f"{test.seen}: {below} {residuals.POWER:.0%} of the time"] if share > _LEAST_SHARE else []
+            what = "counts that are seen twice" if test.name == residuals.ALL else test.name
+            few += [] if share > _LEAST_SHARE else [f"{what}: too few of them, or too little noise"]
+    if not told:
+        why = "too few tables show the same counts twice, or their noise is too small: exact counts would pass"
+        return [Check("noise", None, f"not tested: {why}")], few
     rare = f"less than once in {1 / residuals.FALSE_ALARM:,.0f}"
-    return [judge("noise", f"{seen}{len(tests)} tests that fail a genuine file {rare}; {power}{events}")]
+    return [judge("noise", f"{'; '.join(told)}; {len(tests)} tests that fail a genuine file {rare}")], few

@@ -24,11 +24,23 @@ from sklar.trust.exact import TOLERANCE, exact_epsilon
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked; `passed` is None where it could not be."""
+    """One thing that was checked; `passed` is None where it was not, or could not be."""
 
     name: str
     passed: bool | None
     detail: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", printable(self.detail))
+
+
+def printable(text: str) -> str:
+    r"""The text on one line, whatever a file says: what is not printable is spelled out.
+
+    >>> printable("a\nb")
+    'a\\nb'
+    """
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def judge(name: str, detail: str = "", wrong: str = "") -> Check:
@@ -36,12 +48,13 @@ def judge(name: str, detail: str = "", wrong: str = "") -> Check:
     return Check(name, not wrong, wrong or detail)
 
 
-def attempt(name: str, compare: Callable[..., str], *arguments: Any) -> Check:
-    """A check that passes unless an error says what is wrong."""
+def attempt(name: str, compare: Callable[..., str | Check], *arguments: Any) -> Check:
+    """A check that passes unless an error says what is wrong, or that says itself what it could not check."""
     try:
-        return judge(name, compare(*arguments))
+        found = compare(*arguments)
     except (SklarError, OSError) as error:
         return judge(name, wrong=str(error))
+    return found if isinstance(found, Check) else judge(name, found)
 
 
 def check_claims(model: Model | LinkedModel) -> list[Check]:
@@ -55,7 +68,7 @@ def check_claims(model: Model | LinkedModel) -> list[Check]:
             f"claimed by the caller, not checked: epsilon {stated.epsilon:.6g} at delta {stated.delta:.3g}, "
             f"{stated.neighbors} neighbors, {stated.mechanism} noise, measured by '{stated.claimed_by}'"
         )
-        return [*checks, _check_measurements(model), _check_arrays(model), judge("privacy", detail)]
+        return [*checks, _check_measurements(model), _check_arrays(model), Check("privacy", None, detail)]
     try:
         _ = stated.budget
     except SklarError as error:

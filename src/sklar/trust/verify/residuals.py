@@ -22,17 +22,21 @@ z = L^-1 (y - x), where L L^T = P + R, and x moves by P (P + R)^-1 (y - x). Thei
 
 **Their law.** The verifier adds normal noise of variance s^2 = 4 to every cell, from the file's own digest. Discrete
 Gaussian noise of scale sigma plus N(0, s^2) has the density of N(0, sigma^2 + s^2) up to a factor 1 +- 2 exp(-2 pi^2
-sigma^2 s^2 / (sigma^2 + s^2)) (Poisson summation): 3e-7 at sigma = 1, the least scale that is tested. So the z are
-independent standard normals. For Laplace noise they are uncorrelated but not normal. Q, the sum of their squares, is a
-quadratic form with mean f (the degrees of freedom) and variance 2 f + sum kappa_i P_ii^2, where kappa_i <= 3 is a
-cell's excess kurtosis and P a projection of rank f: at most 5 f. The lower tail of Q is taken from the gamma law with
-these two moments, which is wider: near zero it falls with the power 0.2 f, and Q's with 0.5 f.
+sigma^2 s^2 / (sigma^2 + s^2)) (Poisson summation): 3e-7 at sigma = 1. Below that its own variance is taken: then the
+distribution functions differ by at most 1.2e-4, and the excess kurtosis is below 0.005 (`_ROUGH`). So no scale is too
+small to be tested; noise far below s is too little beside it to be seen, which `visible` says. The z are independent
+standard normals. For Laplace noise they are uncorrelated but not normal. Q, the sum of their squares, is a quadratic
+form with mean f (the degrees of freedom) and variance 2 f + sum kappa_i P_ii^2, where kappa_i <= 3 is a cell's excess
+kurtosis (of noise of variance v it is 3 + 1/v, and (3 v^2 + v) / (v + 4)^2 < 3) and P a projection of rank f: at most
+5 f. The lower tail of Q is taken from the gamma law with these two moments, which is wider: near zero it falls with the
+power 0.2 f, and Q's with 0.5 f.
 
 **Values that are in no cell.** Where an attribute has no level for them, a margin over B's levels is short of the
 one-way count by the rows outside of B. Such a shift makes sums of squares and |z| larger (Anderson's inequality), so
 tests that look for too little noise hold for every file. Tests that look for too much are made between looks, where
 nothing can be missing; elsewhere only where the schema gives every value a level, and else of the largest margin above
-its count alone, as shifts are downward.
+its count alone, as shifts are downward. By the same inequality scores (noise on distances that nobody knows) and tables
+with events (tokens are rounded, and values may be missing) are tested for too little noise.
 
 **Scales that were chosen.** A second stage's scales depend on the first stage's noisy tables. So a table whose first
 noise n is large has a smaller v_2. With K cells and u = v_1 / (v_1 + v_2), between 0 and 1, the sum of its squared
@@ -56,8 +60,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -65,27 +69,31 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
+from sklar.budget.plan import KINDS, WITH_EVENTS, LinkedTable, linked_tables
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Block, Parities, Tables
+from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 
 Array = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
-TESTS = 24
+TESTS = 26
 LEVEL = FALSE_ALARM / TESTS
-# Below this scale noise is no smooth law; whoever states so little has stated an epsilon that promises nothing.
-LEAST_SCALE = 1.0
 SMEAR = 4.0
+# Of scales below 1: how far the law of smeared noise is from normal, and the root of how much its bound is above its
+# variance.
+_ROUGH, _ABOVE = 2e-4, 1.011
 POWER = 0.99
 ALL = "all residuals"
 _STAGES = "between stages"
 _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins"
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
 _SEARCHES, _THREE = "tables of searches", "margins of three-way tables"
+_SCORES, EVENTS = "scores of three-way tables", "tables with events"
 _EACH_PAIR, _PLACES = "each two-way table between stages", "the same place of all tables between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
@@ -101,8 +109,8 @@ _LAPLACE_WIDTH = 2.5
 class NoiseTest:
     """One test: a bound on the chance that genuine noise looks like this, and what was seen in words.
 
-    `freedom` is the number of independent residuals, where squares were added up, and `chosen` what the choice of
-    scales may add to the sum.
+    `freedom` is the number of independent residuals, where squares were added up, `chosen` what the choice of scales
+    may add to the sum, and `hidden` the mean square that exact counts would have, by what the verifier adds.
     """
 
     name: str
@@ -110,6 +118,7 @@ class NoiseTest:
     seen: str
     freedom: int = 0
     chosen: float = 0.0
+    hidden: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -148,47 +157,119 @@ class Grid(NamedTuple):
 def examine(
     blocks: Sequence[Block], schema: Schema, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
 ) -> list[NoiseTest]:
-    """All tests of the noise of one file; none where its scales are too small to tell."""
-    if min(float(block.scales.min(initial=np.inf)) for block in blocks) < LEAST_SCALE:
-        return []
+    """All tests of the noise of one file; none where nothing in it was seen twice."""
     normal = mechanism == "gaussian"
     # Too much noise can be told from missing rows where the schema gives every value a level.
     complete = normal and all(each.missing is not None or each.other for each in schema.attributes)
     residuals = NoiseResiduals(blocks, schema.cells, mechanism, n_rows, grids)
     stages = residuals.squares[_STAGES]
-    tests = [*_squares_test(ALL, residuals.together, mechanism, both=False, chosen=residuals.chosen)]
+    tests = [
+        replace(test, hidden=_hidden(blocks, schema.cells, mechanism, n_rows))
+        for test in _squares_test(ALL, residuals.together, mechanism, both=False, chosen=residuals.chosen)
+    ]
     tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=residuals.chosen)
     tests += _squares_test(_PLACES, residuals.squares[_PLACES], mechanism, both=normal)
     for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, _THREE):
         tests += _squares_test(name, residuals.squares[name], mechanism, both=complete)
     tests += _squares_test(_SEARCHES, residuals.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
+    tests += _squares_test(_SCORES, residuals.squares[_SCORES], mechanism, both=False)
     for name, sums in residuals.each.items():
         between = name == _EACH_PAIR
         tests += _each_test(name, sums, mechanism, both=normal and between, scales=residuals.scales if between else 1)
-    seen, chance = f"{residuals.highest[0]:.2f} standard deviations", residuals.highest[1]
-    tests.append(NoiseTest(name="largest margin above its one-way count", chance=chance, seen=seen))
+    if not math.isinf(residuals.highest[0]):
+        seen, chance = f"{residuals.highest[0]:.2f} standard deviations", residuals.highest[1]
+        tests.append(NoiseTest(name="largest margin above its one-way count", chance=chance, seen=seen))
     tests += _residues(blocks, mechanism)
     if normal:
-        moved = _MOVED * 2 * residuals.chosen / max(stages.freedom, 1)
+        moved = _ROUGH + _MOVED * 2 * residuals.chosen / max(stages.freedom, 1)
         tests += _distribution("distribution between stages", stages, both=True, moved=moved)
         margins = residuals.squares[_MARGINS] + residuals.squares[_DIRECT]
-        tests += _distribution("distribution of margins", margins, both=complete)
+        tests += _distribution("distribution of margins", margins, both=complete, moved=_ROUGH)
     if not math.isnan(residuals.across):
         chance, seen = 2 * float(ndtr(-abs(residuals.across))), f"z = {residuals.across:.2f}"
         tests.append(NoiseTest(name="covariance between stages", chance=chance, seen=seen))
     return tests
 
 
-def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
-    """The largest share of the stated noise that so many degrees of freedom show to be too small.
+def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0, hidden: float = 0.0) -> float:
+    """The largest share of the stated noise that so many degrees of freedom show to be too small, if all of it is.
 
-    99 times in 100: where noise has a share r of the stated standard deviation, the sum of squares is r^2 times a
-    chi-square, and is found when that lies below the quantile of `LEVEL`. The choice of scales may add `chosen` to it.
+    99 times in 100: where noise has a share r of the stated standard deviation, the sum of squares is h + r^2 (1 - h)
+    times a chi-square, with h = `hidden` (`NoiseTest`), and is found when that lies below the quantile of `LEVEL`. The
+    choice of scales may add `chosen` to it.
     """
     shape = freedom / 2 / (1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH)
-    if not freedom:
+    if not freedom or hidden >= 1:
         return 0.0
-    return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER)) / (1 + chosen / freedom))
+    square = float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER)) / (1 + chosen / freedom)
+    return math.sqrt(max(square - hidden, 0.0) / (1 - hidden))
+
+
+def unseen(blocks: Sequence[Block]) -> Iterator[str]:
+    """What the tests cannot see but for its remainders, by name: nothing else in the file shows the same counts."""
+    tables = [block.query for block in blocks if isinstance(block.query, Tables) and not block.query.about]
+    parities = [block.query for block in blocks if isinstance(block.query, Parities)]
+    looks = [query for query in tables if query.order == 2 and query.sets is None]
+    if not parities and not any(query.cells.n_pairs for query in looks):
+        yield "the cells of the one-way table, beyond their total"
+    if len(looks) == 1 and looks[0].cells.n_pairs:
+        yield "interactions in two-way tables, which were measured once"
+    if any(query.order > 2 for query in tables):
+        yield "interactions in three-way tables"
+    if len(parities) == 1:
+        yield "parities, which were measured once"
+    if any(isinstance(block.query, Distances) for block in blocks):
+        yield "what scores of three-way tables say, beyond too little noise"
+
+
+def _hidden(blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None) -> float:
+    """The mean square of all residuals of exact counts: a bound where that is little, else from tables of zeros."""
+    least = min(float(block.scales.min(initial=np.inf)) for block in blocks)
+    bound = SMEAR / (float(noise_variance(mechanism, np.array([least]))[0]) + SMEAR)
+    if bound < 0.05:
+        return bound
+    zeros = [replace(block, values=np.zeros_like(block.values)) for block in blocks]
+    found = NoiseResiduals(zeros, cells, mechanism, None if n_rows is None else 0, ()).together
+    return found.total / max(found.freedom, 1)
+
+
+def examine_events(blocks: Sequence[Block], linked: Linked) -> tuple[list[NoiseTest], Sequence[str]]:
+    """Tests of linked tables: their margins and totals against each other, in people; and what they cannot see.
+
+    Tables with events count only people who have some; those of two events only people who have two.
+    """
+    smear, tables = _public_noise(blocks), linked_tables(linked)
+    # What each axis of a kind's tables is about: margins with one name are of one thing.
+    axes: dict[str, Callable[[LinkedTable], list[tuple[str, int]]]] = {
+        "person": lambda table: [("person", table.first)],
+        "number-person": lambda table: [("bins", 0), ("person", table.first)],
+        "person-event": lambda table: [("owner", table.first), ("event", table.second)],
+        "event-event": lambda table: [("event", table.first), ("event", table.second)],
+        "number-event": lambda table: [("some", 0), ("event", table.first)],
+        "event": lambda table: [("half", 0), ("event", table.first)],
+    }
+    seen: dict[tuple[str, int], list[tuple[Array, float]]] = defaultdict(list)
+    for block, query in ((block, block.query) for block in blocks):
+        if not isinstance(query, Shares):
+            continue
+        kind, unit = query.what, query.each
+        whose = "all" if kind not in WITH_EVENTS else "two" if kind == "two-events" else "some"
+        variances = _variance("gaussian", block.scales) / unit**2
+        for table, counts, variance in zip(tables[kind], block.by_scale(), variances.tolist(), strict=True):
+            values = (counts + math.sqrt(SMEAR) * smear.standard_normal(counts.size)) / unit
+            seen[f"total of {whose}", 0].append((values.sum(keepdims=True), variance * values.size))
+            for axis, name in enumerate(axes[kind](table) if kind in axes else []):
+                shaped = np.moveaxis(values.reshape(table.shape), axis, 0)
+                seen[name].append((shaped.reshape(len(shaped), -1).sum(axis=1), variance * values.size / len(shaped)))
+    squares, each = Squares(), []
+    for (what, _), columns in seen.items():
+        values, variances = np.column_stack([one for one, _ in columns]), np.array([own for _, own in columns])
+        z = _recursive(values if what.startswith("total") else _contrasts(values, [0]), variances)
+        squares.add(z)
+        each.append((float(np.square(z).sum()), z.size))
+    tests = [*_squares_test(EVENTS, squares, "gaussian", both=False)]
+    tests += _each_test(f"each of the {EVENTS}", np.array(each).T, "gaussian", both=False, scales=1)
+    return tests, ["interactions in two-way tables", "numbers of events one by one", KINDS["two-events"][1]]
 
 
 class NoiseResiduals:
@@ -204,13 +285,9 @@ class NoiseResiduals:
     ) -> None:
         self.squares: dict[str, Squares] = defaultdict(Squares)
         self.each: dict[str, Array] = {}
-        self.highest, self.across = (0.0, 1.0), math.nan
+        self.highest, self.across = (-math.inf, 1.0), math.nan
         self.chosen, self.scales = 0.0, 1
-        self._cells, self._mechanism, self._n_rows, digest = cells, mechanism, n_rows, hashlib.sha256()
-        for block in blocks:
-            digest.update(np.ascontiguousarray(block.values).data)
-        # Public randomness that no forger of a file can choose apart from its tables.
-        self._smear = np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
+        self._cells, self._mechanism, self._n_rows, self._smear = cells, mechanism, n_rows, _public_noise(blocks)
         # By the order of tables; those of parities are below zero.
         looks: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
@@ -241,6 +318,10 @@ class NoiseResiduals:
                     self._of_threes(block, block.query)
         for grid in grids:
             self._over_grid(grid)
+        for block in blocks:
+            if isinstance(block.query, Distances):
+                apart = _contrasts(self._smeared(block.values)[:, None], [0])
+                self.squares[_SCORES].add(apart * self._variance(block.scales) ** -0.5)
 
     @property
     def together(self) -> Squares:
@@ -257,7 +338,7 @@ class NoiseResiduals:
         return here
 
     def _variance(self, scales: Array) -> Array:
-        return noise_variance(self._mechanism, scales) + SMEAR
+        return _variance(self._mechanism, scales)
 
     def _pool(self, looks: Sequence[Block], order: int) -> Array | None:
         """Residuals of looks at one query, of which the second's are returned, and of tables of an order the mean."""
@@ -339,7 +420,7 @@ class NoiseResiduals:
         cells, attribute = self._cells, self._cells.attribute_of_level
         apart[np.arange(cells.n_levels), attribute] = -np.inf
         level, other = np.unravel_index(np.argmax(apart), apart.shape)
-        highest, variance = float(apart[level, other]), float(variances[attribute[level], other])
+        highest, variance = float(apart[level, other]) / _ABOVE, float(variances[attribute[level], other])
         log_tail = float(log_ndtr(-highest))
         if self._mechanism == "laplace":
             far = max(highest, 0.0) * math.sqrt(variance)
@@ -352,7 +433,7 @@ class NoiseResiduals:
         best: dict[tuple[int, ...], tuple[Array, Array]] = {}
         sums = np.zeros((2, block.scales.size))
         for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
-            variance = float(block.scales[number]) ** 2 + SMEAR
+            variance = float(self._variance(block.scales[number : number + 1])[0])
             table = self._smeared(counts).reshape(query.shapes[number])
             z = []
             if self._n_rows is not None:
@@ -397,6 +478,25 @@ class NoiseResiduals:
             self.squares[_SEARCHES].add((here - added) * (own + spread) ** -0.5)
             below, variance = (here * spread + added * own) / (own + spread), own * spread / (own + spread)
             inner = edges
+
+
+def _public_noise(blocks: Sequence[Block]) -> np.random.Generator:
+    """Public randomness that no forger of a file can choose apart from its tables."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(np.ascontiguousarray(block.values).data)
+    return np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
+
+
+def _variance(mechanism: Mechanism, scales: Array) -> Array:
+    """The variance of noise and smear: of Gaussian noise below scale 1, added up, since sigma^2 is only a bound."""
+    variance = noise_variance(mechanism, scales)
+    if mechanism == "gaussian" and (small := scales < 1).any():
+        k = np.arange(1, 12)
+        weights = np.exp(-(k**2) / (2 * np.maximum(scales[small], 0.01)[:, None] ** 2))
+        variance = variance.copy()
+        variance[small] = 2 * weights @ k**2.0 / (1 + 2 * weights.sum(axis=1))
+    return np.asarray(variance + SMEAR)
 
 
 def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:

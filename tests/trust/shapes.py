@@ -1,0 +1,195 @@
+"""Genuine releases of very different shapes: verify finds nothing wrong with any of them, plainly and after a refit.
+
+`python -m tests.trust.shapes` makes them all and prints the verdicts. A genuine release fails by chance less than once
+in a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import sklar
+from sklar.budget.method import PAPER, Method
+from sklar.files.tables import read_tables, write_tables
+from sklar.kernel.theorems import Budget
+from sklar.public.schema import Attribute, Schema
+from sklar.trust.verify import VERDICTS, Verification, verify
+from tests.linked import small
+from tests.linked import tables as linked_tables
+from tests.trust.conftest import (
+    BITS,
+    PRIVATE,
+    RULED,
+    SCHEMA,
+    VISITS,
+    bits,
+    ruled,
+    schema,
+    table,
+    threes,
+    towns,
+    visits,
+)  # fmt: skip
+
+Fit = Callable[[], Any]
+
+
+def columns(number: int, levels: int, rows: int = 600) -> tuple[pl.DataFrame, Schema]:
+    """So many columns of so many levels, which have something in common; every value has a level."""
+    generator = np.random.default_rng(number)
+    common, own = generator.integers(0, levels, rows), generator.integers(0, levels, (number, rows))
+    drawn = np.where(generator.random((number, rows)) < 0.3, common, own)
+    known = tuple(Attribute(name=f"c{i}", kind="integer", edges=tuple(range(levels + 1))) for i in range(number))
+    return pl.DataFrame({f"c{i}": each for i, each in enumerate(drawn)}), Schema(name="c", attributes=known).checked()
+
+
+def with_constant(rows: pl.DataFrame, known: Schema) -> tuple[pl.DataFrame, Schema]:
+    constant = Attribute(name="z", kind="integer", edges=(0, 1))
+    return rows.with_columns(z=pl.lit(0)), Schema(name="z", attributes=(*known.attributes, constant)).checked()
+
+
+DATES = Schema.from_toml("""
+[attributes]
+born = {type = "date", edges = ["1940-01-01", "1960-01-01", "1980-01-01", "2000-01-01"], missing = ""}
+seen = {type = "datetime", edges = ["2020-01-01T00:00:00", "2020-07-01T00:00:00", "2021-01-01T00:00:00"]}
+height = {type = "real", edges = [0.0, 1.5, 1.7, 2.5], points = [1.8]}
+year = {type = "year", edges = [1990, 2000, 2010, 2020]}
+""")
+
+
+def dates(rows: int = 800) -> pl.DataFrame:
+    days = np.random.default_rng(4).integers(0, 20_000, rows)
+    return pl.DataFrame(
+        {
+            "born": np.datetime64("1945-01-01") + days.astype("timedelta64[D]"),
+            "seen": np.datetime64("2020-01-01T00:00:00.000") + 3_600_000 * (days % 8_700).astype("timedelta64[ms]"),
+            "height": 1.4 + days % 60 / 100,
+            "year": 1990 + days % 30,
+        }
+    )
+
+
+def person(schema: Schema, **unit: Any) -> Schema:
+    """The same of people, whose rows are told by a column `id`."""
+    document = schema.to_dict()
+    document["table"] = {**document.get("table", {}), "person": "id", **unit}
+    return Schema.from_dict(document)
+
+
+def with_people(rows: pl.DataFrame, each: int = 3) -> pl.DataFrame:
+    return rows.with_columns(id=pl.Series(np.arange(rows.height) // each))
+
+
+def weighted(**weights: float) -> Schema:
+    document = SCHEMA.to_dict()
+    for name, weight in weights.items():
+        document["attributes"][name]["weight"] = weight
+    return Schema.from_dict(document)
+
+
+def imported() -> Any:
+    """Noisy tables that came from a file."""
+    with TemporaryDirectory() as folder:
+        write_tables(sklar.fit(table(), SCHEMA, epsilon=2.0).measured, path := Path(folder, "t.parquet"))
+        return sklar.fit_tables(read_tables(path, SCHEMA))
+
+
+def fit(rows: pl.DataFrame, known: Schema, method: Any = "auto", **budget: Any) -> Fit:
+    """A release with this budget, of epsilon 2 where that says nothing else."""
+    return partial(sklar.fit, rows, known, Budget(**({"epsilon": 2.0} | budget)), method=method)
+
+
+LAPLACE: dict[str, Any] = {"mechanism": "laplace"}
+PRESENCE: dict[str, Any] = {"neighbors": "add-remove"}
+SHAPES: dict[str, Fit] = {
+    "six attributes": fit(table(), SCHEMA),
+    "one column": fit(*columns(1, 5)),
+    "one column of one level": fit(*columns(1, 1)),
+    "one column, add-remove": fit(*columns(1, 5), **PRESENCE),
+    "one column of 2,000 levels": fit(*columns(1, 2_000)),
+    "two columns": fit(*columns(2, 3)),
+    "300 columns": fit(*columns(300, 2, 200), epsilon=5.0),
+    "300 columns of three levels": fit(*columns(300, 3, 100), epsilon=1.0),
+    "levels by the hundred": fit(*columns(3, 300), epsilon=1.0),
+    "an attribute of one level": fit(*with_constant(*columns(4, 3))),
+    "one row": fit(table(1), SCHEMA),
+    "no dependence": fit(*columns(5, 4, 50), epsilon=0.5),
+    "bits": fit(bits(), BITS),
+    "bits, a second look": fit(bits(), BITS, epsilon=8.0),
+    "bits, add-remove": fit(bits(), BITS, **PRESENCE),
+    "bits, Laplace": fit(bits(), BITS, **LAPLACE),
+    "many bits": fit(*columns(40, 2), epsilon=3.0),
+    "private domains": fit(towns(), PRIVATE, epsilon=4.0),
+    "private domains, add-remove": fit(towns(), PRIVATE, epsilon=4.0, **PRESENCE),
+    "people, rows": fit(visits(), VISITS),
+    "people, people": fit(with_people(table()), person(SCHEMA, count="people")),
+    "people, rows of six attributes": fit(with_people(table()), person(SCHEMA, count="rows", rows_per_person=3)),
+    "people, Laplace": fit(with_people(table()), person(SCHEMA, count="rows", rows_per_person=2), **LAPLACE),
+    "people, add-remove": fit(with_people(table()), person(SCHEMA, count="people"), **PRESENCE),
+    "people, bits": fit(with_people(bits()), person(BITS, count="rows", rows_per_person=3)),
+    "people, private domains": fit(with_people(towns()), person(PRIVATE, count="people"), epsilon=4.0),
+    "rules": fit(ruled(), RULED),
+    "rules, binary": fit(ruled(), RULED, "binary"),
+    "Laplace": fit(table(), SCHEMA, **LAPLACE),
+    "Laplace, add-remove": fit(table(), SCHEMA, **LAPLACE, **PRESENCE),
+    "add-remove": fit(table(), SCHEMA, **PRESENCE),
+    "epsilon .01": fit(table(), SCHEMA, epsilon=0.01),
+    "epsilon 50": fit(table(), SCHEMA, epsilon=50.0),
+    "epsilon 50, Laplace, add-remove": fit(table(), SCHEMA, epsilon=50.0, **LAPLACE, **PRESENCE),
+    "epsilon 400": fit(table(), SCHEMA, epsilon=400.0),
+    "linked": partial(sklar.fit_linked, *linked_tables(), small(), epsilon=3.0),
+    "linked, one event": partial(sklar.fit_linked, *linked_tables(), small(1), epsilon=1.0),
+    "linked, add-remove": partial(
+        sklar.fit_linked, *linked_tables(900), small(), Budget(epsilon=2.0, neighbors="add-remove")
+    ),
+    "dates and numbers": fit(dates(), DATES),
+    "given weights": fit(table(), weighted(a0=4.0, a3=0.5)),
+    "third stage": fit(threes(), schema((3,) * 6), epsilon=4.0),
+    "third stage, add-remove": fit(threes(), schema((3,) * 6), epsilon=4.0, **PRESENCE),
+    "binary": fit(table(), SCHEMA, "binary"),
+    "paper": fit(table(), SCHEMA, PAPER),
+    "dummies": fit(table(), SCHEMA, Method(name="binary", paper=True, dummies=True)),
+    "values in no cell": fit(
+        table().with_columns(a0=pl.lit("none of these")), schema((4, 5, 6, 7, 3, 9), complete=False)
+    ),
+    "imported tables": imported,
+}
+# Those of the ordinary suite; the others are slow tests.
+FEW = (
+    "one column",
+    "two columns",
+    "bits",
+    "people, rows",
+    "epsilon 50, Laplace, add-remove",
+    "linked",
+    "rules, binary",
+    "one row",
+    "dates and numbers",
+)
+
+
+def both(make: Fit, folder: Path) -> tuple[Verification, Verification]:
+    """What verify says of a release of this shape, plainly and after a refit."""
+    make().save(path := folder / "m.sklar")
+    return verify(path), verify(path, refit=True)
+
+
+def main() -> None:
+    """Print the verdicts."""
+    with TemporaryDirectory() as folder:
+        for name, make in SHAPES.items():
+            plain, refitted = both(make, Path(folder))
+            codes = " ".join(f"{VERDICTS[each.verdict]} {each.verdict:<16}" for each in (plain, refitted))
+            left = [f"{check.name}: {check.detail}" for check in refitted.checks if not check.passed]
+            print(f"{name:<34} {codes} {'; '.join(left):.140}", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
