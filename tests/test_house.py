@@ -24,7 +24,7 @@ ROOMS = {
     "kernel": 1_686,
     "machine": 784,
     "paper": 839,
-    "public": 3_569,
+    "public": 3_570,
     "rows": 4_093,
     "studio": 2_315,
     "trust": 4_282,

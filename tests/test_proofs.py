@@ -39,7 +39,9 @@ def test_lemmas_are_about_the_constants_of_the_code() -> None:
     assert (noise._V_LIMIT - 1, noise._K_LIMIT - 1, noise._LARGEST_SCALE) == (127, 63, 2**24)
     assert PARTS == 15
     budget = Budget(epsilon=1.0)
-    bound = Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8)).bound(np.array([5.0]), budget)
+    bound = Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8, dtype=np.int64)).bound(
+        np.array([5.0]), budget
+    )
     assert bound.reach.tolist() == [np.floor(15 * np.sqrt(2) + 1.3)]
 
 
@@ -104,7 +106,7 @@ def test_tokens_are_dealt_as_is_proven() -> None:
 
 def test_distances_are_centered_as_is_proven() -> None:
     generator = np.random.default_rng(5)
-    query = Distances(of=Tables(cells=Cells([3, 2, 4]), order=3), reference=np.zeros(24))
+    query = Distances(of=Tables(cells=Cells([3, 2, 4]), order=3), reference=np.zeros(24, dtype=np.int64))
     for _ in range(30):
         counts = generator.integers(0, 50, size=24)
         lines = counts.reshape(3, 2, 4).astype(object)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sklar.fitting import choose
-from sklar.fitting.denoise import relative_precision
+from sklar.fitting.denoise import denoise_margins, relative_precision
 from sklar.fitting.descent import CellWeights, Room, Start
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
@@ -136,7 +136,7 @@ def test_weak_dependence_that_pairs_show_is_kept() -> None:
     cells, joint = schema.cells, mixture_joint(schema, 3, 2)
     for seed in (0, 2):
         estimates = noisy_estimates(schema, joint, 1_000, 100.0, seed=seed)
-        levels = choose.denoise_margins(estimates).levels
+        levels = denoise_margins(estimates).levels
         model, decisions = choose.fit_auto(estimates, schema)
         assert decisions["kind"] == "mixture"
         error, alone = (

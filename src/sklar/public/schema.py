@@ -154,7 +154,8 @@ class Schema(Remembering):
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        table = {"name": self.name} | ({} if self.rows_about is None else {"rows_about": self.rows_about})
+        table: dict[str, Any] = {"name": self.name}
+        table |= {} if self.rows_about is None else {"rows_about": self.rows_about}
         table |= declare.describe_words(self.words) | settings.describe_person(self.person)
         table |= {"ask_person": list(self.ask_person)} if self.ask_person else {}
         levels = {attribute.name: attribute.levels for attribute in self.attributes} if self.rules else {}

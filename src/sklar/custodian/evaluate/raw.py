@@ -311,8 +311,8 @@ class RawColumn:
         """Add a batch, and return its numbers, or the keys of its categories."""
         if not self.attribute.binned:
             if self.attribute.prefix:
-                texts = column.cast(pl.String)
-                column = texts.replace({text: self.attribute.cut(text) for text in texts.drop_nulls().unique()})
+                codes = column.cast(pl.String)
+                column = codes.replace({text: self.attribute.cut(text) for text in codes.drop_nulls().unique()})
             labels, places = read_categories(column, self.attribute)
             self.missing += int(np.isin(places, [at for at, text in enumerate(labels) if text == MISSING]).sum())
             return self.collected.add(labels, places)

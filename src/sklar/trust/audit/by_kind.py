@@ -209,12 +209,12 @@ def follows(measured: Everything, budget: Budget) -> bool:
     stated, schema = measured.certificate, measured.schema
     budget, rest = stated.budget, None
     if stated.domains:
-        rest = replan_search(schema, budget, stated.domains, stated.public_rows).rest
+        rest = replan_search(schema, budget, stated.domains, measured.blocks, stated.public_rows).rest
         cells = all(
             finding.threshold is not None or fits(finding, schema, [block.values for block in own])
             for finding, own in searched(stated.domains, measured.blocks)
         )
-        faults = finding_faults(schema, budget, stated.domains, stated.earlier, stated.public_rows)
+        faults = finding_faults(schema, budget, stated.domains, stated.earlier, measured.blocks, stated.public_rows)
         if faults or domain_faults(measured) or not cells:
             return False
     blocks = [block for block in measured.blocks if is_of_schema(block)]
