@@ -12,9 +12,9 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 468,
+    ".": 469,
     "answer": 4_239,
-    "budget": 3_338,
+    "budget": 3_342,
     "cli": 2_104,
     "custodian": 4_412,
     "draw": 1_657,

@@ -134,7 +134,6 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
         again=measurer.reads_again,
     )
     if search.rest is None:
-        require_support(schema, budget, method, measurer.n_rows, anyway=anyway)
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         measurer.reserve(stages.spend)
     blocks = [measurer.measure(*part) for _ in range(stages.looks) for part in stages.first.parts]

@@ -54,6 +54,7 @@ class Synthesizer:
         composition: Composition | None = None,
         ledger: Ledger | str | Path | None = None,
         dataset: str | None = None,
+        anyway: bool = False,
     ) -> None:
         self.schema = schema
         self.budget = budget
@@ -67,6 +68,7 @@ class Synthesizer:
         self.composition = composition
         self.ledger = ledger
         self.dataset = dataset
+        self.anyway = anyway
 
     def fit(self, X: object, y: object = None) -> Self:  # noqa: N803, ARG002
         """Measure a table once and fit a model to it: a path, or whatever exports an Arrow stream. `y` is not used."""

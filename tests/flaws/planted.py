@@ -670,8 +670,8 @@ FLAWS = (
     _flaw(
         "a search planned by the exact number of rows",
         _ENGINES,
-        "n_rows=answers.n_rows if budget.rows_are_public else None",
-        "n_rows=answers.n_rows",
+        "n_rows = answers.n_rows if budget.rows_are_public else None",
+        "n_rows = answers.n_rows",
         _STEER_TESTS,
     ),
     _flaw(

@@ -75,7 +75,7 @@ def test_what_is_written_is_read_with_types_and_labels_the_same_bytes_again(tmp_
     assert check(SCHEMA, path).values is not None
     drafted = draft(path)
     kinds = {each.name: each.kind for each in drafted.schema.attributes}
-    assert (kinds["born"], kinds["seen"]) == ("date", "datetime")
+    assert (kinds["born"], kinds["seen.date"], kinds["seen.time"]) == ("date", "date", "time")
     if kind in (".dta", ".sav"):
         sex = drafted.schema.attribute("sex")
         assert (sex.values, sex.words.labels, sex.words.title) == ((1, 2), (("1", "male"), ("2", "female")), "Sex")

@@ -309,12 +309,16 @@ def forecast(
 
 
 def require_support(schema: Schema, budget: Budget, method: Method, rows: int | None, *, anyway: bool) -> None:
-    """Refuse a release in which columns would be noise, by the rows that are public or stated, where they are."""
-    if rows is None or anyway:
+    """Refuse a release whose searches would find noise, by the rows that are public or stated, where they are.
+
+    Noise in public levels is stated and seen, however large; a domain that noise made is not.
+    """
+    if rows is None or anyway or not schema.private_domains:
         return
     foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
-    if foreseen.hopeless:
-        needs = f"{foreseen.hopeless[0]}: {foreseen.needs[foreseen.hopeless[0]][0]}"
+    lost = [name for name in foreseen.hopeless if schema.attribute(name).private]
+    if lost:
+        needs = f"{lost[0]}: {foreseen.needs[lost[0]][0]}"
         raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
 
 

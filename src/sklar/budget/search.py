@@ -318,7 +318,7 @@ class Finding:
         """What it found of this attribute, in words; of categories, what all rounds did."""
         if self.of != "domain":
             rounding = "how its numbers are rounded, by decade and step"
-            return rounding if self.of == "rounding" else "its sum, numbers up to the clip"
+            return rounding if self.of == "rounding" else "limited to its clip"
         if self.threshold is not None:
             kept = f"{len(attribute.values):,} categories{' after a second round' if self.round == 2 else ''}"
             return f"{kept}, by {self.threshold:,} rows or more after noise"
