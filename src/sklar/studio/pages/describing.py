@@ -61,7 +61,7 @@ def describe(visit: Visit) -> Response:
         if search.lower() in attribute.name.lower() and (only != "open" or not attribute.reviewed)
     ]
     # The open decisions first; a card that was asked for before all.
-    listed.sort(key=lambda attribute: (attribute.name != column, attribute.reviewed))
+    listed.sort(key=lambda attribute: (attribute.name != column, bool(attribute.reviewed)))
     pages = max(math.ceil(len(listed) / _PER_PAGE), 1)
     page = min(max(int(visit.query("page", "1")) if visit.query("page", "1").isdigit() else 1, 1), pages)
     chosen = listed[(page - 1) * _PER_PAGE : page * _PER_PAGE]
