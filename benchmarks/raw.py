@@ -145,8 +145,8 @@ def limited_means(model: Any, real: Any) -> Iterator[tuple[str, bool, float]]:
         # A number that the release never found has no mean to ask for.
         with contextlib.suppress(SklarError):
             found = infer(model, f'mean("{name}")', target="table")
-            limits = getattr(found, "limits", None)
-            truth = values.mean() if limits is None else values.clip(*limits).mean()
+            within = found.limits.get(name, "[-inf, inf]").strip("[]").split(", ")
+            truth = values.clip(*(float(end.replace(",", "")) for end in within)).mean()
             low, high = found.figures[0].low, found.figures[0].high
             if low is None or high is None:
                 continue

@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_570,
     "rows": 4_093,
     "studio": 2_315,
-    "trust": 4_282,
+    "trust": 4_288,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

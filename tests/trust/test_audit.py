@@ -343,11 +343,11 @@ def uncharged(real: Any, data: Any, schema: Schema, budget: Budget, **others: An
     return real(data, schema, replace(budget, epsilon=0.5))
 
 
-def cheaper_threshold(real: Any, *arguments: Any, **others: Any) -> Any:
-    measured = real(*arguments, **others)
-    (finding,) = measured.certificate.domains
+def cheaper_threshold(real: Any, *arguments: Any, **settings: Any) -> Any:
+    measured = real(*arguments, **settings)
+    *others, finding = measured.certificate.domains
     lower = replace(finding, threshold=(finding.threshold or 0) - 1)
-    return replace(measured, certificate=replace(measured.certificate, domains=(lower,)))
+    return replace(measured, certificate=replace(measured.certificate, domains=(*others, lower)))
 
 
 def rare_town(real: Any, *arguments: Any, **others: Any) -> Any:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, betainc, betaincinv, gammaincc, ndtr, ndtri, rel_entr
 
 from sklar.budget.method import PAPER
+from sklar.budget.search import Finding
 from sklar.errors import NoiseError
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
@@ -129,19 +130,24 @@ def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
 def check_threshold(folder: Path, _: Effort) -> Iterator[Comparison]:
     """The chance that a town of one row is listed, summed term by term, against the one that is paid for."""
     path = write(pl.DataFrame({"town": ["Bern"] * 50}), folder / "threshold.csv")
-    finding = measure(path, _TOWN, ONE, method=PAPER, anyway=True).certificate.domains[0]
-    far = int(40 * finding.scale)
-    weights = np.exp(-(np.arange(-far, far + 1) ** 2) / (2 * finding.scale**2))
-    # Largest first would lose the small ones.
-    chance = float(weights[far + (finding.threshold or 0) - 1 :][::-1].sum() / weights.sum())
-    paid = finding.lost_delta
+    rounds = measure(path, _TOWN, ONE, method=PAPER, anyway=True).certificate.domains
+
+    def chance_of(finding: Finding) -> float:
+        far = int(40 * finding.scale)
+        weights = np.exp(-(np.arange(-far, far + 1) ** 2) / (2 * finding.scale**2))
+        # Largest first would lose the small ones.
+        return float(weights[far + (finding.threshold or 0) - 1 :][::-1].sum() / weights.sum())
+
+    # Of two rounds the one that is dearest beside what is paid.
+    finding = max(rounds, key=lambda each: chance_of(each) / each.lost_delta)
+    chance, paid = chance_of(finding), finding.lost_delta
     tried = (
         f"the threshold of {finding.threshold} rows from which a town is listed, under noise of scale "
         f"{finding.scale:.4g}: how likely a town of one row is listed."
     )
     found = f"With a chance of {chance:.3g}; {paid:.3g} is paid for."
     sees = "It sees a threshold that is one too low for what is paid."
-    yield Comparison("threshold", tried, found, sees, chance <= paid <= ONE.delta, paid, chance, 1)
+    yield Comparison("threshold", tried, found, sees, chance <= paid <= ONE.delta / len(rounds), paid, chance, 1)
 
 
 # How often a flaw of the size that `Comparison.sees` states is found.
