@@ -120,11 +120,11 @@ def opened(name: str, work: Path) -> Path:
 
 
 def accepted(path: Path) -> tuple[Any, dict[str, str]]:
-    """The schema that a draft proposes, accepted unread, and what it leaves out."""
+    """The schema that a draft proposes, accepted unread, and what it leaves out. Rows are people of their own."""
     from sklar import Schema, draft
     from sklar.custodian.review import accept_all
 
-    drafted = draft(path)
+    drafted = draft(path).people("each-row")
     return Schema.from_toml(accept_all(drafted.to_toml())), drafted.left_out
 
 
@@ -222,13 +222,16 @@ def summarize(columns: Sequence[Any], pairs: Sequence[Any], document: dict[str, 
 def run(name: str, epsilon: float, draw: int, work: Path) -> dict[str, Any]:
     """One draft, release and evaluation of a table, judged."""
     from benchmarks.oracle import judge
-    from sklar import evaluate, fit
+    from sklar import BudgetError, evaluate, fit
 
     path = opened(name, work)
     real = texts(path)
     schema, left_out = accepted(path)
     start = time.process_time()
-    model = fit(path, schema, epsilon=epsilon)
+    try:
+        model = fit(path, schema, epsilon=epsilon)
+    except BudgetError as error:
+        return {"table": name, "rows": len(real), "draw": draw, "source": SOURCE, "refused": str(error)}
     made = work / f"{name}.{epsilon:g}.{draw}.synthetic.csv"
     model.sample(len(real), seed=draw).write_csv(made)
     released = time.process_time() - start
@@ -380,8 +383,9 @@ def main(*, tables: list[str], draws: int, epsilon: float, halves: bool, fresh: 
             if found.get("source") != SOURCE:
                 found = run(name, epsilon, draw, work)
                 write_text(kept, json.dumps(found) + "\n")
-            runs.append(found)
-            click.echo(f"[{place}/{len(tables)}] {name} {found['rows']:,} rows, draw {draw}: {line(found)}")
+            runs += [] if "refused" in found else [found]
+            told = found.get("refused") or line(found)
+            click.echo(f"[{place}/{len(tables)}] {name} {found['rows']:,} rows, draw {draw}: {told}")
     if not runs:
         return
     click.echo("")
