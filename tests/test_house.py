@@ -15,19 +15,19 @@ ROOMS = {
     ".": 469,
     "answer": 4_239,
     "budget": 3_342,
-    "cli": 2_104,
+    "cli": 2_131,
     "custodian": 4_412,
     "draw": 1_657,
-    "files": 2_072,
+    "files": 2_085,
     "fitting": 2_895,
     "generate": 846,
     "kernel": 1_686,
-    "machine": 784,
+    "machine": 849,
     "paper": 839,
     "public": 3_570,
     "rows": 4_093,
     "studio": 2_315,
-    "trust": 4_288,
+    "trust": 4_290,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, say, show_progress, watched
-from sklar.cli.options import OUT, PATH, SCHEMA, command, flag, number, option, path, rows_out, schema_of
+from sklar.cli.options import OUT, PATH, SCHEMA, WRITTEN, command, flag, number, option, rows_out, schema_of, written
 
 _HOST = "Listen on this address. Others than this machine's own need --beyond-this-machine, too."
 _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted."
@@ -19,8 +19,8 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
 @click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@path("--plot", "OUT.png|.svg", "CDFs of the errors.")
-@path(
+@written("--plot", "OUT.png|.svg", "CDFs of the errors.")
+@written(
     "--report",
     "PRIVATE.html",
     "A private report of all of it, with a histogram of every column and the worst pairs side by side.",
@@ -41,14 +41,14 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) 
     from sklar.custodian.evaluate.private_report import MARK
 
     print_figures(watched(compare, real, synthetic, schema_of(schema_path), **options))
-    for written in () if is_given("json") else filter(None, (options["plot"], options["report"])):
-        say(f"PRIVATE as well: {written}")
-        if written == options["report"] and MARK not in written.name:
-            say(f"Its name does not say so: consider {written.with_name(f'{MARK}-{written.name}')}.")
+    for made in () if is_given("json") else filter(None, (options["plot"], options["report"])):
+        say(f"PRIVATE as well: {made}")
+        if made == options["report"] and MARK not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
 
 
 @command("All steps, in your browser.")
-@click.argument("folder", default=".", type=PATH)
+@click.argument("folder", default=".", type=WRITTEN)
 @option("--port", "Where to listen.  [default: a free port]", click.IntRange(0, 65535))
 @option("--browser/--no-browser", "Open the browser.", default=True)
 @option("--host", _HOST, default="127.0.0.1", metavar="ADDRESS")
@@ -121,7 +121,7 @@ def completion(*, shell: str) -> None:
 
 
 @command("Release a generated table and show it.", JSON, TIMINGS)
-@option("--out", "Folder to fill.", PATH, default="sklar-demo")
+@option("--out", "Folder to fill.", WRITTEN, default="sklar-demo")
 @option("--rows", "Rows of the generated table.", int, default=30_000)
 @option("--epsilon", "Privacy budget.", number, default="1")
 def demo(*, out: Path, rows: int, epsilon: float) -> None:
@@ -146,7 +146,7 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
 )
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT
-@path("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
+@written("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
 @rows_out(
     "--events-out", "For visits, which are two tables: where the visits go; --out gets the patients.", required=False
 )
