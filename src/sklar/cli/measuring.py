@@ -236,7 +236,7 @@ def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options:
 )
 @shared.flag("--check", _CHECK, to="check_first")
 @shared.ledger_options(name="that of the table of people")
-@option("--people", "People to draw.  [default: as many as the original has]", int, to="n_people")
+@option("--people", "People to draw.  [default: as many as the original has]", shared.MANY, to="n_people")
 @shared.SEED
 @shared.rows_out(text="Where the synthetic people go.")
 @shared.rows_out("--events-out", "Where their events go.")

@@ -27,6 +27,8 @@ class Written(click.Path):
 
 
 WRITTEN = Written(path_type=Path)
+# More rows than anybody has.
+MANY = click.IntRange(max=10**12)
 METHODS = "auto mixture binary"
 # How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
 _STORES = (
@@ -213,12 +215,12 @@ SCHEMA_OR_DRAFT = together(
 DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
 # The budget of a forecast.
 FORESEEN = together(DELTA, neighbors_option(), choice("--method", METHODS, default="auto"))
-N_ROWS = option("--rows", "How many rows the table has, exactly or roughly.", int, required=True)
+N_ROWS = option("--rows", "How many rows the table has, exactly or roughly.", MANY, required=True)
 _WHERE = "Where rows are counted and drawn: on this machine, or on Spark (sklar[spark])."
 ENGINE = choice("--engine", "local spark", _WHERE, default="local")
 _THREADS = "Threads that work at once.  [default: one per processor]"
 THREADS = option("--threads", _THREADS, click.IntRange(min=1), callback=_use_threads, expose_value=False)
-ROWS = option("--rows", "Rows to draw.  [default: as many as the original has]", int)
+ROWS = option("--rows", "Rows to draw.  [default: as many as the original has]", MANY)
 SEED = option("--seed", "Makes the draw repeatable; it has no part in the privacy noise.", int)
 DUMMIES = flag("--dummies", "The paper's 0/1 columns, one per level; rows may be inconsistent.")
 SPREADSHEET = flag(

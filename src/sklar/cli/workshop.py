@@ -8,7 +8,20 @@ from typing import Any
 import click
 
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, say, show_progress, watched
-from sklar.cli.options import OUT, PATH, SCHEMA, WRITTEN, command, flag, number, option, rows_out, schema_of, written
+from sklar.cli.options import (
+    MANY,
+    OUT,
+    PATH,
+    SCHEMA,
+    WRITTEN,
+    command,
+    flag,
+    number,
+    option,
+    rows_out,
+    schema_of,
+    written,
+)
 
 _HOST = "Listen on this address. Others than this machine's own need --beyond-this-machine, too."
 _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted."
@@ -65,24 +78,36 @@ def studio(*, folder: Path, port: int | None, browser: bool, host: str, beyond: 
     """
     import threading
     import webbrowser
+    from shutil import rmtree
+    from tempfile import mkdtemp
 
+    from sklar.files.write import write_text
     from sklar.machine.extras import require
 
     for module in ("starlette", "uvicorn"):
         require(module, what="the studio", package=module, extra="studio")
     from sklar.studio.serve import serve
 
+    pages = Path(mkdtemp())
+
     def ready(address: str) -> None:
         # Always printed: without it nobody gets in.
         click.echo(address)
         say("Open this address; it works once, for one browser. Ctrl-C ends the studio; work that runs goes on.")
         if browser:
-            # A moment later, when the server answers.
-            later = threading.Timer(0.5, webbrowser.open, (address,))
+            # Not the address: other users can read the arguments of a browser's process. A moment later, when the
+            # server answers.
+            write_text(
+                page := pages / "studio.html", f'<meta http-equiv="refresh" content="0;url={address}">', private=True
+            )
+            later = threading.Timer(0.5, webbrowser.open, (page.as_uri(),))
             later.daemon = True
             later.start()
 
-    serve(folder, host=host, port=port or 0, beyond=beyond, ready=ready)
+    try:
+        serve(folder, host=host, port=port or 0, beyond=beyond, ready=ready)
+    finally:
+        rmtree(pages)
 
 
 @command("Try to break the guarantee, on invented data.", JSON)
@@ -122,7 +147,7 @@ def completion(*, shell: str) -> None:
 
 @command("Release a generated table and show it.", JSON, TIMINGS)
 @option("--out", "Folder to fill.", WRITTEN, default="sklar-demo")
-@option("--rows", "Rows of the generated table.", int, default=30_000)
+@option("--rows", "Rows of the generated table.", MANY, default=30_000)
 @option("--epsilon", "Privacy budget.", number, default="1")
 def demo(*, out: Path, rows: int, epsilon: float) -> None:
     """Generate a census-like table, release it, and show what came out.
@@ -142,7 +167,7 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
     "--rows",
     "Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, "
     "others 5,240,260]",
-    int,
+    MANY,
 )
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT
