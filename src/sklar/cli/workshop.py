@@ -34,9 +34,7 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
 @JSON
 @written("--plot", "OUT.png|.svg", "CDFs of the errors.")
 @written(
-    "--report",
-    "PRIVATE.html",
-    "A private report of all of it, with a histogram of every column and the verdicts.",
+    "--report", "PRIVATE.html", "A private report of all of it, with a histogram of every column and the verdicts."
 )
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
 @option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
