@@ -14,26 +14,26 @@ TESTS = Path(__file__).parent
 ROOMS = {
     ".": 469,
     "answer": 4_239,
-    "budget": 3_343,
-    "cli": 2_104,
+    "budget": 3_363,
+    "cli": 2_164,
     "custodian": 4_412,
     "draw": 1_657,
-    "files": 2_072,
+    "files": 2_085,
     "fitting": 2_895,
     "generate": 846,
-    "kernel": 1_686,
-    "machine": 784,
+    "kernel": 1_693,
+    "machine": 849,
     "paper": 839,
-    "public": 3_570,
-    "rows": 4_093,
-    "studio": 2_315,
-    "trust": 4_288,
+    "public": 3_571,
+    "rows": 4_097,
+    "studio": 2_322,
+    "trust": 4_290,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 111, 27
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 28
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

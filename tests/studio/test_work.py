@@ -181,7 +181,7 @@ def test_a_comparison_that_fails_does_not_take_the_release_with_it(
     monkeypatch.setattr("sklar.custodian.evaluate.evaluate", Mock(side_effect=SklarError("no room")))
     state = do(folder, compare=True)
     assert state["state"] == "done"
-    assert state["remark"] == "The release is done. Its comparison with the real rows is not: no room"
+    assert state["remark"] == "The release is done, and was charged. Its comparison with the real rows is not: no room"
     assert left_behind(folder) == {"people-1.csv", "people-1.sklar"}
 
 

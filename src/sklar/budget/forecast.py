@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # many is found to be a heap.
 _DISTINGUISHABLE, _HEAP = 2.0, 4.0
 # A number's range needs this many standard errors of its search. At 4.3, means of 12 of 24 columns between wide bounds
-# were 10 to 110 times too large, and of 12 between narrow ones 0.6 to 1.1 times; at 8.2 one mean of two was 500 times too
+# were 10 to 110 times too large, and of 12 between narrow ones 0.6 to 1.1 times; at 8.2 one mean was 500 times too
 # large, at 8.5 all of 15 within 6%.
 _RANGE = 9.0
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.

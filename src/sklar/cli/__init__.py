@@ -14,6 +14,7 @@ from importlib import import_module
 import click
 
 from sklar.budget.receipt import charge_notes
+from sklar.cli.console import plain
 from sklar.errors import SklarError
 
 _EPILOG = """\b
@@ -69,12 +70,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except click.ClickException as error:
+        error.message = plain(error.message)
         error.show()
         sys.exit(error.exit_code)
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in sys.argv[1:]:
             raise
-        click.echo(" ".join([f"sklar: {_explain(error)}", *charge_notes(error)]), err=True)
+        click.echo(plain(" ".join([f"sklar: {_explain(error)}", *charge_notes(error)])), err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
 
 

@@ -9,7 +9,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, print_answer, print_figures
-from sklar.cli.options import MODEL, SCHEMA, command, flag, number, option, path, schema_of
+from sklar.cli.options import MODEL, SCHEMA, command, flag, number, option, schema_of, written
 
 if TYPE_CHECKING:
     from sklar.answer.infer import Declared
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @command(
     "What errors to expect, before spending.",
     JSON,
-    path("--plot", "OUT.png|.svg", "Draw the error against epsilon.", to="plot_path"),
+    written("--plot", "OUT.png|.svg", "Draw the error against epsilon.", to="plot_path"),
 )
 @shared.together(SCHEMA, shared.N_ROWS)
 @option("--epsilon", "A budget; may be given several times.", number, to="epsilons", required=True, multiple=True)
@@ -107,9 +107,9 @@ def query(*, model_path: Path, predicate: str, **how: Any) -> None:
     in (...), is missing. Joined by and, or, not and parentheses.
     """
     from sklar.answer.query import answer
-    from sklar.files.archive import load
+    from sklar.files import archive
 
-    print_figures(answer(load(model_path), predicate, **how))
+    print_figures(answer(archive.load(model_path), predicate, **how))
 
 
 @command("Means, regressions and tests with honest errors, from a model.", JSON)

@@ -7,6 +7,7 @@ terminal, where the custodian sits, and elsewhere (a log file, another program) 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +44,12 @@ def is_given(name: str) -> bool:
 def say(*lines: str) -> None:
     """Print prose, unless told to be quiet. What a command was asked for is printed with `click.echo`."""
     for line in () if is_given("quiet") else lines:
-        click.echo(line)
+        click.echo(plain(line))
+
+
+def plain(text: str) -> str:
+    """A text without characters that steer a terminal: they are shown as escapes."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def warn(text: str, head: str = "WARNING") -> None:
@@ -64,7 +70,7 @@ def print_answer(document: Any, lines: Iterable[str], *after: str) -> None:
         click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=os.fspath))
         return
     for line in lines:
-        click.echo(line)
+        click.echo(plain(line))
     say(*after)
 
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
-from sklar.cli.options import command, option, path
+from sklar.cli.options import command, option, path, written
 from sklar.cli.products import check_out, write_rows
 from sklar.errors import OutputError
 
@@ -127,7 +127,7 @@ def _show_lost(data: Path | str, query: str | None, out: str, model_path: Path, 
 @shared.privacy_options(required=False)
 @shared.DUMMIES
 @path("--tables", "T.parquet", _TABLES, to="tables_path")
-@path("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
+@written("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
 def fit(*, model_path: Path, tables_path: Path | None, **options: Any) -> None:
     """Measure DATA once with noise and fit a model, without drawing rows.
 
@@ -236,7 +236,7 @@ def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options:
 )
 @shared.flag("--check", _CHECK, to="check_first")
 @shared.ledger_options(name="that of the table of people")
-@option("--people", "People to draw.  [default: as many as the original has]", int, to="n_people")
+@option("--people", "People to draw.  [default: as many as the original has]", shared.MANY, to="n_people")
 @shared.SEED
 @shared.rows_out(text="Where the synthetic people go.")
 @shared.rows_out("--events-out", "Where their events go.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,6 +12,7 @@ import click
 
 from sklar.cli.console import QUIET
 from sklar.errors import BudgetError
+from sklar.machine.stores import reading
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 Parameter: TypeAlias = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
+
+
+class Written(click.Path):
+    """A file or folder that a command writes. All other paths are read, and nothing may be written over them."""
+
+
+WRITTEN = Written(path_type=Path)
+# More rows than anybody has.
+MANY = click.IntRange(max=10**12)
 METHODS = "auto mixture binary"
 # How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
 _STORES = (
@@ -111,12 +122,25 @@ def command(
     """A command, of a group or of `sklar` itself; `last` are the options that end its help, before --quiet."""
 
     def make(function: Callable[..., None]) -> click.Command:
-        made = (click.command if of is None else of.command)(name, short_help=short)(function)
+        @wraps(function)
+        def run(**given: Any) -> None:
+            with reading(_read(given)):
+                function(**given)
+
+        made = (click.command if of is None else of.command)(name, short_help=short)(run)
         for parameter in (*last, QUIET):
             parameter(made)
         return made
 
     return make
+
+
+def _read(given: dict[str, Any]) -> Iterator[object]:
+    """The paths and addresses that the present command reads."""
+    for parameter in click.get_current_context().command.params:
+        kind, value = parameter.type, given.get(parameter.name or "")
+        if isinstance(kind, click.Path) and not isinstance(kind, Written):
+            yield from value if isinstance(value, tuple) else (value,)
 
 
 def together(*parameters: Parameter) -> Parameter:
@@ -143,8 +167,13 @@ def flag(name: str, text: str, **more: Any) -> Parameter:
 
 
 def path(name: str, metavar: str, text: str, **more: Any) -> Parameter:
-    """A file or folder of this machine."""
+    """A file or folder of this machine that is read."""
     return option(name, text, PATH, metavar=metavar, **more)
+
+
+def written(name: str, metavar: str, text: str, **more: Any) -> Parameter:
+    """A file or folder of this machine that is written."""
+    return option(name, text, WRITTEN, metavar=metavar, **more)
 
 
 def choice(name: str, values: str, text: str | None = None, **more: Any) -> Parameter:
@@ -154,7 +183,7 @@ def choice(name: str, values: str, text: str | None = None, **more: Any) -> Para
 
 def rows_out(name: str = "--out", text: str = "Where the synthetic rows go.", *, required: bool = True) -> Parameter:
     """A file of rows to write; on Spark it may be an address."""
-    return option(name, text, click.Path(), metavar="OUT.csv|.parquet|...", required=required)
+    return option(name, text, Written(), metavar="OUT.csv|.parquet|...", required=required)
 
 
 def neighbors_option(text: str | None = None) -> Parameter:
@@ -186,19 +215,19 @@ SCHEMA_OR_DRAFT = together(
 DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
 # The budget of a forecast.
 FORESEEN = together(DELTA, neighbors_option(), choice("--method", METHODS, default="auto"))
-N_ROWS = option("--rows", "How many rows the table has, exactly or roughly.", int, required=True)
+N_ROWS = option("--rows", "How many rows the table has, exactly or roughly.", MANY, required=True)
 _WHERE = "Where rows are counted and drawn: on this machine, or on Spark (sklar[spark])."
 ENGINE = choice("--engine", "local spark", _WHERE, default="local")
 _THREADS = "Threads that work at once.  [default: one per processor]"
 THREADS = option("--threads", _THREADS, click.IntRange(min=1), callback=_use_threads, expose_value=False)
-ROWS = option("--rows", "Rows to draw.  [default: as many as the original has]", int)
+ROWS = option("--rows", "Rows to draw.  [default: as many as the original has]", MANY)
 SEED = option("--seed", "Makes the draw repeatable; it has no part in the privacy noise.", int)
 DUMMIES = flag("--dummies", "The paper's 0/1 columns, one per level; rows may be inconsistent.")
 SPREADSHEET = flag(
     "--spreadsheet", "CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @)."
 )
 OUT = rows_out()
-MODEL_OUT = path("--model", "OUT.sklar", "Where the model goes.  [default: beside --out]", to="model_path")
+MODEL_OUT = written("--model", "OUT.sklar", "Where the model goes.  [default: beside --out]", to="model_path")
 
 
 def ledger_options(
@@ -249,7 +278,7 @@ def privacy_options(schema: Parameter = SCHEMA, *, required: bool = True) -> Par
         ),
         ledger_options(),
         ENGINE,
-        path(
+        written(
             "--checkpoint",
             "DIR",
             "Keep exact counts (PRIVATE) here while a folder of files is counted, to go on after an interruption; "

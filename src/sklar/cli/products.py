@@ -9,7 +9,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, watched
-from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path
+from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
 from sklar.machine.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def write_rows(
 
 @command("Export the noisy tables of a model.", JSON)
 @MODEL
-@path("--out", "OUT.parquet", "Where the tables go.", required=True)
+@written("--out", "OUT.parquet", "Where the tables go.", required=True)
 def tables(*, model_path: Path, out: Path) -> None:
     """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy.
 
@@ -125,7 +125,7 @@ def tables(*, model_path: Path, out: Path) -> None:
 
 @command("A report that is safe to publish.", JSON)
 @MODEL
-@path("--out", "OUT.html", "Where the report goes.", required=True)
+@written("--out", "OUT.html", "Where the report goes.", required=True)
 def report(*, model_path: Path, out: Path) -> None:
     """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network.
 
@@ -148,7 +148,7 @@ def report(*, model_path: Path, out: Path) -> None:
 
 @command("A folder that can be put online as it is.", THREADS, JSON)
 @MODEL
-@path("--out", "FOLDER", "The folder to write.", required=True)
+@written("--out", "FOLDER", "The folder to write.", required=True)
 @ROWS
 @option("--seed", "Which rows are drawn; stated in the folder.", int, default=0)
 @option("--publisher", "Who publishes it.", metavar="NAME")
@@ -222,7 +222,7 @@ def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
 @command("Sign a model file, or make a key.", JSON)
 @click.argument("model_path", metavar="[MODEL]", required=False, type=PATH)
 @path("--key", "KEY", "Sign with this key file.")
-@path("--new-key", "KEY", "Make a key file, for its owner alone, and KEY.pub beside it to hand out.")
+@written("--new-key", "KEY", "Make a key file, for its owner alone, and KEY.pub beside it to hand out.")
 @flag("--refit", "Before, fit the model again to the tables of the file, and compare.")
 def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None, refit: bool) -> None:
     """Sign a MODEL file with a custodian's key (Ed25519). The signature goes to MODEL.sig.

@@ -15,7 +15,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, warn, watched
-from sklar.cli.options import DATA, DATA_IF_GIVEN, PATH, QUERY, SCHEMA_FILE, choice, command, flag, schema_of, table_of
+from sklar.cli.options import DATA_IF_GIVEN, QUERY, SCHEMA_FILE, WRITTEN, command, flag, schema_of, table_of
 from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _TYPED = {
     "bounds": "  the lower and the upper bound",
 }
 _PEOPLE = "Whose rows are: COLUMN (one row of each person counts), COLUMN=8 (up to 8 do), or each-row (another's each)."
-_OUT = click.option("-o", "--out", required=True, type=PATH, metavar="S.toml", help="Where it goes.")
+_OUT = click.option("-o", "--out", required=True, type=WRITTEN, metavar="S.toml", help="Where it goes.")
 
 
 @click.group(short_help="Draft, review, import or check a schema.")
@@ -46,7 +46,7 @@ def schema() -> None:
 
 
 @command(None, _OUT, JSON, TIMINGS, of=schema)
-@DATA
+@shared.DATA
 @QUERY
 def draft(*, data: Path | str, query: str | None, out: Path) -> None:
     """Look at the rows of DATA and propose a schema, to be reviewed before any release.
@@ -80,7 +80,7 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
 
 
 @command(None, JSON, of=schema)
-@SCHEMA_FILE
+@click.argument("schema_path", metavar="SCHEMA", type=WRITTEN)
 @DATA_IF_GIVEN
 @QUERY
 @click.option("--people", metavar="COLUMN", help=_PEOPLE)
@@ -139,8 +139,8 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
 
 
 @command(None, _OUT, JSON, of=schema, name="import")
-@click.argument("file", type=PATH)
-@choice("--format", "arrow frictionless sdv smartnoise", "What FILE is.  [default: recognized]", to="format_")
+@click.argument("file", type=shared.PATH)
+@shared.choice("--format", "arrow frictionless sdv smartnoise", "What FILE is.  [default: recognized]", to="format_")
 def import_(*, file: Path, format_: str | None, out: Path) -> None:
     """Turn a description of a table that exists already into a schema to complete. No row is read.
 

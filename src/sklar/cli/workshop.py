@@ -8,7 +8,20 @@ from typing import Any
 import click
 
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, say, show_progress, watched
-from sklar.cli.options import OUT, PATH, SCHEMA, command, flag, number, option, path, rows_out, schema_of
+from sklar.cli.options import (
+    MANY,
+    OUT,
+    PATH,
+    SCHEMA,
+    WRITTEN,
+    command,
+    flag,
+    number,
+    option,
+    rows_out,
+    schema_of,
+    written,
+)
 
 _HOST = "Listen on this address. Others than this machine's own need --beyond-this-machine, too."
 _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted."
@@ -19,11 +32,9 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
 @click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@path("--plot", "OUT.png|.svg", "CDFs of the errors.")
-@path(
-    "--report",
-    "PRIVATE.html",
-    "A private report of all of it, with a histogram of every column and the worst pairs side by side.",
+@written("--plot", "OUT.png|.svg", "CDFs of the errors.")
+@written(
+    "--report", "PRIVATE.html", "A private report of all of it, with a histogram of every column and the verdicts."
 )
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
 @option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
@@ -41,14 +52,14 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) 
     from sklar.custodian.evaluate.private_report import MARK
 
     print_figures(watched(compare, real, synthetic, schema_of(schema_path), **options))
-    for written in () if is_given("json") else filter(None, (options["plot"], options["report"])):
-        say(f"PRIVATE as well: {written}")
-        if written == options["report"] and MARK not in written.name:
-            say(f"Its name does not say so: consider {written.with_name(f'{MARK}-{written.name}')}.")
+    for made in () if is_given("json") else filter(None, (options["plot"], options["report"])):
+        say(f"PRIVATE as well: {made}")
+        if made == options["report"] and MARK not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
 
 
 @command("All steps, in your browser.")
-@click.argument("folder", default=".", type=PATH)
+@click.argument("folder", default=".", type=WRITTEN)
 @option("--port", "Where to listen.  [default: a free port]", click.IntRange(0, 65535))
 @option("--browser/--no-browser", "Open the browser.", default=True)
 @option("--host", _HOST, default="127.0.0.1", metavar="ADDRESS")
@@ -65,24 +76,36 @@ def studio(*, folder: Path, port: int | None, browser: bool, host: str, beyond: 
     """
     import threading
     import webbrowser
+    from shutil import rmtree
+    from tempfile import mkdtemp
 
+    from sklar.files.write import write_text
     from sklar.machine.extras import require
 
     for module in ("starlette", "uvicorn"):
         require(module, what="the studio", package=module, extra="studio")
     from sklar.studio.serve import serve
 
+    pages = Path(mkdtemp())
+
     def ready(address: str) -> None:
         # Always printed: without it nobody gets in.
         click.echo(address)
         say("Open this address; it works once, for one browser. Ctrl-C ends the studio; work that runs goes on.")
         if browser:
-            # A moment later, when the server answers.
-            later = threading.Timer(0.5, webbrowser.open, (address,))
+            # Not the address: other users can read the arguments of a browser's process. A moment later, when the
+            # server answers.
+            write_text(
+                page := pages / "studio.html", f'<meta http-equiv="refresh" content="0;url={address}">', private=True
+            )
+            later = threading.Timer(0.5, webbrowser.open, (page.as_uri(),))
             later.daemon = True
             later.start()
 
-    serve(folder, host=host, port=port or 0, beyond=beyond, ready=ready)
+    try:
+        serve(folder, host=host, port=port or 0, beyond=beyond, ready=ready)
+    finally:
+        rmtree(pages)
 
 
 @command("Try to break the guarantee, on invented data.", JSON)
@@ -121,8 +144,8 @@ def completion(*, shell: str) -> None:
 
 
 @command("Release a generated table and show it.", JSON, TIMINGS)
-@option("--out", "Folder to fill.", PATH, default="sklar-demo")
-@option("--rows", "Rows of the generated table.", int, default=30_000)
+@option("--out", "Folder to fill.", WRITTEN, default="sklar-demo")
+@option("--rows", "Rows of the generated table.", MANY, default=30_000)
 @option("--epsilon", "Privacy budget.", number, default="1")
 def demo(*, out: Path, rows: int, epsilon: float) -> None:
     """Generate a census-like table, release it, and show what came out.
@@ -142,11 +165,11 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
     "--rows",
     "Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, "
     "others 5,240,260]",
-    int,
+    MANY,
 )
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT
-@path("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
+@written("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
 @rows_out(
     "--events-out", "For visits, which are two tables: where the visits go; --out gets the patients.", required=False
 )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
 from sklar.machine.extras import lazily, require
-from sklar.machine.stores import fresh_file
+from sklar.machine.stores import fresh_file, require_apart
 from sklar.public.outputs import arrow_type, output_of, parse_output, plain_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
 
@@ -53,8 +53,11 @@ _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+\-]?[0-9]+(\.[0-9]*)?([eE][+\-]?[0-9]+)?$"
 
 
-def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
-    """The path, when a file of one of these kinds can be put there; refused before any work is done otherwise."""
+def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -> Path:
+    """The path, when a file of one of these kinds can be put there; refused before any work is done otherwise.
+
+    It must be none of the `inputs`, nor of what the present command reads.
+    """
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in suffixes:
@@ -67,6 +70,7 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
         raise OutputError(f"the folder '{path.parent}' does not exist. Create it first.")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"the folder '{path.parent}' cannot be written to. Choose another, or ask for the right.")
+    require_apart(path, *inputs)
     if needed := _KINDS.get(kind):
         require(needed[0], what=f"a file that ends in {kind}", package=needed[0], extra=needed[1])
     return path
@@ -100,6 +104,15 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
     """Write a text file; a private one is its owner's alone (0600)."""
     with replacing(path, private=private) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def require_same(path: Path, text: str, *, replace: bool) -> None:
+    """Refuse to replace a file that holds another text than would be written, unless that is meant."""
+    if path.exists() and not replace and path.read_bytes() != text.encode():
+        raise OutputError(
+            f"'{path}' exists, and the same command on the same inputs did not write it. Name another file, or add "
+            "--replace."
+        )
 
 
 def write_frames(

@@ -50,6 +50,9 @@ DEFAULT_DELTA = 2.0**-30
 MAX_SCALE = 2.0**24
 MIN_SCALE = 2.0**-10
 
+# Below this no noise that can be drawn is large enough.
+_LEAST_EPSILON = 1e-12
+
 # More rows of one person than this would drown everybody else's in noise.
 MAX_ROWS_PER_PERSON = 1_000
 
@@ -171,8 +174,12 @@ class Budget:
     rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise BudgetError(f"epsilon must be positive and finite, got epsilon={self.epsilon}.")
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+                raise BudgetError(f"{name} must be a number, got {value!r:.60}. Write {name}=0.5, without quotes.")
+        if not (math.isfinite(self.epsilon) and self.epsilon >= _LEAST_EPSILON):
+            raise BudgetError(f"epsilon must be positive and finite, got epsilon={self.epsilon}. Give 1e-12 or more.")
         if not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, got delta={self.delta}. Try 2**-30.")
         for name, kind in (("neighbors", Neighbors), ("mechanism", Mechanism), ("composition", Composition)):

@@ -6,35 +6,100 @@ those of the environment.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from shutil import copyfileobj
+from socket import gethostname
 from types import SimpleNamespace
 from typing import IO, Any, cast
 from urllib.parse import unquote, urlsplit
+from zlib import crc32
 
-from sklar.errors import DataError, MissingExtraError
+from sklar.errors import DataError, MissingExtraError, OutputError
 
 # Hadoop's names of what others call s3.
 _HADOOP = {"s3a": "s3", "s3n": "s3"}
 _OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss", "az")
 _COPIED_AT_ONCE = 1 << 22
+# How files begin that nothing is written over, whoever named them: ledgers and anchors, and keys that sign.
+_NEVER = {b"SQLite format 3\0": "a database, as ledgers and anchors are", b"-----BEGIN PRIVATE": "a private key"}
+# What the present command reads.
+_READ: ContextVar[tuple[object, ...]] = ContextVar("_READ", default=())
+
+
+@contextmanager
+def reading(places: Iterable[object]) -> Iterator[None]:
+    """A block in which no file is written over one of these places (see `require_apart`)."""
+    token = _READ.set((*_READ.get(), *places))
+    try:
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def require_apart(path: Path, *inputs: object) -> None:
+    """Refuse an output that is an input, by any spelling or link; or a folder around one, or a file in one.
+
+    Inputs are paths and `file://` addresses; whatever else a caller reads is no file of this machine. A file in a
+    folder of inputs would be one of them the next time.
+    """
+    remedy, real = "Name another file.", path.resolve()
+    for place in (*_READ.get(), *inputs):
+        other = place_of(str(place)) if isinstance(place, str | Path) else None
+        if not isinstance(other, Path):
+            continue
+        resolved, same = other.resolve(), False
+        with suppress(OSError):
+            same = path.samefile(other)
+        if same or resolved == real or real in resolved.parents:
+            raise OutputError(f"'{path}' must not be written over '{other}', which is read. {remedy}")
+        if resolved in real.parents:
+            raise OutputError(f"'{path}' must not lie in '{other}', whose files are read. {remedy}")
+    with suppress(OSError), path.open("rb") as file:
+        begins = file.read(32)
+        for head, what in _NEVER.items():
+            if begins.startswith(head):
+                raise OutputError(f"'{path}' is {what}, and is never written over. {remedy}")
 
 
 def fresh_file(path: Path, *, private: bool = False) -> Path:
     """A new empty file beside `path`, to be written and then renamed to it; returns where it is.
 
-    A private one is its owner's alone (0600) from its first moment, whatever the umask.
+    A private one is its owner's alone (0600) from its first moment, whatever the umask. Its name has this machine and
+    process in it: those that killed processes of this machine have left are removed.
     """
-    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")
+    require_apart(path)
+    ours = f".{path.name}.{crc32(gethostname().encode()):08x}-"
+    for left in path.parent.glob(f"{glob.escape(ours)}*.part"):
+        number = left.name.removeprefix(ours).partition("-")[0]
+        with suppress(OSError):
+            if number.isdigit() and not _runs(int(number)):
+                left.unlink()
+    temporary = path.with_name(f"{ours}{os.getpid()}-{token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     os.close(os.open(temporary, flags, 0o600 if private else 0o666))
     if private:
         # A umask may take rights from the owner too.
         temporary.chmod(0o600)
     return temporary
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this number exists; where only killing one would tell, it does."""
+    try:
+        if os.name == "posix":
+            os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def place_of(text: str) -> Path | Remote:

@@ -129,8 +129,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     """What the text of a schema file holds."""
     try:
         return tomllib.loads(text)
-    except ValueError as error:
-        raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise SchemaError(f"the schema is not valid TOML: {why}.") from None
 
 
 def toml_key(name: str) -> str:

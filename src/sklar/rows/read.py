@@ -33,6 +33,7 @@ JSON = (".json", ".ndjson", ".jsonl")
 _BOOK, _TABLE = "Save it as .xlsx, or as CSV.", "Save it as a .sav, .dta or CSV file."
 # What to do about files that are not read.
 _CONVERT = dict.fromkeys((".xls", ".xlsb", ".xlsm", ".ods", ".numbers"), _BOOK)
+_MOST_LETTERS = 1_000
 _CONVERT |= dict.fromkeys((".sas7bdat", ".xpt", ".por"), _TABLE)
 _CONVERT |= dict.fromkeys((".rds", ".rda", ".rdata"), "In R, write it with write.csv or arrow::write_parquet.")
 _CONVERT |= dict.fromkeys((".pkl", ".pickle", ".h5", ".hdf"), "In pandas, write it with to_parquet.")
@@ -255,6 +256,9 @@ def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = No
             options |= {"use_statistics": False, "cache": False} if parquet else {}
             scan = (pl.scan_parquet if parquet else pl.scan_ipc)(str(place), **options)
             schema = scan.collect_schema()
+            if any("\0" in column or len(column) > _MOST_LETTERS for column in schema):
+                # Arrow's C interface ends the process at the first.
+                raise DataError(f"{name} is damaged: names of columns must have no NUL and at most 1,000 characters.")
             columns, types = tuple(schema), column_types(pl.DataFrame(schema=schema))
             if isinstance(place, Path):
                 types, n_rows = column_types(file_schema(place)), int(scan.select(pl.len()).collect().item())

@@ -28,14 +28,14 @@ def is_address(text: str) -> bool:
 class Query:
     """A query against a database: a table that is read when its stream is asked for, each time anew.
 
-    `database` is the path of a DuckDB file, or an address that begins with `postgresql://`. A `confined` query on a
-    DuckDB file reads that file and no other.
+    `database` is the path of a DuckDB file, or an address that begins with `postgresql://`. A query on a DuckDB file
+    reads that file and no other, and writes none, whatever its views say: somebody else may have made the file.
     """
 
-    __slots__ = ("_confined", "_database", "_text")
+    __slots__ = ("_database", "_text")
 
-    def __init__(self, database: str | Path, text: str, *, confined: bool = False) -> None:
-        self._database, self._text, self._confined = str(database), text, confined
+    def __init__(self, database: str | Path, text: str) -> None:
+        self._database, self._text = str(database), text
         if "://" in self._database and not is_address(self._database):
             raise DataError("a database's address must begin with postgresql://, or be the path of a DuckDB file.")
 
@@ -63,7 +63,7 @@ class Query:
             raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
         why = "it is damaged, of another format, or open elsewhere for writing"
         with _failing(f"'{path}' cannot be opened as a DuckDB file: {why}."):
-            connection = duckdb.connect(path, read_only=True, config={**(confined if self._confined else {})})
+            connection = duckdb.connect(path, read_only=True, config=confined)
         held.callback(connection.close)
         with _failing(_NOT_RUN):
             relation = connection.sql(self._text)

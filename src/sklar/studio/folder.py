@@ -61,6 +61,7 @@ class Folder:
         """The path of a name below the folder, links resolved; refused where it leads out of it, or to our notes."""
         try:
             path = (self.root / name).resolve()
+            path.exists()
         except (OSError, ValueError, RuntimeError):
             raise DataError("this is no path below the studio's folder. Choose a file from the list.") from None
         if not path.is_relative_to(self.root) or STATE in path.relative_to(self.root).parts:
@@ -166,7 +167,7 @@ class Folder:
     def table(self, desk: Desk) -> object:
         """The rows of a table, as the command line would read them."""
         path = self.inside(desk.data)
-        return path if desk.query is None else Query(path, desk.query, confined=True)
+        return path if desk.query is None else Query(path, desk.query)
 
 
 def _is_product(path: Path) -> bool:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -147,7 +147,8 @@ class Guard:
         known = session.knows(request.cookies.get(session.cookie))
         if not known and not session.admit(request.query_params.get("token", "")):
             return _refuse(403, "This address was used before, or is not complete. Run sklar studio again.")
-        response = RedirectResponse("/", status_code=303)
+        # No redirect: a browser that came from a file would not send the cookie along with one.
+        response = HTMLResponse('<meta http-equiv="refresh" content="0;url=/">')
         response.set_cookie(session.cookie, session.secret, httponly=True, samesite="strict", path="/")
         return response
 

@@ -264,6 +264,8 @@ class _Job:
             try:
                 kinds[self.state.kind]()
             finally:
+                # From here on nothing interrupts: what has ended is over, and its state is to be written.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 over.set()
             self.state.state = "done"
         except (Exception, KeyboardInterrupt) as error:
@@ -317,8 +319,11 @@ class _Job:
         if order.get("compare"):
             try:
                 self.compare()
-            except SklarError as error:
-                self.state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
+            except (SklarError, KeyboardInterrupt) as error:
+                why = "it was cancelled." if isinstance(error, KeyboardInterrupt) else error
+                self.state.remark = (
+                    f"The release is done, and was charged. Its comparison with the real rows is not: {why}"
+                )
 
     def sample(self) -> None:
         """As `sklar sample`: rows of a model whose own rows could not be written."""

@@ -94,7 +94,7 @@ def read_signature(model: str | Path) -> Signature | None:
         return None
     try:
         document = json.loads(_small(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.keys() != _KEYS or document["format"] != FORMAT:
         raise SignatureError(f"'{path}' is not a signature by sklar sign. Get an intact copy.")

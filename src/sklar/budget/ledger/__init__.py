@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from unicodedata import normalize
 
 import numpy as np
 
@@ -28,6 +29,10 @@ from sklar.kernel.theorems import Budget, Neighbors, Spend
 if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
 
+# Letters that readers take for one another.
+_CYRILLIC = "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0456\u0458\u0455"
+_GREEK = "\u03b1\u03b2\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03c9"
+_TWINS = str.maketrans(f"{_CYRILLIC}{_GREEK}01|", "abekmhopctyxijsabeiknoptuxwoll")
 # Sums of chances are equal up to this.
 _EQUAL = 1e-9
 
@@ -89,6 +94,10 @@ class Ledger:
                     f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
                     "See it with: sklar ledger show"
                 )
+            for other in {entry.dataset for entry in pages.entries if entry.kind == "open"}:
+                if _looks(other) == _looks(dataset):
+                    alike = "by case, spaces or letters that look alike. Use that name, or another."
+                    raise LedgerError(f"data set '{dataset}' differs from '{other}' of ledger '{self.path}' {alike}")
             body = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
             pages.append("open", dataset, body if unit == "row" else body | {"unit": unit})
         return self._find(self._settle(), dataset)
@@ -290,6 +299,16 @@ class Ledger:
             f"ledger '{self.path}' is of version 1, which has no anchor, key or receipts. Bring it to the present one"
             f"{replaced}: sklar ledger upgrade {self.path}"
         )
+
+
+def _looks(name: str) -> str:
+    """How a name looks: without case, spaces, marks and hyphens, and Cyrillic and Greek letters as their Latin twins.
+
+    >>> _looks("Adult 1") == _looks("\\u0430dult_l"), _looks("adult") == _looks("adult2")
+    (True, False)
+    """
+    plain = normalize("NFKD", normalize("NFKC", name).casefold()).translate(_TWINS)
+    return "".join(letter for letter in plain if letter.isalnum())
 
 
 @contextmanager

@@ -52,7 +52,7 @@ from sklar.machine.extras import require
 
 _POSTGRES = ("postgresql://", "postgres://")
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS sklar_anchor (ledger TEXT NOT NULL, previous BIGINT NOT NULL, entries BIGINT NOT NULL "
+    "CREATE TABLE IF NOT EXISTS {} (ledger TEXT NOT NULL, previous BIGINT NOT NULL, entries BIGINT NOT NULL "
     "CHECK (entries > previous), head TEXT NOT NULL, PRIMARY KEY (ledger, previous), UNIQUE (ledger, entries))"
 )
 _HEX = re.compile(r"[0-9a-f]+")
@@ -80,9 +80,10 @@ class Anchor:
                     "an anchor must be a file, or an address that begins with postgresql://. Name another place."
                 )
             self._file: Path | None = Path(place).absolute()
-            self.name = str(self._file)
+            self.name, self._table = str(self._file), "main.sklar_anchor"
             return
-        self._file, parts = None, urlsplit(self.name)
+        # With its schema: who may make tables in another one that is searched first could put a table there.
+        self._file, self._table, parts = None, "public.sklar_anchor", urlsplit(self.name)
         if parts.password or "password" in parse_qs(parts.query):
             raise LedgerError(
                 "the address of an anchor is kept in the ledger and must not hold a password. Put the password into "
@@ -97,26 +98,26 @@ class Anchor:
             else:
                 # A role that may not make tables finds it made.
                 with suppress(LedgerError):
-                    self._run("SELECT entries FROM sklar_anchor LIMIT 1")
+                    self._run(f"SELECT entries FROM {self._table} LIMIT 1")  # noqa: S608
                     return
         except OSError as error:
             raise LedgerError(
                 f"the anchor '{self._file}' cannot be made: {error.strerror or error}. Name a file in a folder that "
                 "can be written, best on another file system."
             ) from None
-        self._run(_TABLE)
+        self._run(_TABLE.format(self._table))
 
     def last(self, ledger: str) -> Mark | None:
         """The last mark of a ledger, None when there is none."""
         where = f"WHERE ledger = {_literal(ledger)} ORDER BY entries DESC LIMIT 1"
-        rows = self._run(f"SELECT entries, head FROM sklar_anchor {where}")  # noqa: S608
+        rows = self._run(f"SELECT entries, head FROM {self._table} {where}")  # noqa: S608
         return Mark(entries=int(rows[0][0]), head=str(rows[0][1])) if rows else None
 
     def advance(self, ledger: str, before: Mark | None, after: Mark) -> bool:
         """Put a mark behind the last one; False when `before` is the last one no more."""
         previous = 0 if before is None else before.entries
         values = f"{_literal(ledger)}, {previous:d}, {after.entries:d}, {_literal(after.head)}"
-        self._run(f"INSERT INTO sklar_anchor VALUES ({values}) ON CONFLICT DO NOTHING")  # noqa: S608
+        self._run(f"INSERT INTO {self._table} VALUES ({values}) ON CONFLICT DO NOTHING")  # noqa: S608
         return self.last(ledger) == after
 
     def _run(self, statement: str) -> list[tuple[Any, ...]]:

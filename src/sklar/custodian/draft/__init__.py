@@ -161,7 +161,7 @@ def draft(
     draft is written there (S.toml), and what the rows show to a PRIVATE page beside it (S.PRIVATE.html). The table is
     called as its file unless it has a `name`.
     """
-    target = None if out is None else check_target(out, (".toml",))
+    target = None if out is None else check_target(out, (".toml",), data)
     page = None if target is None else check_target(target.with_suffix(".PRIVATE.html"), (".html",))
     rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
     file = rows if isinstance(rows, str | Path) and "://" not in str(rows) else None

@@ -255,8 +255,8 @@ def evaluate(
     a `target` attribute, learners are trained on both tables, which are then read twice, and tested on it. `plot`
     (.png, .svg) and `report` (.html) are files to write, PRIVATE as well.
     """
-    picture = None if plot is None else check_target(plot, (".png", ".svg"))
-    page = None if report is None else check_target(report, (".html",))
+    picture = None if plot is None else check_target(plot, (".png", ".svg"), real, synthetic, schema)
+    page = None if report is None else check_target(report, (".html",), real, synthetic, schema)
     if picture is not None:
         require("matplotlib", what="a plot", package="matplotlib", extra="plot")
     if target is not None and test is None:

@@ -32,6 +32,7 @@ from sklar.files.model import Model
 from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.stores import require_apart
 from sklar.trust.passport import facts, prose, standards
 from sklar.trust.passport.facts import Content, Facts, Publication
 from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
@@ -85,6 +86,7 @@ def publish(
     path, folder = Path(model), Path(out)
     rows, seed = check_draw(rows, seed)
     _check_place(folder, replace=replace)
+    require_apart(folder, path, key)
     if key is not None:
         private_key(Path(key))
     if is_linked(path):
