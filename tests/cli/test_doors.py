@@ -89,7 +89,7 @@ def test_names_that_look_alike_are_refused(tmp_path: Path, name: str) -> None:
 def test_the_anchor_names_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     for place in (tmp_path / "a.db", "postgresql://host/db"):
-        monkeypatch.setattr(Anchor, "_run", lambda _self, statement: said.append(statement) or [])
+        monkeypatch.setattr(Anchor, "_run", lambda _self, statement: said.__iadd__([statement])[:0])
         anchor = Anchor(place)
         anchor.create()
         anchor.advance("0a", None, Mark(1, "0b"))

@@ -70,7 +70,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except click.ClickException as error:
-        error.message = plain(error.message)
+        vars(error)["message"] = plain(error.message)
         error.show()
         sys.exit(error.exit_code)
     except (Exception, KeyboardInterrupt) as error:

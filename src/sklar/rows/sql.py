@@ -58,7 +58,8 @@ class Query:
         require("duckdb", what="a query on a DuckDB file", package="duckdb", extra="sql")
         import duckdb
 
-        path, confined = self._database, {"enable_external_access": "false", "lock_configuration": "true"}
+        confined: dict[str, Any] = {"enable_external_access": "false", "lock_configuration": "true"}
+        path = self._database
         if not Path(path).is_file():
             raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
         why = "it is damaged, of another format, or open elsewhere for writing"
