@@ -212,6 +212,7 @@ def test_a_release_keeps_hours_and_weekdays_and_is_read_wherever_a_table_is(tmp_
         each.words for each in code.reasons
     ]
     assert code.verdict == "with care"
+    assert evaluation.left_out == ()
     assert {each.name for each in evaluation.columns} == set(SCHEMA.names)
     assert all(each.tv < 0.1 for each in evaluation.columns)
     assert to_library(drawn, "arrow", model.schema).schema.names == drawn.columns

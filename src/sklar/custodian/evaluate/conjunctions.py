@@ -128,7 +128,7 @@ def read(
         return "dummies", (dummies_of(batch) for batch in watch(source.batches(dummies), progress))
     require_columns(source, schema)
     if raw is not None:
-        own = {*schema.names, *(() if person is None else (person.column,))}
+        own = {*schema.columns, *(() if person is None else (person.column,))}
         raw.left_out = tuple(name for name in source.columns if name not in own)
     kept = None
     if person is not None and person.column in source.columns:
