@@ -537,7 +537,7 @@ def test_a_forecast_tells_what_a_category_needs() -> None:
     assert search.factor > 2
     assert f"A search has {search.factor:.1f} times the noise that numbers want: rows are too few for less." in text
     noise = search.findings[1].scale
-    assert f"a value needs {math.ceil(4 * noise):,} rows to stand out, its range {math.ceil(6 * noise):,} rows" in text
+    assert f"a value needs {math.ceil(4 * noise):,} rows to stand out, its range {math.ceil(9 * noise):,} rows" in text
     assert forecast.to_dict()["search_noise_factor"] == round(search.factor, 3)
     many = sklar.forecast(SCHEMA, rows=10**6, epsilon=1.0)
     assert "times the noise that numbers want" not in "\n".join(many.lines())

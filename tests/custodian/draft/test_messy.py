@@ -93,3 +93,12 @@ def test_signs_are_read_alike_from_files_frames_and_queries(messy: Path, tmp_pat
     assert [len(set(row)) for row in codes[0]] == [3, 4, 2]
     plain = pl.DataFrame({"price": [6000.5], "gain": [-7], "visit date": [43_831]})
     assert encode(plain, schema).ravel().tolist() == [1, 1, 1]
+
+
+def test_a_missing_text_that_a_public_list_holds_is_a_value(tmp_path: Path) -> None:
+    """Namibia is NA."""
+    rows = "".join(f"{('US', 'NA', 'DE', 'FR', '', 'IT')[i % 6]},{i % 7}\n" for i in range(600))
+    (tmp_path / "c.csv").write_text("country,x\n" + rows)
+    entry = sklar.draft(tmp_path / "c.csv").schema.attribute("country")
+    assert "NA" in entry.values
+    assert entry.missing != "NA"

@@ -136,7 +136,9 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     elif known is not None:
         others = sorted(set(seen.counts) - set(known.values))
         codes = seen.values(text for text in others if _is_code(seen, text))
-        listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes)
+        # NA is Namibia among countries.
+        missing = "" if entry.missing in known.values else entry.missing
+        listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes, missing=missing)
         attribute = _with_output(replace(listed, other=len(codes) < len(others)), seen.output)
         proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
     elif digits := _code_digits(seen):
