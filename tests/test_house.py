@@ -19,7 +19,7 @@ ROOMS = {
     "custodian": 4_414,
     "draw": 1_657,
     "files": 2_085,
-    "fitting": 2_895,
+    "fitting": 2_898,
     "generate": 846,
     "kernel": 1_693,
     "machine": 849,

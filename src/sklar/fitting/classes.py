@@ -194,6 +194,8 @@ class _ClassFit:
         ]
         self._predict()
 
+    # A kernel may work on lanes beyond the arrays, and raise the flag of an invalid number that no result has.
+    @np.errstate(invalid="ignore")
     def _predict(self) -> None:
         layout, (classes, kinds) = self._layout, self._shape
         of_people, of_events = (np.ascontiguousarray(logits.probabilities.T) for logits in self._logits)
@@ -233,6 +235,7 @@ class _ClassFit:
                 logits.move(pull, np.zeros((len(pull), 1), dtype=np.float32))
             self._predict()
 
+    @np.errstate(invalid="ignore")
     def _gradients(self) -> tuple[Floats, Floats]:
         """The gradient of the error in the probabilities, times H / 2, shapes (levels, H) and (levels, H x G)."""
         layout, (person, _, kind, event) = self._layout, self.found
