@@ -16,7 +16,7 @@ ROOMS = {
     "answer": 4_239,
     "budget": 3_363,
     "cli": 2_164,
-    "custodian": 4_414,
+    "custodian": 4_417,
     "draw": 1_657,
     "files": 2_085,
     "fitting": 2_898,

@@ -377,6 +377,9 @@ def _reasons_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterator[Reas
     yield from untold("ks", CHANCE_KS * error, few)
     for heap in numbers.heaps:
         yield from weigh("heap", heap.gap, heap.chance(sizes), f"exactly {heap.what}: {heap}")
+    if attribute.kind == "weekday":
+        # Days of a week have an order, but no mean and no quantiles.
+        return
     # An amount may be relative to itself; what has no zero of its own is relative to how much it varies.
     amount = attribute.kind in ("integer", "real", "duration") and real.low[0] >= 0
 
