@@ -83,6 +83,7 @@ aim: $(VENV)/.dev .venv-graphical/.done ## compare accuracy with AIM and MST at 
 	$(BIN)/python -m benchmarks.aim export --peers-python .venv-graphical/bin/python
 	$(BIN)/python -m benchmarks.aim peers --peers-python .venv-graphical/bin/python --seconds 14400
 	$(BIN)/python -m benchmarks.aim ours
+	$(BIN)/python -m benchmarks.aim limits
 	$(BIN)/python -m benchmarks.aim page
 
 raw: .venv-raw/.done ## draft, release and evaluate raw tables of packages, and check the verdicts against an oracle

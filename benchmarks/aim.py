@@ -3,12 +3,14 @@
     python -m benchmarks.aim export --peers-python .venv-graphical/bin/python
     python -m benchmarks.aim peers --peers-python .venv-graphical/bin/python --seconds 3600
     python -m benchmarks.aim ours
+    python -m benchmarks.aim limits
     python -m benchmarks.aim page
 
 `export` writes the tables' codes and the list of the peers' jobs into the work folder. `peers` runs the jobs that left
 no rows yet (another machine needs that folder, `pool.py`, `graphical.py` and `mbi` for it). `ours` releases with this
-package; a run is repeated when the package has changed. `page` judges the peers' rows and writes docs/results/aim.*
-from the work folder; what the folder lacks it takes from the page's own record.
+package; a run is repeated when the package has changed. `limits` computes what both are compared with (`near.py`).
+`page` judges the peers' rows and writes docs/results/aim.* from the work folder; what the folder lacks it takes from
+the page's own record.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.accuracy import SOURCE, Run, release_ours, warm_up
 from benchmarks.aim_page import MEASURES, NAMED, OURS, behind, write_page
 from benchmarks.judge import judge
+from benchmarks.near import limits as limits_of
 from benchmarks.pages import RESULTS, ROOT, versions
 from benchmarks.tables import FOLDER, Bench, opened
 from sklar.files.write import write_text
@@ -142,6 +145,8 @@ def collected(work: Path, recorded: dict[str, Any]) -> dict[str, Any]:
             "source": ", ".join(sorted({run["source"] for run in runs if run["method"] == OURS})) or "-",
         },
         "groups": {heading: list(names) for heading, names in GROUPS.items()},
+        "limits": recorded.get("limits", {})
+        | {path.name.split(".")[0]: json.loads(path.read_text()) for path in sorted(work.glob("*.limits.json"))},
         "runs": runs,
     }
 
@@ -222,6 +227,21 @@ def ours(*, tables: list[str], work: Path, peers_python: Path | None, draws: int
                     found = run_ours(bench, run)
                     write_text(path, json.dumps(found) + "\n")
                     click.echo(f"{run.stem}: TV2 {found['tv2']:.4f}, TV3 {found['tv3']:.4f}, {found['seconds']:.0f} s")
+
+
+@main.command()
+@_tables
+@_work
+@_python
+def limits(*, tables: list[str], work: Path, peers_python: Path | None) -> None:
+    """Errors of rows drawn again, and of the best unbiased answers."""
+    work.mkdir(parents=True, exist_ok=True)
+    for name in tables:
+        path = work / f"{name}.limits.json"
+        if not path.exists():
+            bench = opened(name, folder=FOLDER, peers=peers_python, work=work)
+            write_text(path, json.dumps(limits_of(bench, EPSILONS)) + "\n")
+            click.echo(f"{name}: {path.read_text().strip()}")
 
 
 @main.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,8 @@ def _stopped(runs: Sequence[_Run]) -> str:
     return "" if all(run["whole"] for run in runs) else " *"
 
 
-def summary(runs: Sequence[_Run]) -> str:
-    """Ours and the best peer, TV2 and TV3: one line for a table and an epsilon."""
+def summary(runs: Sequence[_Run], limits: Mapping[str, Any]) -> str:
+    """Ours, the best peer and both limits, TV2 and TV3: one line for a table and an epsilon."""
     lines, before = [], ""
     for (table, epsilon), by in groups(runs).items():
         line = ["" if table == before else by[next(iter(by))][0]["title"], f"{epsilon:g}"]
@@ -83,9 +83,14 @@ def summary(runs: Sequence[_Run]) -> str:
             else:
                 figure = f"**{theirs:.4f}**" if ahead else f"{theirs:.4f}"
                 line.append(f"{figure} {NAMED[peer]}{_stopped(by[peer])}")
-        lines.append(line)
+        near = limits.get(table)
+        again = [f"{near['resampled'][measure]:.4f}" if near else "-" for measure in MEASURES]
+        best = f"{near['unbiased_tv2'][f'{epsilon:g}']:.4f}" if near else "-"
+        lines.append([*line[:4], again[0], best, *line[4:], again[1]])
         before = table
-    return record.table(["table", "epsilon", "TV2: ours", "best peer", "TV3: ours", "best peer"], lines)
+    again_, best_ = "rows drawn again", "best unbiased"
+    head = ["table", "epsilon", "TV2: ours", "best peer", again_, best_, "TV3: ours", "best peer", again_]
+    return record.table(head, lines)
 
 
 def details(runs: Sequence[_Run]) -> str:
@@ -119,7 +124,10 @@ def markdown(document: dict[str, Any]) -> str:
         if here:
             found = list(behind(here))
             missing = f"\n\nOurs is behind by more than {BEHIND:.0%}:\n\n" if found else ""
-            parts.append(f"## {heading}\n\n{summary(here)}{missing}" + "\n".join(f"- {line}" for line in found))
+            parts.append(
+                f"## {heading}\n\n{summary(here, document.get('limits', {}))}{missing}"
+                + "\n".join(f"- {line}" for line in found)
+            )
     parts.append("## All runs")
     for name in dict.fromkeys(name for names in document["groups"].values() for name in names):
         here = [run for run in runs if run["table"] == name]
