@@ -14,12 +14,12 @@ TESTS = Path(__file__).parent
 ROOMS = {
     ".": 469,
     "answer": 4_239,
-    "budget": 3_363,
+    "budget": 3_367,
     "cli": 2_164,
     "custodian": 4_417,
-    "draw": 1_657,
-    "files": 2_085,
-    "fitting": 2_898,
+    "draw": 1_684,
+    "files": 2_089,
+    "fitting": 2_954,
     "generate": 846,
     "kernel": 1_693,
     "machine": 849,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_571,
     "rows": 4_098,
     "studio": 2_324,
-    "trust": 4_290,
+    "trust": 4_298,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

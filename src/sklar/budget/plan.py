@@ -23,6 +23,10 @@ from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query,
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
 from sklar.public.events import Linked
 
+# Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
+# tables give another plan or another fit.
+RULES = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
