@@ -68,9 +68,9 @@ def test_one_way_tables_get_more_when_rows_are_few() -> None:
     cells = Cells([50] * 5)
     budget = Budget(epsilon=1.0)
     shares = [share_of(plan_stages(cells, budget, rows)) for rows in (1_000, 13_000, 1_000_000)]
-    assert shares[0] == pytest.approx(0.5, rel=1e-5)
-    assert shares[2] == pytest.approx(0.1, rel=1e-5)
-    assert shares[0] >= shares[1] >= shares[2]
+    assert shares[0] > 2.5 * shares[1] > 5 * shares[2]
+    assert shares[2] == pytest.approx(0.05, rel=1e-5)
+    assert share_of(plan_stages(cells, budget, 1)) == pytest.approx(0.5, rel=1e-5)
     assert plans.expected_one_way_tv(cells, 1_000_000, plan_stages(cells, budget, 1_000_000)) < 0.05
 
 

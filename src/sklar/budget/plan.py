@@ -121,15 +121,16 @@ _MOST_SCORED_CELLS = 1 << 24
 _MOST_SCORED_WORK = 2e9
 # A score is of use up to noise of this share of what a column that follows from two others would show.
 _MOST_SCORE_NOISE = 1 / 8
-_ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
-_ONE_WAY_TARGET = 0.025
+# A middle one-way share, the total variation to expect at it where a share of 0.1 is best, and the least and most.
+_MIDDLE_SHARE, _ONE_WAY_NOISE, _ONE_WAY_SHARES = 0.3, 0.02, (0.05, 0.5)
 # An error of x rows in any parity moves the tables that hold it by x / n in total variation. A table of three bits has
 # three ones, three pairs and one triple; most triples say little beyond their pairs, and are shrunk by the fit: their
 # noise counts for a tenth.
 _PARITY_WEIGHTS = (3.0, 3.0, 0.1)
-# Triples are measured where so many attributes have few of them, and their noise is at most this share of the rows.
+# Triples are measured where so many attributes have few of them, from noise of this share of the rows on, with their
+# whole weight at half of it; and not where they have less than the least share of its root.
 _MOST_BITS = 30
-_MOST_NOISE = 0.02
+_MOST_NOISE, _LEAST_TRIPLES = 0.03, 1e-4
 
 
 # The same public facts give the same plan, which an audit asks for thousands of times.
@@ -169,16 +170,20 @@ def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend
 
     Of triples too, where rows can be counted again, and few triples have little noise beside the public number of rows.
     """
-    plan = None
+    plan = _parities(cells, budget, 2, rest)
     if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS:
-        three = _parities(cells, budget, 3, rest)
-        plan = three if float(three.scales(3)[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows else None
-    return Stages(budget=budget, first=plan or _parities(cells, budget, 2, rest), reserve=np.empty(0))
+        whole = _parities(cells, budget, 3, rest)
+        noise = float(whole.scales(3)[0]) / math.sqrt(2)
+        share = min(_MOST_NOISE * n_rows / noise - 1, 1.0)
+        # Without a step: triples begin with little of the cost, and as much noise as can be drawn.
+        if share > _LEAST_TRIPLES and noise * share**-0.5 < MAX_SCALE / 2:
+            plan = _parities(cells, budget, 3, rest, share)
+    return Stages(budget=budget, first=plan, reserve=np.empty(0))
 
 
-def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> Plan:
-    """The plan of one of two looks at parities up to this order."""
-    query, shape = Parities(cells=cells, orders=orders), best_parities(cells.n_attributes, orders)
+def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None, share: float = 1.0) -> Plan:
+    """The plan of one of two looks at parities up to this order, triples at a `share` of the root of their weight."""
+    query, shape = Parities(cells=cells, orders=orders), best_parities(cells.n_attributes, orders, share)
 
     def plan(factor: float) -> Plan:
         scales = drawable(factor * shape)
@@ -204,9 +209,9 @@ def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> 
 
 
 @lru_cache(maxsize=64)
-def best_parities(m: int, orders: int) -> Doubles:
+def best_parities(m: int, orders: int, share: float = 1.0) -> Doubles:
     """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost."""
-    moved, weights = moved_sets(m)[:, :orders], np.array(_PARITY_WEIGHTS[:orders])
+    moved, weights = moved_sets(m)[:, :orders], np.array([*_PARITY_WEIGHTS[:2], _PARITY_WEIGHTS[2] * share**2][:orders])
     # Costs of orders 2 and 3 beside that of ones, from coarse to fine.
     best, width = -math.log(m) * np.arange(1.0, orders), math.log(4.0)
     while width > 1e-4:
@@ -232,8 +237,9 @@ def plan_stages(
 ) -> Stages:
     """Plan two stages of Gaussian noise that spend the whole budget together, or as much as `rest` costs.
 
-    The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
-    of 0.025; where the number of rows is not public, the share is 0.3.
+    With v the total variation to expect in one-way tables at a share of 0.3, their share is 0.1 (v / 0.02)^0.5, from
+    0.05 to 0.5; where the number of rows is not public, it is 0.3. v falls at most with the root of the whole
+    precision, and so does the share: with a larger budget no table has more noise.
     """
     m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
     if m == 1:
@@ -241,15 +247,19 @@ def plan_stages(
     of_levels, of_pairs = _weights(cells, importance)
     weights = cells.pair_sizes**CELLS_POWER * of_pairs
     single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
-    for share in (0.3,) if n_rows is None else _ONE_WAY_SHARES:
+
+    def shared(share: float) -> Stages:
         pairs = (1 - share) * weights / weights.sum()
         costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
         scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
         reserve = scales[total + m + cells.n_pairs :].copy()
-        stages = Stages(budget=budget, first=_of_scales(cells, scales, total), reserve=reserve)
-        if n_rows is None or expected_one_way_tv(cells, n_rows, stages) <= _ONE_WAY_TARGET:
-            break
-    return stages
+        return Stages(budget=budget, first=_of_scales(cells, scales, total), reserve=reserve)
+
+    stages = shared(_MIDDLE_SHARE)
+    if n_rows is None:
+        return stages
+    noise = expected_one_way_tv(cells, n_rows, stages)
+    return shared(float(np.clip(0.1 * math.sqrt(noise / _ONE_WAY_NOISE), *_ONE_WAY_SHARES)))
 
 
 def _scales(budget: Budget, weights: Doubles, rest: Spend | None) -> Doubles:
