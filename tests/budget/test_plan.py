@@ -202,6 +202,14 @@ def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
     rows = math.ceil(plans.expected_pair_tv(cells, 10**6, stages) * 10**6 / plans.TRIPLES_UP_TO)
     assert looks_for_triples(cells, rows + 1, stages)
     assert not looks_for_triples(cells, rows - 1, stages)
+    # Over levels as coarse as theirs: 40 levels count as 8, and cells of 25 in one have five times the noise of one.
+    fine = Cells([40] * 6)
+    stages = plan_release(fine, budget, Method(), n_rows=10**6)
+    ratio = plans.expected_pair_tv(fine, 10**6, stages, 8) / plans.expected_pair_tv(fine, 10**6, stages)
+    assert ratio == pytest.approx(8 / 40)
+    rows = math.ceil(plans.expected_pair_tv(fine, 10**6, stages, 8) * 10**6 / plans.TRIPLES_UP_TO)
+    assert looks_for_triples(fine, rows + 1, stages)
+    assert not looks_for_triples(fine, rows - 1, stages)
 
 
 def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:

@@ -107,9 +107,9 @@ CELLS_POWER = 0.2
 # The second stage's cost of a pair grows with the square root of its distance from independence and so many rows, which
 # leave no pair out; it is rounded to powers of the other, which keeps the certificate short.
 _DISTANCE_FLOOR, _COST_GRID = 200.0, 1.1
-# Three-way tables are measured where noise alone is expected to cost two-way tables at most this total variation (and
-# has at least this scale: below it an epsilon promises little), and take at most this share of the second-stage
-# reserve. To look at more of them than this takes too long.
+# Three-way tables are measured where noise alone is expected to cost two-way tables over levels as coarse as theirs at
+# most this total variation (and has at least this scale: below it an epsilon promises little), and take at most this
+# share of the second-stage reserve. To look at more of them than this takes too long.
 TRIPLES_UP_TO, _LEAST_NOISE = 0.05, 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
@@ -295,9 +295,14 @@ def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 
 
-def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
-    """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike."""
-    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * stages.pair_precision**-0.5 / n_rows, 1.0)))
+def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages, most: int | None = None) -> float:
+    """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike.
+
+    With at most so many levels an attribute, a cell is a sum of several.
+    """
+    coarse = np.prod(np.minimum(cells.sizes, most or cells.n_levels)[np.stack(cells.pairs)], axis=0)
+    sd = np.sqrt(cells.pair_sizes / coarse) * stages.pair_precision**-0.5
+    return float(np.mean(np.minimum(0.4 * coarse * sd / n_rows, 1.0)))
 
 
 def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
@@ -308,7 +313,10 @@ def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
     m = cells.n_attributes
     if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
         return False
-    return stages.first.scales(2).min() >= _LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+    return (
+        stages.first.scales(2).min() >= _LEAST_NOISE
+        and expected_pair_tv(cells, n_rows, stages, MOST_COARSE) <= TRIPLES_UP_TO
+    )
 
 
 def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stages] | None:
