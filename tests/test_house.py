@@ -16,7 +16,7 @@ ROOMS = {
     "answer": 4_239,
     "budget": 3_363,
     "cli": 2_101,
-    "custodian": 4_385,
+    "custodian": 4_363,
     "draw": 1_657,
     "files": 2_085,
     "fitting": 2_898,
