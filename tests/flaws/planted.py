@@ -175,11 +175,11 @@ FLAWS = (
         audited=False,
     ),
     _flaw(
-        "a sum that rounds both of a row's parts up",
-        _COUNT,
-        "np.sum((TOKENS - dealt) * times)",
-        "np.sum((TOKENS - dealt + (way % whole > 0)) * times)",
-        "tests/budget/test_clip.py",
+        "a number beyond its bin deals more tokens than a row has",
+        "rows/encode.py",
+        "np.clip(np.nan_to_num(way), 0.0, 1.0)",
+        "np.nan_to_num(way)",
+        "tests/rows/test_inside.py",
         audited=False,
     ),
     # Noise.
