@@ -1,4 +1,4 @@
-"""Planted flaws: each a small change to a copy of the package that breaks its privacy claim.
+"""Planted flaws: each a small change to a copy of the package that breaks its privacy claim (`planted.toml`).
 
 `make flaws` plants each and reports who catches it (`tests.flaws.run`). A change whose text is not found fails loudly:
 whoever rewrites that text says here how the flaw looks now.
@@ -9,8 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
+from typing import Any
 
 import sklar
 from sklar.machine.compiled import cache_folder
@@ -38,56 +42,46 @@ class Flaw:
     audited: bool = True
 
 
-_THEOREMS, _VAULT, _NOISE, _QUERIES = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py", "kernel/queries.py"
-_ENCODE, _COUNT, _ENGINES = "rows/encode.py", "rows/count.py", "rows/engines.py"
-_VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
-_ROW_TESTS = "tests/guarantees/test_row_by_row.py"
-_RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
-_BOUND_TESTS = "tests/kernel/test_bounds.py"
-_KERNEL_TESTS = "tests/kernel/test_vault.py"
-_QUERY_TESTS = "tests/kernel/test_queries.py"
-_THEOREM_TESTS = "tests/kernel/test_theorems.py"
-_SEARCH_TESTS = "tests/budget/test_search.py"
-_CHECKPOINT_TESTS = "tests/rows/test_checkpoint.py"
-_JOINT_TESTS = "tests/guarantees/test_noise_together.py"
-_STEER_TESTS = "tests/guarantees/test_steering.py"
-_LOOKED_UP = "    codes = _looked_up(numbers, attribute)\n"
-_OUTLOOK = "        outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)\n"
-_BARE = (
-    "        exact = measurer._exact\n"
-    '        bare = [replace(b, values=exact[b.query.order, b"", b""].astype(int)) for b in blocks]\n'
-)
-
-
-def _flaw(name: str, file: str, old: str, new: str, *tests: str, audited: bool = True) -> Flaw:
-    return Flaw(name=name, edits=(Edit(file, old, new),), tests=tests, audited=audited)
-
-
-def _added(before: str = "", after: str = "") -> Edit:
-    """These lines before or after the one that adds noise to counts."""
-    add = "        noisy += counts\n"
-    return Edit(_VAULT, add, f"{before}{add}{after}")
-
-
-def _noisy(name: str, *before: str, tests: tuple[str, ...] = (_VAULT_TESTS,)) -> Flaw:
-    """Noise that these lines change before it is added."""
-    return Flaw(name=name, edits=(_added("".join(f"        {line}\n" for line in before)),), tests=tests)
-
-
+_VAULT, _ADD = "kernel/vault.py", "        noisy += counts\n"
 # A place of the vault's own, for flaws that remember what was drawn before.
 _MEMORY = (
     Edit(_VAULT, '"_spent", "_threads")', '"_spent", "_threads", "_old")'),
     Edit(_VAULT, "        self._lock = Lock()\n", "        self._lock, self._old = Lock(), {}\n"),
 )
+_REUSED = """\
+pool = {reused}
+old = self._old.get(pool) if pool else None
+if pool and old is None:
+    self._old[pool] = noisy / every
+if old is not None:
+    k = min(old.size, noisy.size)
+    noisy[:k] = np.rint({share} * old[:k] * every[:k] + {rest} * noisy[:k])
+"""
+_REPEATED = """\
+if noisy.size and {repeated}:
+    within = np.concatenate([np.arange(size) for size in sizes])
+    noisy = np.rint((noisy / every)[within] * every).astype(np.int64)
+"""
 
 
-def _joint(name: str, *lines: str, audited: bool = True) -> Flaw:
-    """Noise that these lines make depend on other noise: `every` is the scale of each cell, `self._old` a memory."""
-    lines = ("every = np.repeat(own, sizes)", *lines)
-    edits = (*_MEMORY, _added("".join(f"        {line}\n" for line in lines)))
-    return Flaw(name=name, edits=edits, tests=(_JOINT_TESTS,), audited=audited)
+def _read(entry: Mapping[str, Any]) -> Flaw:
+    """The flaw that an entry of `planted.toml` states."""
+    stated = [each for each in entry.get("edits", [entry]) if "old" in each]
+    edits = tuple(Edit(each["file"], each["old"], each["new"]) for each in stated)
+    tests = entry.get("tests", ["guarantees/test_noise_together.py"])
+    if "noise" in entry:
+        tests = entry.get("tests", ["guarantees/test_noise_on_the_way.py"])
+        edits = (Edit(_VAULT, _ADD, indent(entry["noise"], 8 * " ") + _ADD),)
+    elif not edits:
+        form = _REUSED if "reused" in entry else _REPEATED
+        lines = entry.get("together") or form.format(**{"share": 1.0, "rest": 0.0, **entry})
+        lines = indent(f"every = np.repeat(own, sizes)\n{lines}", 8 * " ")
+        edits = (*_MEMORY, Edit(_VAULT, _ADD, lines + _ADD))
+    named = tuple(f"tests/{test}" for test in tests)
+    return Flaw(name=entry["name"], edits=edits, tests=named, audited=entry.get("audited", True))
 
 
+<<<<<<< HEAD
 def _reused(name: str, pool: str, *, share: float = 1.0, rest: float = 0.0, audited: bool = True) -> Flaw:
     """The first block of a pool lends its noise to the others: `pool` names a block's pool, or none of them."""
     return _joint(
@@ -768,6 +762,9 @@ FLAWS = (
         audited=False,
     ),
 )
+=======
+FLAWS = tuple(map(_read, tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["flaws"]))
+>>>>>>> main
 
 
 def flawed_texts(flaw: Flaw) -> dict[str, str]:
