@@ -269,8 +269,11 @@ def plan_stages(
     of 0.025; where the number of rows is not public, the share is 0.3. First moments inside bins take at most 0.05
     beside, and are left out where so much noise on tokens cannot be drawn.
     """
-    m, total, looks = cells.n_attributes, 0 if budget.rows_are_public else 1, 2 * len(inside)
     taken = min(_OF_ONE_NUMBER * len(inside), _OF_NUMBERS)
+    # The whole precision, as one table has it, in half as many looks: about what they get.
+    if inside and 2.0 * TOKENS * _scales(budget, np.ones(1), rest)[0] > MAX_SCALE * math.sqrt(taken / len(inside)):
+        inside, taken = (), 0.0
+    m, total, looks = cells.n_attributes, 0 if budget.rows_are_public else 1, 2 * len(inside)
     moments = np.full(looks, taken / (1 - taken) / max(looks, 1))
     of_levels, of_pairs = _weights(cells, importance)
     weights = cells.pair_sizes**CELLS_POWER * of_pairs
@@ -280,8 +283,6 @@ def plan_stages(
         costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs, moments]
         scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
         first, reserve, dealt = np.split(scales, [total + m + cells.n_pairs, scales.size - looks])
-        if looks and dealt[0] * TOKENS > MAX_SCALE:
-            return plan_stages(cells, budget, n_rows, rest, importance)
         plan = _of_scales(cells, first, total)
         if looks:
             plan = Plan(parts=(*plan.parts, (inside_query(inside), dealt * TOKENS)))

@@ -284,8 +284,8 @@ def _with_means(
     the outermost bins, which hold them, and their ends, or the clip.
     """
     edges, unit = np.asarray(attribute.edges, dtype=np.float64), float(grain(attribute) or 0)
-    pieces = [_pieces(shape, place) for place in shape.bins.tolist()]
-    means = np.array([float(masses @ (at[:-1] + at[1:])) / 2 for at, masses in pieces])
+    pieces = [_pieces(shape, place) for place in range(rows.size)]
+    means = np.array([float(masses @ (at[:-1] + at[1:])) / 2 for at, masses in pieces])[shape.bins]
     lows, highs = shape.ends
     errors = _UNKNOWN[unseen is not None] * np.maximum(highs - lows - unit, 0.0)
     if unseen is not None:

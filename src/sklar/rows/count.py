@@ -148,20 +148,18 @@ class Ask:
             return batch.get_column(f"code {index}").to_numpy()
         return encode_column(batch.get_column(self.attributes[index].column), self.attributes[index])
 
-    def deal(self, batch: pl.DataFrame, index: int, codes: NDArray[Any], table: Ints) -> None:
+    def deal(self, batch: pl.DataFrame, index: int, codes: NDArray[Any], *table: Ints) -> None:
         """Add a batch's tokens of one attribute, whose codes these are, to the table of all tokens."""
-        if index not in self.inside:
-            return
-        attribute, kept = self.attributes[index], codes >= 0
+        if index in self.inside:
+            first = sum(self.attributes[other].n_levels for other in self.inside[: self.inside.index(index)])
+            # What is in no cell deals nothing.
+            np.add.at(table[0], first + np.maximum(codes, 0), self.tokens(batch, index, codes))
+
+    def tokens(self, batch: pl.DataFrame, index: int, codes: NDArray[Any]) -> NDArray[Any]:
+        """What a batch's rows deal to the levels of one attribute, shape (rows,)."""
         if self.chosen:
-            tokens = batch.get_column(f"tokens {index}").to_numpy()
-        else:
-            tokens = dealt(batch.get_column(attribute.column), attribute, codes)
-        first = sum(self.attributes[other].n_levels for other in self.inside[: self.inside.index(index)])
-        # Sums of a batch are far below 2**53: as exact in floats.
-        table[first : first + attribute.n_levels] += np.bincount(
-            codes[kept], weights=tokens[kept], minlength=attribute.n_levels
-        ).astype(np.int64)
+            return batch.get_column(f"tokens {index}").to_numpy()
+        return dealt(batch.get_column(self.attributes[index].column), self.attributes[index], codes)
 
     def value_column(self, batch: pl.DataFrame, number: int) -> pl.Series:
         """A batch's values of an attribute whose domain is private: texts or grains, null where outside."""
@@ -174,8 +172,8 @@ class Ask:
         narrow = np.int16 if all(self.attributes[index].n_levels < 2**15 for index in self.used) else np.int32
         codes = [pl.Series(f"code {index}", self.codes(batch, index).astype(narrow)) for index in self.used]
         for index in self.inside:
-            column, own = batch.get_column(self.attributes[index].column), codes[self.used.index(index)].to_numpy()
-            codes.append(pl.Series(f"tokens {index}", dealt(column, self.attributes[index], own).astype(np.int16)))
+            tokens = self.tokens(batch, index, codes[self.used.index(index)].to_numpy())
+            codes.append(pl.Series(f"tokens {index}", tokens.astype(np.int16)))
         values = [self.value_column(batch, number).alias(f"value {number}") for number in range(len(self.values))]
         return pl.DataFrame([*codes, *values]) if codes or values else batch.select(pl.lit(0).alias("row"))
 
@@ -253,9 +251,9 @@ def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SIL
                 codes = [own.get(index, nowhere) for index in range(len(ask.attributes))]
                 for index, each in own.items():
                     ask.deal(batch, index, each, total.tables[-1])
-                plain, last = zip(total.tables, ask.tables, strict=False), total.tables[len(ask.tables) :]
-                tables = (*(counts + table.count(codes) for counts, table in plain), *last)
-                total = replace(total, n_rows=rows, tables=tables)
+                for counts, table in zip(total.tables, ask.tables, strict=False):
+                    np.add(counts, table.count(codes), out=counts)
+                total = replace(total, n_rows=rows)
             else:
                 if counter is None:
                     counter, together = Counter(ask), stack.enter_context(crew())
@@ -277,7 +275,7 @@ class Counter:
         self._cells = cells = ask.tables[0].cells if ask.tables else Cells([])
         self._one_way, self._nowhere = (np.zeros(size, dtype=np.int64) for size in (cells.n_levels, cells.n_attributes))
         self._counts = [room_for(t.n_cells if t.order > 1 else 0, np.int32, private=True) for t in ask.tables]
-        self._tokens = [np.zeros(size, dtype=np.int64) for size in ask.sizes[len(ask.tables) :]]
+        self._tokens = no_answers(ask).tables[-1:] if ask.inside else ()
         plain = [t.order == 2 and t.sets is None and t.coarse is None for t in ask.tables]
         self._pairs = _Pairs(kernels, cells, self._counts[plain.index(True)] if any(plain) else None)
         self._sets: list[_Sets] = []
@@ -316,9 +314,8 @@ class Counter:
             else:
                 codes = self._ask.codes(batch, index)
                 self.put_codes(index, codes)
-                if self._tokens:
-                    # Each attribute has cells of its own.
-                    self._ask.deal(batch, index, codes, self._tokens[0])
+                # Each attribute has cells of its own.
+                self._ask.deal(batch, index, codes, *self._tokens)
         true = self._cells.offsets[group[on_bits]] + 1
         ones = self._pairs.ones(true)
         self._one_way[true] += ones

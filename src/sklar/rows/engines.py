@@ -263,7 +263,7 @@ class Measurer:
         self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
     ) -> None:
         self._table, self._vault, self.schema, self.budget, self._progress = table, vault, schema, budget, progress
-        self._n_rows, self._values, self._tokens = 0, cast("Exact | None", None), np.empty(0, dtype=np.int64)
+        self._n_rows, self._values, self._tokens = 0, cast("Exact | None", None), cast("NDArray[Any]", None)
         self._exact: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
         self.reads_again, self.reserve = table.reads_again, vault.reserve
 
@@ -331,12 +331,8 @@ class Measurer:
         progress = self._watched("count again" if self._exact else "count")
         answers = self._table.count(ask, progress=progress)
         self._vault.hold(answers.n_rows)
-        self._n_rows, (*counted, last) = answers.n_rows, answers.tables
-        if ask.inside:
-            self._tokens = np.asarray(last)
-        else:
-            counted.append(last)
-        self._exact |= {key_of(each): counts for each, counts in zip(ask.tables, counted, strict=True)}
+        self._n_rows, self._tokens = answers.n_rows, answers.tables[-1] if ask.inside else self._tokens
+        self._exact |= {key_of(each): counts for each, counts in zip(ask.tables, answers.tables, strict=False)}
 
     def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
         """The noisy answer to one query; what was not counted yet is counted in one pass over the rows."""
