@@ -14,12 +14,12 @@ TESTS = Path(__file__).parent
 ROOMS = {
     ".": 469,
     "answer": 4_205,
-    "budget": 3_401,
+    "budget": 3_405,
     "cli": 2_101,
     "custodian": 4_363,
-    "draw": 1_660,
-    "files": 2_082,
-    "fitting": 2_981,
+    "draw": 1_687,
+    "files": 2_086,
+    "fitting": 3_037,
     "generate": 785,
     "kernel": 1_693,
     "machine": 849,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_577,
     "rows": 4_137,
     "studio": 2_324,
-    "trust": 4_298,
+    "trust": 4_306,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
