@@ -13,12 +13,12 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_239,
+    "answer": 4_440,
     "budget": 3_363,
     "cli": 2_164,
     "custodian": 4_417,
     "draw": 1_657,
-    "files": 2_085,
+    "files": 2_084,
     "fitting": 2_898,
     "generate": 846,
     "kernel": 1_693,
