@@ -330,8 +330,6 @@ class _Reader(TokenReader):
             raise QueryError("a difference is between groups of a mean or a share. Write difference of mean(x) by z.")
         if word in ("corr", "independent") and by:
             raise QueryError(f"{word} has no groups. Remove 'by', or ask for one group at a time with where.")
-        if word == "independent" and given:
-            raise QueryError("independent is asked of all rows. Remove 'where'.")
         if len(set(by)) < len(by):
             raise QueryError("groups are by different attributes, got one twice. Remove one.")
         return Statistic(text=self._text.strip(), difference=difference, by=by, **about, **given)
@@ -464,7 +462,9 @@ class Inquiry:
     def shifts(self) -> Iterator[None]:
         """Turn after turn, the score of one level of a number is off by its standard error."""
         for attribute, scores in list(self._scored.items()):
-            errors = np.broadcast_to(self._errors(attribute, scores), scores.values.shape)
+            # Of some of a bin's rows, as of those in a cell with others, less is known.
+            apart = _APART * np.asarray(scores.widths) * (len(self.where) > 1)
+            errors = np.broadcast_to(np.hypot(scores.errors, apart), scores.values.shape)
             for level in np.flatnonzero(errors):
                 self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
                 yield
@@ -503,6 +503,18 @@ class Inquiry:
             model_error=error(step.model),
             p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and whole > 0 else None,
         )
+
+    def test(self, step: OneStep) -> WaldTest:
+        """Whether all statistics are zero, by Wald's test: chi-square with as many degrees of freedom as they have."""
+        from scipy.special import chdtrc
+
+        values, vectors = np.linalg.eigh(step.covariance(population=self.population))
+        clear = values > 1e-9 * values.max()
+        statistic, degrees = float(np.sum((step.values @ vectors)[clear] ** 2 / values[clear])), int(clear.sum())
+        measured = 1 - np.trace(step.beyond) / max(np.trace(step.influence), 1e-300)
+        if measured < MEASURED:
+            self.cautions.append(f"only {measured:.0%} of what is tested was measured; the model says the rest")
+        return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
 
     def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
