@@ -306,7 +306,7 @@ def markdown(saved: Path) -> tuple[str, dict[str, Any]]:
 
 `python -m experiments.functions`, {runs:,} releases of tables of {ROWS:,} rows. Coverage of 95% intervals, and of how
 many; in parentheses those beside which the answer says CAUTION; none: without an interval, or refused. The truth is the
-same function of the coded rows of the table, and of the population of {POPULATION:,} rows that each table is drawn from.
+same function of the coded rows of the table, and of the {POPULATION:,} rows that each table is drawn from.
 
 {record.table(head, rows_of(list(FUNCTIONS)))}
 
