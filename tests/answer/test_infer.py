@@ -505,6 +505,11 @@ def test_what_the_release_did_is_told(model: Model) -> None:
     found = infer(many, "mean(age)")
     assert found.target == "table"
     assert "counted are rows, at most 3 of each person" in found.notes
+    noise, inside = "intervals cover the release's noise", "where numbers lie inside their bins"
+    assert f"{noise} and {inside}, but not which rows of a person were chosen" in found.notes
+    assert f"{noise} and sampling and {inside}" in infer(model, "mean(age)").notes
+    assert f"{noise} and sampling, but not {inside}" in infer(model, "owns ~ age").notes
+    assert f"{noise} and sampling" in infer(model, "mean(age)", scores={"age": "midpoint"}).notes
     with pytest.raises(QueryError, match=r"this release counts several rows of each person. Ask about the target"):
         infer(many, "mean(age)", target="population")
     assert infer(certified(many, count="people"), "mean(age)").target == "population"

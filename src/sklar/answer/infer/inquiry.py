@@ -537,7 +537,13 @@ class Inquiry:
             )
         taken = not lost and certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
         widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
+        inside, bins = "where numbers lie inside their bins", any(np.any(own.errors) for own in self._scored.values())
+        apart = self.asked.kind == "formula"
+        covered = [each for each, has in (("sampling", self.population), (inside, bins and not apart)) if has]
+        left = [inside] * (bins and apart) + ["which rows of a person were chosen"] * (certificate.count is not None)
+        covers = " and ".join(["the release's noise", *covered]) + (f", but not {' nor '.join(left)}" if left else "")
         notes = {
+            f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,
             f"counted are {certificate.counted}": certificate.count is not None,
             "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",
