@@ -460,11 +460,13 @@ class Inquiry:
         return float(np.sum(shares**2 * (scores.errors**2 + (others * _APART * scores.widths) ** 2)))
 
     def shifts(self) -> Iterator[None]:
-        """Turn after turn, the score of one level of a number is off by its standard error."""
+        """Turn after turn, the score of one level of a number is off by its standard error.
+
+        Beside other columns a function may look at parts of a bin's rows, whose means differ (`inside`): as if all did.
+        """
+        apart = _APART if len(self.where) > 1 else 0.0
         for attribute, scores in list(self._scored.items()):
-            # Of some of a bin's rows, as of those in a cell with others, less is known.
-            apart = _APART * np.asarray(scores.widths) * (len(self.where) > 1)
-            errors = np.broadcast_to(np.hypot(scores.errors, apart), scores.values.shape)
+            errors = np.broadcast_to(np.hypot(scores.errors, apart * scores.widths), scores.values.shape)
             for level in np.flatnonzero(errors):
                 self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
                 yield
