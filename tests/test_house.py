@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_408,
+    "answer": 4_423,
     "budget": 3_423,
     "cli": 2_101,
     "custodian": 4_363,
