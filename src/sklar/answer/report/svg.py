@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -225,10 +225,14 @@ def heat_map(
     columns: Sequence[str] | None = None,
     written: Sequence[Sequence[str]] | None = None,
     top: float | None = None,
+    links: Mapping[tuple[int, int], str] | None = None,
 ) -> tuple[Markup, int]:
-    """Darker cells for larger values, and its width; without `columns` symmetric, with an empty diagonal."""
+    """Darker cells for larger values, and its width; without `columns` symmetric, with an empty diagonal.
+
+    `links` are where cells lead, by row and column or column and row.
+    """
     rows, across = values.shape
-    side = 36.0 if across <= 24 else 18.0 if across <= 60 else 12.0
+    side = (28.0 if written is None else 36.0) if across <= 24 else 18.0 if across <= 60 else 12.0
     low = 22.0 if written is not None and across <= 60 else side
     across_top = labels if columns is None else columns
     left = min(max(max(text_width(label, 11.5) for label in labels) + 14, 60.0), _LONGEST)
@@ -250,11 +254,12 @@ def heat_map(
                 continue
             x = left + side * j
             shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
-            if shade >= 0.005:
-                parts.append(rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}"))
-            if written is not None or across <= 24:
+            cell = [rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}")] if shade >= 0.005 else []
+            if written is not None or (across <= 24 and shade >= 0.005):
                 shown = written[i][j] if written is not None else f"{100 * values[i, j]:.0f}"
-                parts.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
+                cell.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
+            place = (links or {}).get((min(i, j), max(i, j)))
+            parts += cell if place is None else [element("a", Markup("").join(cell), href=place)]
     return drawing(width, height, parts, title, description), int(width)
 
 

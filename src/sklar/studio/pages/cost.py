@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import Forecast, forecast
+from sklar.budget.forecast import TWICE, Forecast, forecast
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
@@ -20,8 +20,6 @@ DELTA = 2.0**-30
 _MOST_PAIRS = 1 << 23
 # Beyond this many levels a forecast takes longer than a page may: the column's part in it is not computed.
 _MOST_LEVELS = 3_000
-# 19 times out of 20.
-TWICE = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
