@@ -100,9 +100,14 @@ def wrap(label: str, width: float) -> list[str]:
     return [line for line in lines if line] or [label]
 
 
-def bars(entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9) -> Markup:
-    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more."""
-    top = max(max(max(entry.high, entry.mark) for entry in entries), least)
+def bars(
+    entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9, most: float = math.inf
+) -> Markup:
+    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more.
+
+    Whiskers that lead beyond `most` end there.
+    """
+    top = min(max(max(max(entry.high, entry.mark) for entry in entries), least), most)
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
         entry, scale = entries[at], (right - left) / top
