@@ -141,7 +141,9 @@ def checked(page: Any) -> None:
 def test_the_whole_walk_on_a_generated_census(tmp_path: Path, serve: Callable[..., Server], page: Any) -> None:
     _, frames = generate("census", rows=3000, seed=3)
     pl.concat(frames).write_csv(tmp_path / "census.csv")
-    page.goto(serve(tmp_path).first)
+    server = serve(tmp_path)
+    page.goto(server.first)
+    page.wait_for_url(f"{server.base}/")
     checked(page)
 
     page.get_by_role("button", name="census.csv").click()

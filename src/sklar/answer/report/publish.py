@@ -44,7 +44,6 @@ MANY_BARS = 20
 _MAX_BINS = 200
 _MAX_FIGURES = 60
 _SQUEEZED = 30.0
-_FLATTENS = 3.0
 
 _SAMPLED_ROWS = 20_000
 # If no pair depended, at least one would stand out of the noise in at most this share of all releases.
@@ -444,9 +443,8 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
     on_axis = attribute.bin_codes if attribute.edges else every[:0]
-    heaps = _heaps(attribute, counts, on_axis)
-    apart = np.union1d(np.setdiff1d(every, on_axis), heaps)
-    if on_axis.size - heaps.size <= 1:
+    apart = np.setdiff1d(every, on_axis)
+    if on_axis.size <= 1:
         # One bin has no shape.
         on_axis, apart = on_axis[:0], every
     shown, left_out = apart, apart[:0]
@@ -475,10 +473,8 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
         ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
         what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
-        kept = ~np.isin(every, heaps)
         lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
-        figures = (kept * each for each in (counts, half, synthetic))
-        axis = svg.bins(*_on_axis(attribute, (min(lows), max(highs)), n, *figures), title, told)
+        axis = svg.bins(_on_axis(attribute, (min(lows), max(highs)), n, counts, half, synthetic), title, told)
     if left_out.size:
         what += f". The {left_out.size:,} smallest values have one bar together"
         entries.append(bar(f"{left_out.size:,} others together", left_out))
@@ -504,24 +500,19 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
     }
 
 
-def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bins of a single whole number that would flatten all others: they stand apart, as points do."""
-    if attribute.kind not in ("integer", "year"):
-        return codes[:0]
-    widths = np.diff(np.array(attribute.edges, dtype=np.float64))
-    density = np.maximum(counts[codes], 0.0) / widths
-    order = np.argsort(-density, kind="stable")
-    # From the tallest on, as long as it is a single number that towers over the next.
-    towers = (widths[order[:-1]] == 1) & (density[order[:-1]] > _FLATTENS * density[order[1:]])
-    return np.sort(codes[order[: int(np.argmin([*towers, False]))]])
-
-
 def _on_axis(
     attribute: Attribute, ends: tuple[float, float], n: int, counts: Floats, half: Floats, synthetic: Floats
-) -> tuple[Floats, Floats, svg.Ticks, list[str]]:
+) -> svg.Binned:
     """The bins of an attribute between the ends of what is drawn, neighbors together where they are too many."""
     labels, edges = shown_levels(attribute), np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
     codes, edges = attribute.bin_codes[np.diff(edges) > 0], np.unique(edges)
+    first, last = svg.inner(edges, np.maximum(synthetic[codes], 0.0))
+    outer, beyond = np.delete(codes, np.s_[first:last]), ""
+    if outer.size:
+        count, reach = float(counts[outer].sum()), math.sqrt(float((half[outer] ** 2).sum()))
+        end = svg.tick_text(attribute, float(edges[-1 if last < codes.size else 0]))
+        beyond = f"{_unless_noise(percent(count / n), count, reach)} of the rows lie beyond, as far as {end}"
+    codes, edges = codes[first:last], edges[first : last + 1]
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
     counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
     half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
@@ -545,4 +536,4 @@ def _on_axis(
         for k, start in enumerate(starts)
     ]
     labeled = tuple(zip(place(np.array(at)).tolist(), (svg.tick_text(attribute, each) for each in at), strict=True))
-    return place(kept), shares, labeled, told
+    return svg.Binned(edges=place(kept), shares=shares, ticks=labeled, told=told, beyond=beyond)
