@@ -13,10 +13,10 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_239,
-    "budget": 3_363,
+    "answer": 4_315,
+    "budget": 3_387,
     "cli": 2_164,
-    "custodian": 4_417,
+    "custodian": 4_419,
     "draw": 1_657,
     "files": 2_085,
     "fitting": 2_898,
@@ -26,7 +26,7 @@ ROOMS = {
     "paper": 839,
     "public": 3_571,
     "rows": 4_098,
-    "studio": 2_324,
+    "studio": 2_361,
     "trust": 4_290,
 }
 # Of the package, and of its tests.
