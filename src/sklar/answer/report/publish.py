@@ -161,7 +161,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         "charts": charts,
         "pairs": compare_pairs(model, findings) if measured.n_attributes > 1 else None,
-        "recipes": _recipes(measured),
+        "asked": measured.attributes,
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
     return render("sklar.answer.report", "publishable.html.j2", shown)
@@ -183,34 +183,6 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
         ", ".join(short(level, 60) for level in listed),
         _KNOWN_FROM["unread" if attribute.reviewed == "unread" else attribute.known_from],
     )
-
-
-def _recipes(schema: Schema) -> list[tuple[str, str, str]]:
-    """A count, a mean and a regression of this table: what, the verb that answers, and its question in double quotes.
-
-    A mean is of the first column of numbers, a regression of it by the columns with the fewest levels.
-    """
-
-    def name(attribute: Attribute) -> str:
-        plain = all(letter.isalnum() or letter in "_-." for letter in attribute.name)
-        return attribute.name if plain else f'\\"{attribute.name}\\"'
-
-    few = sorted((each for each in schema.attributes if each.categorical), key=lambda each: each.n_levels)[:2]
-    conditions = (
-        "{} = '{}'".format(name(each), each.levels[0].replace("'", "''"))
-        for each in schema.attributes[:1] + schema.attributes[1:][-1:]
-    )
-    recipes = [("A count", "query", " and ".join(conditions))]
-    numbers = [each for each in schema.attributes if each.kind in ("integer", "real") and each.edges]
-    if numbers:
-        by = f" by {name(few[0])}" if few else ""
-        recipes.append(("A mean", "infer", f"mean({name(numbers[0])}){by}"))
-        if few:
-            terms = " + ".join(map(name, few))
-            recipes.append(("A regression", "infer", f"{name(numbers[0])} ~ {terms}"))
-    elif few:
-        recipes.append(("Shares", "infer", f"share({name(few[0])})"))
-    return recipes
 
 
 def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:

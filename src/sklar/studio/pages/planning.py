@@ -15,6 +15,7 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
+from sklar.budget.certificate import rounded_up
 from sklar.budget.forecast import TWICE, Forecast
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
@@ -167,26 +168,15 @@ def set_goals(visit: Visit) -> Response:
 
 def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     """What an epsilon promises to any one row or person, in plain words."""
-    odds = math.exp(min(epsilon, 700.0))
+    times = f"{float(rounded_up(math.exp(min(epsilon, 700.0)), 3)):,.12g}"
     _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
     return (
-        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {_times(odds)} times "
+        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {times} times "
         f"as likely, or as unlikely, because of that {unit}'s own data.",
         f"Anyone guessing a yes-or-no fact about one {unit} is right at most {math.ceil(1000 * guess) / 10:.4g}% of "
         "the time after seeing the release.",
         f"This holds for every {unit} of the table, but for a chance of 1 in {math.floor(1 / DELTA):,} (delta).",
     )
-
-
-def _times(odds: float) -> str:
-    """A factor in three digits, rounded up.
-
-    >>> _times(2.7183), _times(22026.4)
-    ('2.72', '22,100')
-    """
-    digits = 2 - math.floor(math.log10(odds))
-    raised = math.ceil(odds * 10.0**digits - 1e-9) / 10.0**digits
-    return f"{raised:,.{max(digits, 0)}f}" if odds < 1e15 else f"{raised:.3g}"
 
 
 def forecast(visit: Visit) -> Response:
