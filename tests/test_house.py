@@ -13,12 +13,12 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_253,
+    "answer": 4_456,
     "budget": 3_429,
     "cli": 2_101,
     "custodian": 4_365,
     "draw": 1_687,
-    "files": 2_086,
+    "files": 2_085,
     "fitting": 3_037,
     "generate": 785,
     "kernel": 1_693,
@@ -33,7 +33,7 @@ ROOMS = {
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 28
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()
