@@ -123,7 +123,7 @@ def calibrate(cells: Cells, levels: Doubles, factor: Floats) -> Doubles:
     cuts = np.full(levels.size, np.inf)
     first = cells.offsets[:-1][cells.sizes == 2]
     share = levels[first] / (levels[first] + levels[first + 1])
-    # A level that nobody has is cut off at infinity; the other needs a cut point all the same.
+    # A level of probability 0 is cut off at infinity; the other still needs a finite cut point.
     cuts[first] = np.maximum(thresholds(share), _CERTAIN)
     cuts[first + 1] = np.maximum(thresholds(1 - share), _CERTAIN)
 

@@ -30,7 +30,7 @@ AttributeKind = Literal[
 Spacing = Literal["equal", "log", "1-2-5"]
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-# What is part of a moment, by its microseconds.
+# The parts of a moment, from its microseconds.
 PARTS: Mapping[str, Callable[[Any], Any]] = {
     "date": lambda moment: moment // DAY,
     "time": lambda moment: moment % DAY,
@@ -117,7 +117,7 @@ class Axis:
             plain = number_format(written).plain(text)
             return None if plain is None else self.read(plain)
         moment = None if written is None else read_moment(text, written)
-        # What other files of a release hold is ISO. Day before month would make it another date.
+        # Other files of a release hold ISO dates. Reading day before month would change them.
         if written is not None and moment is None and (written.startswith("%Y-%d") or not _ISO.match(text)):
             return None
         number = self.read(text) if moment is None else None
@@ -397,7 +397,7 @@ def _ratios(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -
         left, before = bins + 1 - len(edges), edges[-1]
         edge = _short(before * _power(_decades(last / before) / left), unit)
         if unit is not None:
-            # What is left must leave room for the bins that are left.
+            # The remaining width must hold the remaining bins.
             edge = min(max(edge, before + unit), last - unit * (left - 1))
         if not before < edge < last:
             break

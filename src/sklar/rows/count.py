@@ -39,7 +39,7 @@ from sklar.rows.encode import encode_column, value_column
 
 na = lazily("nanoarrow")
 
-# Different numbers of batches are added up once there are as many as were known, and at least so many.
+# Pending values are merged once they outnumber the merged ones, and at least this many.
 _PENDING = 1 << 16
 # Of tables times rows, with rows for the overhead of a table: below this the plain routine is at least as fast as
 # loading compiled code, and never compiles.
@@ -425,7 +425,7 @@ class _Pairs:
     def begin(self, rows: int) -> None:
         self._rows, self._words = rows, -(-rows // 64)
         if self._words > self._bits.shape[1]:
-            # What is not needed is never written, and takes no memory.
+            # Pages that are never written take no memory.
             self._bits = np.empty((self._cells.n_levels, self._words), dtype=np.uint64)
         self._present = np.ones(self._cells.n_levels, dtype=bool)
 
@@ -461,7 +461,7 @@ class _Pairs:
         here = self._present[self._levels]
         order, rank = self._levels[here], self._rank[here]
         attributes = self._cells.attribute_of_level[order]
-        # Where the partners of each level begin and end.
+        # The first and last partner of each level.
         low = np.searchsorted(rank, rank, side="right")
         high = np.maximum(np.searchsorted(self._cells.sizes[attributes], self.reach[attributes], side="right"), low)
         partners = np.stack([low, high], axis=1)

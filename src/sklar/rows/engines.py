@@ -123,7 +123,7 @@ def count_resumable(
         path = part.path or origin
         return path.relative_to(origin).as_posix(), version_of(path)
 
-    # What is kept is good for these files under this schema, and for the tables that were counted.
+    # Kept counts are valid for these files, this schema and the tables that were counted.
     tables = sha256(repr([key_of(table) for table in ask.tables]).encode()).hexdigest()
     about = {"schema": schema.digest, "origin": str(origin.resolve()), "tables": tables}
     with _own(folder):
@@ -148,7 +148,7 @@ def count_resumable(
                 last = time.monotonic()
                 took = last - begun
         (folder / _FILE).unlink(missing_ok=True)
-        # What somebody else put there stays.
+        # Files of others stay.
         with suppress(OSError):
             folder.rmdir()
     return total

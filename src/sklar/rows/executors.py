@@ -78,7 +78,7 @@ def open_spark(data: object, schema: Schema) -> SparkTable:
     if is_spark(data):
         files = files_of_frame(data)
         if files:
-            # Executors may not reach what Spark does: then Spark hands the rows over.
+            # Executors may be unable to open the files: then Spark hands the rows over.
             with suppress(SklarError):
                 table = SparkFiles(files, schema, name="the DataFrame")
                 if set(data.columns) <= set(table.columns):
@@ -97,7 +97,7 @@ def files_of_frame(frame: DataFrame) -> list[str] | None:
     """
     with suppress(Exception):
         plan = frame._jdf.queryExecution().analyzed()
-        # What is no such relation lacks these methods.
+        # Any other relation lacks these methods.
         relation = plan.relation()
         kinds = [each.getClass().getSimpleName() for each in (plan, relation, relation.fileFormat())]
         options = int(relation.options().size()) - int(relation.options().contains("path"))
@@ -113,7 +113,7 @@ class SparkTable(ABC):
     name: str
     columns: tuple[str, ...]
     n_rows: int | None = None
-    # Files are refused where they change.
+    # A file that changes is refused.
     reads_again = True
 
     def __init__(self, schema: Schema, context: SparkContext) -> None:
@@ -251,7 +251,7 @@ def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[
     person = work.schema.person
     if person is None:
         answers = count(batches, work.ask)
-        # Of a DataFrame nobody knows how many partitions have rows.
+        # The number of partitions with rows is unknown for a DataFrame.
         if answers.n_rows or not work.by_content:
             yield from cut(answers, number)
         return
@@ -302,7 +302,7 @@ def add(pieces: Iterable[Piece]) -> Iterator[Piece]:
     for key, frame in _once(pieces, refusals, parts):
         frames = held.setdefault(key, [])
         frames.append(frame)
-        # Few of them wait, and none is added many times.
+        # Merged as soon as they are as large as the sum: memory stays bounded, and no frame is added often.
         if sum(each.height for each in frames[1:]) > frames[0].height:
             frames[:] = [_added(frames)]
     for key, frames in held.items():

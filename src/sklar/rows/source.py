@@ -92,7 +92,7 @@ class Source:
         except SklarError:
             raise
         except (Exception, pl.exceptions.PanicException):
-            # What a reader says may quote a cell of the table.
+            # The reader's message may quote a cell of the table.
             raise DataError(
                 f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
             ) from None
@@ -147,7 +147,7 @@ def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
     Without a schema no column is known to hold numbers: only `nulls` count.
     """
     attributes = schema.attributes if schema is not None and reading.rewrites_numbers else ()
-    # Texts to which the schema itself gives a meaning stay as they are written, and what a format reads.
+    # Texts with a meaning in the schema stay as written, as do columns with a format.
     numbers = {
         attribute.name: [text for text in (attribute.missing, *attribute.special) if isinstance(text, str)]
         for attribute in attributes
