@@ -16,6 +16,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -199,13 +200,11 @@ def parse_number(text: str) -> int | float | None:
     # Python reads 1_000 as a number; no data file means that.
     if "_" in text or len(text) > 400:
         return None
-    for read in (int, float):
-        try:
-            number = read(text)
-        except ValueError:
-            continue
+    with suppress(ValueError):
         # Whole numbers are finite, and may be too large for a float.
-        return number if isinstance(number, int) or math.isfinite(number) else None
+        return int(text)
+    with suppress(ValueError):
+        return number if math.isfinite(number := float(text)) else None
     return None
 
 
