@@ -20,7 +20,7 @@ ROOMS = {
     "draw": 1_687,
     "files": 2_086,
     "fitting": 3_037,
-    "generate": 785,
+    "generate": 696,
     "kernel": 1_693,
     "machine": 849,
     "paper": 827,
