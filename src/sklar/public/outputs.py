@@ -246,7 +246,7 @@ def polars_type(output: Output) -> pl.DataType:
 
 @lru_cache(maxsize=256)
 def _polars_zone(zone: str) -> str | None:
-    """What polars calls a time zone; UTC where it has no name for it."""
+    """The name that polars has for a time zone; UTC if it has none."""
     import polars as pl
 
     try:

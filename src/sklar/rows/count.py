@@ -89,11 +89,11 @@ class Histogram:
 
     @property
     def texts(self) -> collections.Counter[str]:
-        """The same by text."""
+        """The counts by text."""
         return collections.Counter(dict(self.frame().iter_rows()))
 
     def values(self) -> tuple[Units, Units]:
-        """The same as arrays."""
+        """Values and counts as arrays."""
         frame = self.frame()
         return frame["value"].to_numpy(), frame["times"].to_numpy()
 
@@ -179,7 +179,7 @@ class Ask:
 
 
 def key_of(tables: Tables) -> tuple[int, bytes, bytes]:
-    """What tells apart queries about the same cells."""
+    """A key that distinguishes queries about the same cells."""
     sets, coarse = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
     return tables.order, sets, coarse
 
@@ -334,7 +334,7 @@ class Counter:
             sets.put(index, own)
 
     def jobs(self) -> list[Callable[[], None]]:
-        """What is left to do of the batch: pieces that write to different cells."""
+        """The remaining work of the batch: pieces that write to different cells."""
         return [job for layout in self._layouts for job in layout.jobs()]
 
     def answers(self) -> Exact:

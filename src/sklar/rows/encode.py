@@ -151,7 +151,7 @@ def _by_value(
     of_value: Callable[[object], int | float],
     kind: DTypeLike,
 ) -> NDArray[Any]:
-    """What a column's values stand for, each read once; those that are written plainly all at once."""
+    """The meaning of a column's values, each distinct one read once; plainly written ones are read together."""
     values, places = distinct(column)
     if isinstance(values, pl.Series) and attribute.binned and len(values) >= _FEW:
         numbers = plainly_written(values, attribute)

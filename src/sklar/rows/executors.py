@@ -63,7 +63,7 @@ Piece = tuple[int, tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What tasks do: count, or send records of people to buckets. Spark tries a task so often."""
+    """The work of a task: count, or send records of people to buckets. `tries` is how often Spark tries it."""
 
     ask: Ask
     schema: Schema
@@ -153,7 +153,7 @@ class SparkTable(ABC):
 
     @abstractmethod
     def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
-        """What at most so many tasks send, None where there are none, and how many they are where that is known."""
+        """The pieces of at most `most` tasks, None if there are no tasks, and the number of tasks if it is known."""
 
 
 class SparkFiles(SparkTable):
@@ -197,7 +197,7 @@ class SparkFrame(SparkTable):
 
 @contextmanager
 def _private_failures(name: str) -> Iterator[None]:
-    """What Spark says of a failure may quote a cell of the table: its kind alone is told."""
+    """Spark's messages may quote a cell of the table: report only the type of the failure."""
     try:
         yield
     except SklarError:
@@ -313,7 +313,7 @@ def add(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _once(pieces: Iterable[Piece], refusals: list[Piece], parts: Counter[int]) -> Iterator[tuple[int, pl.DataFrame]]:
-    """What pieces hold, each number once for each key; how many these are, and what tasks refused, is added."""
+    """The frames of pieces, each number once for each key; counts them in `parts`, and collects refusals."""
     known: set[tuple[int, int]] = set()
     for key, (number, data) in pieces:
         if key == _REFUSAL:

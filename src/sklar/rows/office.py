@@ -108,7 +108,7 @@ def open_survey(path: Path, kind: str) -> Source:
 
 
 def _type(name: str, held: str, clock: _Clock | None, described: Any) -> ColumnType:
-    """What a file says of a column; labels of what it marks as missing are left out."""
+    """The type of a column as the file declares it, without the labels of missing values."""
     text, missing = held == "string", described.missing_ranges.get(name, ())
     labels = {
         str(int(value) if not text and value == int(value) else value): _words(label)

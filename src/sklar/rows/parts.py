@@ -52,7 +52,7 @@ class Part:
 
 
 def list_files(data: object) -> tuple[str, list[str], str | None]:
-    """What messages call a table in files, the addresses of its files, and the folder that it is, where it is one."""
+    """The name of a table in files, for messages, the addresses of its files, and its folder if it is one."""
     if isinstance(data, list | tuple):
         addresses = [address for each in data for address in list_files(each)[1]]
         require_different([place for place in map(place_of, addresses) if isinstance(place, Path)])

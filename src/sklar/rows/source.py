@@ -1,4 +1,4 @@
-"""What a table is before it is opened: names, types, and batches of the wanted columns, of bounded size."""
+"""Tables before they are read: names, types, and batches of the wanted columns, of bounded size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Columned(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def require_person(source: Columned, schema: Schema) -> None:
 
 
 def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
-    """What puts batches of a table into plain writing, None where they are.
+    """A function that puts batches into plain notation, None where they are.
 
     Without a schema no column is known to hold numbers: only `nulls` count.
     """

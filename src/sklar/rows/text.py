@@ -164,7 +164,7 @@ def records_of(lines: Iterable[str], reading: Reading) -> Any:
 
 
 def likely_option(path: Path | Remote, reading: Reading, names: Collection[str]) -> str | None:
-    """What in `[table]` would give a CSV file these columns, in words, by its header alone; None if nothing likely.
+    """The setting of `[table]` that would likely give a CSV file these columns, by its header alone; None without one.
 
     Nothing of the header is quoted: it may be a row.
     """
@@ -364,7 +364,7 @@ class _CsvRecords:
         return plain.getvalue().encode(), end
 
     def _after(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
-        """What follows the record that `text` begins with, which is too long to be kept."""
+        """The text after the record that `text` begins with, which is too long to be kept."""
         ends = b"\r\n|[\r\n]" + (b"|" + re.escape(self._delimiter + self._quote) if self._quote else b"")
         quoted = bool(self._quote) and text.startswith(self._quote)
         at = int(quoted)

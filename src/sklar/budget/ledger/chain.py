@@ -284,10 +284,10 @@ def make_key(file: Path | None) -> None:
 
 
 def key_name(key: bytes) -> str:
-    """What a ledger calls its key: enough to notice another one, of no use to guess it."""
+    """A fingerprint of the key: enough to notice another one, of no use to guess it."""
     return hmac.new(key, b"sklar ledger key", hashlib.sha256).hexdigest()[:16]
 
 
 def sign(key: bytes, head: str) -> str:
-    """What only a holder of the key can write beside a head."""
+    """The signature of a head, which only a holder of the key can make."""
     return hmac.new(key, b"sklar ledger head " + head.encode(), hashlib.sha256).hexdigest()

@@ -158,7 +158,7 @@ class ColumnSummary:
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
-        """What the file calls values, where it does."""
+        """The labels of values that the file declares."""
         return () if self.type is None else self.type.labels
 
     @property

@@ -46,7 +46,7 @@ _MOST = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What was guessed of one key of `[table]`, how sure that is, and why. `value` is as the schema would hold it."""
+    """A guess at one key of `[table]`, how sure it is, and why. `value` is as the schema would hold it."""
 
     key: str
     value: Any

@@ -160,7 +160,7 @@ class CategorySketch:
         return is_sampled(self._bits) | (pl.col("counts") >= self._size / min(_HEAVY, max(self._limit // 4, 1)))
 
     def done(self) -> Categories:
-        """What was collected."""
+        """The collected categories."""
         return Categories(
             frame=self._frame.sort("counts", "key", descending=[True, False]), size=self._size, bits=self._bits
         )
@@ -240,7 +240,7 @@ class Sketch:
         return items
 
     def done(self) -> Distribution | None:
-        """What was collected; None without any number."""
+        """The distribution of the numbers; None without any number."""
         if not self._parts:
             return None
         held: dict[str, Any] = {name: column.to_numpy() for name, column in self._merge().to_dict().items()}
