@@ -13,12 +13,12 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_205,
+    "answer": 4_408,
     "budget": 3_405,
     "cli": 2_101,
     "custodian": 4_363,
     "draw": 1_687,
-    "files": 2_086,
+    "files": 2_085,
     "fitting": 3_037,
     "generate": 696,
     "kernel": 1_693,
