@@ -13,8 +13,8 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_456,
-    "budget": 3_429,
+    "answer": 4_471,
+    "budget": 3_447,
     "cli": 2_101,
     "custodian": 4_365,
     "draw": 1_687,
