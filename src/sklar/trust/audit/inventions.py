@@ -20,7 +20,6 @@ from sklar.budget.certificate import LinkedMeasured, Measured
 from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
-from sklar.public.attribute import Outside
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Count, Person
@@ -72,10 +71,10 @@ ODD = (
 )  # fmt: skip
 
 
-def whole_numbers(*sizes: int, outside: Outside = "missing") -> Schema:
-    """Attributes that are whole numbers from 0 on, with these numbers of levels; what lies outside is in no cell."""
+def whole_numbers(*sizes: int) -> Schema:
+    """Attributes that are whole numbers from 0 on, with these numbers of levels; nulls are in no cell."""
     named = ((f"a{index}", tuple(range(size + 1))) for index, size in enumerate(sizes))
-    own = (Attribute(name=name, kind="integer", edges=edges, outside=outside) for name, edges in named)
+    own = (Attribute(name=name, kind="integer", edges=edges) for name, edges in named)
     return Schema(name="audit", attributes=tuple(own))
 
 
@@ -85,8 +84,8 @@ def people_of(schema: Schema, count: Count, most: int = 1) -> Schema:
 
 
 def frame_of(schema: Schema, codes: NDArray[np.integer]) -> pl.DataFrame:
-    """A table of whole numbers, from codes of shape (m, rows)."""
-    return pl.DataFrame(dict(zip(schema.names, codes, strict=True)))
+    """A table of whole numbers, from codes of shape (m, rows); those of no level are null."""
+    return pl.DataFrame(dict(zip(schema.names, codes, strict=True))).with_columns(pl.all().replace(-1, None))
 
 
 class Invented(NamedTuple):

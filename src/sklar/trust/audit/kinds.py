@@ -7,7 +7,7 @@ tables of domains that were found, tokens of linked tables) is measured with a b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +24,9 @@ from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.events import Linked
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure, measure_linked
-from sklar.trust.audit.inventions import EXACT, frame_of, people_of
-from sklar.trust.audit.inventions import whole_numbers as numbers_or_none
+from sklar.trust.audit.inventions import EXACT, frame_of, people_of, whole_numbers
 
 AUTO = Method()
-# A model of such a schema can be saved.
-whole_numbers = partial(numbers_or_none, outside="clip")
 Everything: TypeAlias = Measured | LinkedMeasured
 # One table, or people and events.
 Frames: TypeAlias = tuple[pl.DataFrame, ...]

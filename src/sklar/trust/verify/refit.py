@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
-from sklar.budget.method import Method, MethodName
 from sklar.budget.plan import plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
@@ -122,7 +121,7 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
 
 
 def _refit(model: Model, progress: Progress) -> Check:
-    again = fit_tables(model.measured, method=_method(model), progress=progress)
+    again = fit_tables(model.measured, method=model.method, progress=progress)
     copula, note, stated, fitted = again.copula, "", model.settings, again.settings
     if stated.keys() != fitted.keys():
         raise ModelError("the settings are not those of this fit")
@@ -164,7 +163,7 @@ def _replan(model: Model) -> str:
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
     weights = schema.importance
-    planned = plan_release(cells, budget, _method(model), n_rows=n_rows, rest=rest, importance=weights, again=again)
+    planned = plan_release(cells, budget, model.method, n_rows=n_rows, rest=rest, importance=weights, again=again)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")
@@ -213,13 +212,6 @@ def as_planned(
         and np.allclose(block.scales, scales, rtol=tolerance, atol=0.0)
         for block, (query, scales) in zip(blocks, parts, strict=True)
     )
-
-
-def _method(model: Model) -> Method:
-    name, paper = model.settings["method"], model.settings["preset"] == "paper"
-    # Files of earlier releases: what `factor` measured is what a mixture measures.
-    name = "auto" if name == "factor" else name
-    return Method(name=cast(MethodName, name), paper=paper, dummies=model.copula.dummies)
 
 
 def _with_choices(model: Model, progress: Progress) -> Copula:
