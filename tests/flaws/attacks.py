@@ -24,7 +24,6 @@ ONCE = {
     "passes": "needs people with more rows than are counted, and a query that takes two passes: parities of people",
     "counting": "is about files, encoding and counting, before any kind of release",
     "neighbors": "is about files, encoding and counting, before any kind of release",
-    "ledger": "releases until the ledger refuses; the charge of every kind is attacked in 'charge'",
     "checkpoint": "is about counts that are kept on the way, of rows and public domains alone",
     "threshold": "is about private domains alone",
     "search": "is about private domains alone",

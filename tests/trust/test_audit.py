@@ -17,12 +17,14 @@ from itertools import cycle, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER
 from sklar.cli import cli
 from sklar.errors import DataError, NoiseError
@@ -35,6 +37,7 @@ from sklar.trust.audit.__main__ import ATTACKS, carry_out
 from sklar.trust.audit.by_kind import (
     BY_KIND,
     LEAST_RUNS,
+    attack_charge,
     attack_cost,
     attack_facts,
     attack_guess,
@@ -338,9 +341,10 @@ def knowing_more(real: Any, data: Any, schema: Schema, budget: Budget, *, method
     return replace(honest, copula=real(data, schema, replace(budget, epsilon=1e6), method=method).copula)
 
 
-def uncharged(real: Any, data: Any, schema: Schema, budget: Budget, **others: Any) -> Any:
-    real(data, schema, budget, **others)
-    return real(data, schema, replace(budget, epsilon=0.5))
+def generous(real: Any, *arguments: Any) -> Any:
+    book = real(*arguments)
+    opened = partial(Ledger.open_account, book, epsilon=1.5)
+    return Mock(wraps=book, spec=Ledger, open_account=lambda name, epsilon, **others: opened(name, **others))
 
 
 def cheaper_threshold(real: Any, *arguments: Any, **settings: Any) -> Any:
@@ -363,10 +367,14 @@ def leaving(real: Any, *arguments: Any, checkpoint: Path, **others: Any) -> Any:
     return measured
 
 
+def charged(folder: Path, _: Effort) -> list[Comparison]:
+    return [attack_charge(KINDS["rows"], [KINDS["rows"].measure()], [], folder)]
+
+
 # What is replaced by what, the attack, and what comes out of it: all of it certain.
 REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
     "a model that knows more": (by_kind, "fit", knowing_more, lambda *_: [attack_model(KINDS["rows"])], [False]),
-    "a ledger charged too little": (leaks, "measure", uncharged, leaks.check_ledger, [False]),
+    "a ledger that lets more out": (by_kind, "Ledger", generous, charged, [False]),
     "a threshold paid too little for": (noises, "measure", cheaper_threshold, noises.check_threshold, [False]),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
     "a checkpoint that stays": (leaks, "measure", leaving, leaks.check_checkpoint, [True, False]),

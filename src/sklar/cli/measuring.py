@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,13 +34,10 @@ _KNOWN = "What is publicly known of both tables, with [people] and [events]."
 _CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
 # Lines of an evaluation that a release of a draft shows.
 _LOST = 12
-# Options that are not about measuring: what is fitted comes from DATA, from --tables or from --resume.
+# Options that are not about measuring; and what replaces DATA, with the options that it needs and takes beside these.
 _ALWAYS = {"model_path", "out", "rows", "seed", "spreadsheet", "replace", "threads", "json", "quiet", "timings"}
+_SOURCES = {"tables_path": ({"schema_path"}, {"method", "dummies"}), "resume": (set[str](), set[str]())}
 _BUDGET = ("epsilon", "delta", "neighbors", "mechanism", "composition")
-_SOURCES = {
-    "tables_path": _ALWAYS | {"tables_path", "schema_path", "method", "dummies"},
-    "resume": _ALWAYS | {"resume"},
-}
 
 
 @command("Measure a table, fit, and draw rows.", JSON, TIMINGS)
@@ -64,7 +62,7 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
     from sklar.files.write import check_target, require_same, write_text
 
     how = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
-    _check_sources()
+    _check_sources("data", "epsilon")
     if (resume := options["resume"]) is not None and is_linked(resume):
         raise click.UsageError(f"{resume} is of linked tables: sklar fit --resume fits its model, and sample draws.")
     check_out(out, **how)
@@ -155,30 +153,25 @@ def fit(*, model_path: Path, **options: Any) -> None:
     """
     from sklar.files.write import check_target
 
-    _check_sources()
+    _check_sources("data", "schema_path", "epsilon")
     check_target(model_path, (".sklar",))
     with show_progress() as progress:
         model = _save_model(model_path, progress=progress, **options)
     _report_cost(model, {"model": model_path}, f"The model is in {model_path}.", **options)
 
 
-def _check_sources() -> None:
-    """Require DATA with a schema and a budget, or what was measured before, but not both."""
-    context = click.get_current_context()
-    given = {
-        parameter.name: parameter
-        for parameter in context.command.params
-        if context.get_parameter_source(parameter.name or "") == ParameterSource.COMMANDLINE
-    }
-    for source in given.keys() & _SOURCES.keys():
-        for odd in given.keys() - _SOURCES[source]:
-            instead = f"which {given[source].opts[0]} replaces. Leave one out."
-            raise click.UsageError(f"{given[odd].opts[0]} is about measuring, {instead}")
-    needed = {"resume": (), "tables_path": ("schema_path",)}
-    for parameter in context.command.params:
-        measured = ("data", "epsilon", *(["schema_path"] if context.command.name == "fit" else []))
-        names = next((needed[source] for source in needed if source in given), measured)
-        if parameter.name in names and parameter.name not in given:
+def _check_sources(*measuring: str) -> None:
+    """Require what `measuring` DATA needs, or what was measured before, but not both."""
+    context, asked = click.get_current_context(), click.get_current_context().command.params
+    given = [each for each in asked if context.get_parameter_source(each.name or "") == ParameterSource.COMMANDLINE]
+    needed = {*measuring}
+    for source in (each for each in given if each.name in _SOURCES):
+        needed, taken = _SOURCES[source.name or ""]
+        for odd in (each for each in given if each.name not in {source.name} | needed | taken | _ALWAYS):
+            replaced = f"which {source.opts[0]} replaces. Leave one out."
+            raise click.UsageError(f"{odd.opts[0]} is about measuring, {replaced}")
+    for parameter in asked:
+        if parameter.name in needed and parameter not in given:
             raise click.MissingParameter(ctx=context, param=parameter)
 
 
@@ -191,24 +184,21 @@ def _save_model(
     from sklar.files.model import Unfitted
     from sklar.files.tables import read_tables
 
-    tables, given = options.pop("tables_path", None), None
+    tables, kept, given = options.pop("tables_path", None), resume, None
     method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
     if resume is not None:
         given = load_unfitted(resume)
     elif tables is not None:
         given = Unfitted(measured=read_tables(tables, shared.schema_of(options["schema_path"])), method=method)
-    if given is not None:
-        _require_own(
-            [model_path, *outs], given.measured.known, given.measured.certificate.budget, given.method, replace=replace
-        )
-        model = given.fit(progress=progress)
-        _save(model, model_path, resume)
-        return model
-    schema = shared.schema_of(options["schema_path"])
-    budget = method.budget_of(None, **{name: options[name] for name in _BUDGET})
-    _require_own([model_path, *outs], schema, method.budget_for(schema, budget), method, replace=replace)
-    kept = _beside(model_path)
-    model = _fit_data(progress=progress, keep=kept, **options)
+    if given is None:
+        schema, kept = shared.schema_of(options["schema_path"]), _beside(model_path)
+        budget = method.budget_for(schema, method.budget_of(None, **{name: options[name] for name in _BUDGET}))
+        own: tuple[Schema | Linked, Budget, Method] = schema, budget, method
+    else:
+        own = given.measured.known, given.measured.certificate.budget, given.method
+    _require_own([model_path, *outs], *own, replace=replace)
+    fit_model = partial(_fit_data, keep=kept, **options) if given is None else given.fit
+    model: Any = fit_model(progress=progress)
     _save(model, model_path, kept)
     return model
 

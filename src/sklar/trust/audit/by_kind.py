@@ -16,6 +16,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import plan_linked, plan_release
 from sklar.budget.search import finding_faults, fits, replan_search
+from sklar.errors import BudgetError
 from sklar.files.model import fit_people, fit_tables
 from sklar.fitting.density import searched
 from sklar.fitting.domains import domain_faults
@@ -132,18 +133,25 @@ def attack_plan(kind: Kind, here: Runs, *_: Any) -> Comparison:
 
 
 def attack_charge(kind: Kind, here: Runs, _: Runs, folder: Path) -> Comparison:
-    """A charge covers what a release measured: what the neighbor moves, and the chances of thresholds."""
+    """A charge covers what a release measured: what the neighbor moves, and the chances of thresholds. When all is
+    spent, nothing more is measured or charged."""
     book, budget = Ledger(folder / f"{kind.name.replace(' ', '-')}.db"), kind.budget
     unit: Any = "row" if here[0].certificate.rows_per_person is None else "person"
     book.open_account("audit", epsilon=budget.epsilon, delta=budget.delta, neighbors=budget.neighbors, unit=unit)
-    measured = kind.measure(ledger=book)
-    (charge,) = book.account("audit").charges
+    measured, refused = kind.measure(ledger=book), False
+    try:
+        kind.measure(budget=replace(budget, epsilon=budget.epsilon / 2), ledger=book)
+    except BudgetError:
+        refused = True
+    charge, *more = book.account("audit").charges
     scales, shift = _moved(kind, measured)
     wrong = ["It does not cover what was measured."]
     wrong *= charge.cost.rho < float(np.sum((shift / scales) ** 2)) / 2 * (1 - 1e-9)
     wrong += ["It leaves out chances of thresholds."] * (charge.lost_delta < _lost(measured) * (1 - 1e-9))
-    tried, sees = "a release with a ledger: its charge.", "It sees a block or a threshold that was not charged."
-    return conclude("charge", tried, wrong, "It covers what was measured.", sees)
+    wrong += ["Half as much more was let out, or charged when it was refused."] * (not refused or bool(more))
+    tried = "a release with a ledger that it uses up, and another of half its budget."
+    sees = "It sees a block or a threshold that was not charged, and a ledger that lets more out than its total."
+    return conclude("charge", tried, wrong, "Its charge covers what it measured; the other is refused.", sees)
 
 
 def attack_model(kind: Kind, *_: Any) -> Comparison:
