@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_239,
-    "budget": 3_363,
-    "cli": 2_164,
-    "custodian": 4_417,
-    "draw": 1_657,
-    "files": 2_085,
-    "fitting": 2_898,
-    "generate": 846,
+    "answer": 4_205,
+    "budget": 3_405,
+    "cli": 2_101,
+    "custodian": 4_363,
+    "draw": 1_687,
+    "files": 2_086,
+    "fitting": 3_037,
+    "generate": 785,
     "kernel": 1_693,
     "machine": 849,
     "paper": 839,
-    "public": 3_571,
-    "rows": 4_098,
+    "public": 3_577,
+    "rows": 4_137,
     "studio": 2_324,
-    "trust": 4_290,
+    "trust": 4_306,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

@@ -84,7 +84,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("n_rows", True, "its n_rows must be a whole number"),
     ("blocks", [], "its description must list at least one block"),
     ("blocks", [{}] * 4097, "its blocks must be a list of at most 4,096 entries"),
-    ("blocks.0.query", "exact", "its blocks must be one of tables, parities, distances, grid, sum, common, got"),
+    ("blocks.0.query", "exact", "its blocks must be one of tables, parities, distances, grid, inside, common, got"),
     ("copula.kind", "neural", "its copula must be one of binary, latent"),
     *[
         ("copula", MIXTURE | {"components": odd}, rf"its copula\.components {WHOLE} 1 and at most 1e\+06, got {odd}")
@@ -92,6 +92,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ],
     ("copula", MIXTURE | {"rounds": 19}, rf"its copula\.rounds {WHOLE} 0 and at most 18, got 19"),
     ("copula", MIXTURE | {"matched": 4}, rf"its copula\.matched {WHOLE} 2 and at most 3, got 4"),
+    ("copula", MIXTURE | {"fits": 0}, rf"its copula\.fits {WHOLE} 1 and at most 1000, got 0"),
     ("settings.note", "x", f"its settings {KEYS}; 'note' is not one of them"),
     ("settings.method", "mixture", r"its settings\.method must be one of"),
     ("settings", [], rf"its settings {KEYS} \(method, preset\)"),

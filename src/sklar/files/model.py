@@ -12,7 +12,7 @@ from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
-from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
+from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.budget.method import Method
 from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
@@ -475,9 +475,8 @@ def _measured(certificate: Certificate) -> list[str]:
         spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
         number = sum(entry.tables for entry in entries)
         tables = f"{number:,} " if (number > 1 if kind else order) else ""
-        unit = "people" if kind else "a score" if order == SCORES else "a count"
         where = "" if kind else f"stage {stage}: "
-        lines.append(f"  {where}{tables}{entries[0].what}, noise of scale {spread} {unit}")
+        lines.append(f"  {where}{tables}{entries[0].what}, noise of scale {spread} {entries[0].unit}")
     return lines
 
 

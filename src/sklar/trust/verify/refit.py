@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
-from sklar.budget.plan import plan_release, plan_scores
+from sklar.budget.plan import RULES, inside_sizes, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
@@ -37,7 +37,7 @@ from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import GAIN_DIGITS, Estimates, as_stored, digits, pool, rounded
 from sklar.fitting.third import look_ahead
-from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
+from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula, Repairs
@@ -53,6 +53,7 @@ _MAY_DIFFER = 0.01
 _SCALE_TOLERANCE = 1e-6
 # Three-way tables are chosen by fits: rounding may turn those that are hardly worth their price.
 _TRIPLES_ALIKE = 0.9
+_OLDER = "not recomputed: planned and fitted by the rules of another version of Sklar. Verify with the one that made it"
 
 
 def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
@@ -117,6 +118,8 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     if "factor" in (model.settings["method"], model.settings.get("kind")):
         detail = "not possible: this version of Sklar fits no model of method 'factor'. Verify with the one that did"
         return Check("refit", None, detail)
+    if _by_older_rules(model):
+        return Check("refit", None, _OLDER)
     return attempt("refit", _refit, model, progress)
 
 
@@ -148,7 +151,12 @@ def check_plan(model: Model) -> Check:
 
     A second stage is planned by noisy tables, within a cost that public facts fix.
     """
-    return attempt("plan", _replan, model)
+    return Check("plan", None, _OLDER) if _by_older_rules(model) else attempt("plan", _replan, model)
+
+
+def _by_older_rules(model: Model) -> bool:
+    """Whether a file states, or by its silence says, that an earlier Sklar planned and fitted it."""
+    return "kind" in model.settings and model.settings.get("rules") != RULES
 
 
 def _replan(model: Model) -> str:
@@ -162,8 +170,10 @@ def _replan(model: Model) -> str:
     later = blocks[len(first) :]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
-    weights = schema.importance
-    planned = plan_release(cells, budget, model.method, n_rows=n_rows, rest=rest, importance=weights, again=again)
+    # A file of an earlier release has no moments, which cost something.
+    inside = inside_sizes(schema) if any(isinstance(block.query, Shares) for block in first) else ()
+    public: dict[str, Any] = {"n_rows": n_rows, "importance": schema.importance, "again": again, "inside": inside}
+    planned = plan_release(cells, budget, model.method, rest=rest, **public)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")
