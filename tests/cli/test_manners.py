@@ -61,17 +61,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Where an anchor goes.
     (folder / "safe").mkdir()
     for line in (
-        "release adult.csv --schema adult.toml --epsilon 1 --ledger ledger.db --out synthetic.csv",
-        "fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar",
+        "release adult.csv --schema adult.toml --epsilon 1 --ledger ledger.db --out synthetic.csv --model adult.sklar",
         "tables adult.sklar --out tables.parquet",
         "generate visits --rows 300 --out patients.csv --events-out visits.csv --schema visits.toml",
-        "link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv",
+        "link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv --model "
+        "visits.sklar",
         "sign --new-key custodian.key",
         "sign adult.sklar --key custodian.key",
         "publish adult.sklar --out published --rows 20",
     ):
         call(*line.split(), cwd=folder)
-    shutil.copy(folder / "p.sklar", folder / "visits.sklar")
     return folder
 
 
@@ -87,9 +86,10 @@ def folder(prepared: Path, tmp_path: Path) -> Path:
 def begin(line: str, folder: Path) -> list[str]:
     """The words of an example, before which there is what it reads, and nothing of somebody else where it writes."""
     taken = {"ledger init": "ledger.db", "sign --new-key": "custodian.key", "schema draft": "adult.toml"}
+    taken |= {"release": "synthetic.csv", "link": "[pv].csv"}
     for command, made in taken.items():
-        if line.startswith(f"sklar {command}"):
-            (folder / made).unlink()
+        for path in folder.glob(made) if line.startswith(f"sklar {command}") else ():
+            path.unlink()
     if "--resume" in line:
         sklar.fit(folder / "adult.csv", folder / "adult.toml", epsilon=1.0, keep=folder / "adult.measured.sklar")
     return shlex.split(line)[1:]

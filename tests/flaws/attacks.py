@@ -19,13 +19,10 @@ ONCE = {
     "seal": "tries to replace the sampler, which all kinds share",
     "fresh noise": "draws from the sampler in fresh processes",
     "sampler": "draws from the sampler, which all kinds share",
-    "stretches of noise": "needs 90,000 cells of one release; every kind's own noise is tested in 'noise together'",
-    "sensitivity": "tries every change of a record exhaustively, in small tables of each query",
     "passes": "needs people with more rows than are counted, and a query that takes two passes: parities of people",
     "counting": "is about files, encoding and counting, before any kind of release",
     "neighbors": "is about files, encoding and counting, before any kind of release",
     "checkpoint": "is about counts that are kept on the way, of rows and public domains alone",
-    "threshold": "is about private domains alone",
     "search": "is about private domains alone",
     "tightness": "says how tight the guess is, on the release where it is tightest",
 }

@@ -180,27 +180,26 @@ def _save_model(
 ) -> Any:
     """Measure and fit, or fit to what was measured before; and save the model before anything else can fail."""
     from sklar.budget.method import Method
-    from sklar.files.archive import load_unfitted
-    from sklar.files.model import Unfitted
-    from sklar.files.tables import read_tables
+    from sklar.files import archive, model, tables
 
-    tables, kept, given = options.pop("tables_path", None), resume, None
+    path, kept, given = options.pop("tables_path", None), resume, None
     method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
     if resume is not None:
-        given = load_unfitted(resume)
-    elif tables is not None:
-        given = Unfitted(measured=read_tables(tables, shared.schema_of(options["schema_path"])), method=method)
+        given = archive.load_unfitted(resume)
+    elif path is not None:
+        measured = tables.read_tables(path, shared.schema_of(options["schema_path"]))
+        given = model.Unfitted(measured=measured, method=method)
     if given is None:
         schema, kept = shared.schema_of(options["schema_path"]), _beside(model_path)
         budget = method.budget_for(schema, method.budget_of(None, **{name: options[name] for name in _BUDGET}))
-        own: tuple[Schema | Linked, Budget, Method] = schema, budget, method
+        own: tuple[Schema | Linked, Budget, Method | None] = schema, budget, method
     else:
         own = given.measured.known, given.measured.certificate.budget, given.method
     _require_own([model_path, *outs], *own, replace=replace)
     fit_model = partial(_fit_data, keep=kept, **options) if given is None else given.fit
-    model: Any = fit_model(progress=progress)
-    _save(model, model_path, kept)
-    return model
+    fitted: Any = fit_model(progress=progress)
+    _save(fitted, model_path, kept)
+    return fitted
 
 
 def _beside(model_path: Path) -> Path:
@@ -217,7 +216,7 @@ def _save(model: Model | LinkedModel, path: Path, kept: Path | None) -> None:
 
 
 def _require_own(
-    places: Sequence[str | Path], known: Schema | Linked, budget: Budget, method: Method, *, replace: bool
+    places: Sequence[str | Path], known: Schema | Linked, budget: Budget, method: Method | None, *, replace: bool
 ) -> None:
     """Refuse to write over a model, the first place, and rows that the same command on the same inputs did not write.
 
@@ -269,10 +268,8 @@ def _naming_charge(model: Model | LinkedModel, kept: Path | None = None) -> Abst
 
 def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: str, **options: Any) -> None:
     """Print what was released and what it cost, as JSON or as text: public figures."""
-    from sklar.files.model import Model
-
     with _naming_charge(model):
-        name, size = model.measured.known.name, model.n_rows if isinstance(model, Model) else model.n_people
+        name, size = model.measured.known.name, model.n_rows if hasattr(model, "n_rows") else model.n_people
         book = shared.open_ledger(options["ledger"], options["ledger_key"])
         account = None if book is None else book.account(options["dataset"] or name)
         facts = {
@@ -318,7 +315,6 @@ def link(
     \b
       sklar link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv
     """
-    from sklar.budget.method import Method
     from sklar.draw.sample import check_draw
     from sklar.files.write import SUFFIXES, check_target
     from sklar.kernel.theorems import Budget
@@ -333,7 +329,7 @@ def link(
     charge = {"ledger": shared.open_ledger(options["ledger"], options["ledger_key"]), "dataset": options["dataset"]}
     linked, kept = Linked.load(options["schema_path"]), _beside(model_path)
     budget = linked.budget_for(Budget(**{name: options[name] for name in _BUDGET[:3]}))
-    _require_own([model_path, out, events_out], linked, budget, Method(), replace=options["replace"])
+    _require_own([model_path, out, events_out], linked, budget, None, replace=options["replace"])
     with show_progress() as progress:
         if options["check_first"]:
             from sklar.custodian.check import check_links

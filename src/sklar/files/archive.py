@@ -55,7 +55,7 @@ _MAX_COUNT = 2**53
 _AT_ONCE = 1 << 20
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 # What a description says, in this order.
-_ORDER = ("schema", *("n_people", "n_rows"), "public_rows", "blocks", "method", "settings", "certificate", "copula")
+_ORDER = ("schema", "n_people", "n_rows", "public_rows", "blocks", "method", "settings", "certificate", "copula")
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
 
@@ -217,7 +217,7 @@ def resume(path: str | Path, *, progress: Progress = SILENT) -> Model | LinkedMo
     return load_unfitted(path).fit(progress=progress)
 
 
-def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method) -> bool:
+def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method | None) -> bool:
     """Whether a model file is of this schema, but for the domains that its release found, by this budget and method."""
     with suppress(SklarError):
         model = load_linked(path) if is_linked(path) else load(path)
@@ -225,7 +225,7 @@ def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method) ->
         for finding in model.certificate.domains:
             for document in found:
                 document["attributes"][finding.attribute] = None
-        made = Method() if isinstance(model, LinkedModel) else model.method
+        made = None if isinstance(model, LinkedModel) else model.method
         return found[0] == found[1] and (model.certificate.budget, made) == (budget, method)
     return False
 
