@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -240,7 +240,7 @@ class Statistic:
     """
 
     text: str
-    kind: Literal["mean", "share", "shares", "corr", "independent", "formula"]
+    kind: Literal["mean", "share", "shares", "corr", "independent", "formula", "function"]
     names: tuple[int, ...] = ()
     event: Expression | None = None
     event_text: str = ""
@@ -330,8 +330,6 @@ class _Reader(TokenReader):
             raise QueryError("a difference is between groups of a mean or a share. Write difference of mean(x) by z.")
         if word in ("corr", "independent") and by:
             raise QueryError(f"{word} has no groups. Remove 'by', or ask for one group at a time with where.")
-        if word == "independent" and given:
-            raise QueryError("independent is asked of all rows. Remove 'where'.")
         if len(set(by)) < len(by):
             raise QueryError("groups are by different attributes, got one twice. Remove one.")
         return Statistic(text=self._text.strip(), difference=difference, by=by, **about, **given)
@@ -368,7 +366,7 @@ class Inquiry:
     def __init__(
         self,
         model: Model,
-        question: str,
+        question: str | Statistic,
         *,
         level: float = DEFAULT_LEVEL,
         target: str | None = None,
@@ -398,7 +396,7 @@ class Inquiry:
                 "Ask about the target 'table'."
             )
         self.target: Target = "table" if target == "table" or several else "population"
-        self.asked = asked = read_question(question, model.schema)
+        self.asked = asked = read_question(question, model.schema) if isinstance(question, str) else question
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         self.population = self.target == "population"
         named = {*asked.names, *asked.by, *asked.outcome}
@@ -417,13 +415,10 @@ class Inquiry:
         """The measured attribute that decides an attribute's level."""
         return self.model.schema.sources[attribute][0]
 
-    def over_source(self, attribute: int, values: Floats) -> Floats:
-        """A function of an attribute's levels as one of the levels of its source; levels are the first axis."""
-        return np.asarray(values[self.model.schema.sources[attribute][1]])
-
-    def column(self, codes: Codes, attribute: int, values: Floats) -> Floats:
-        """A function of an attribute's levels on records."""
-        return self.over_source(attribute, values)[codes[:, self.where.index(self.source(attribute))]]
+    def levels(self, codes: Codes, attribute: int) -> Codes:
+        """An attribute's level on records."""
+        source, levels = self.model.schema.sources[attribute]
+        return np.asarray(levels[codes[:, self.where.index(source)]])
 
     def holds(self, predicate: Expression | None, codes: Codes) -> Floats:
         """1 for records that satisfy a predicate, else 0."""
@@ -444,7 +439,8 @@ class Inquiry:
             if scores.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
             if not scores.known.all():
-                self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are left out")
+                fate = "null in the function's table" if self.asked.kind == "function" else "left out"
+                self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are {fate}")
             if own.name not in self.declared and (limits := limits_of(self.model, own, self._shapes())):
                 shown = self.limits[own.name] = shown_limits(own, limits)
                 self.cautions.append(
@@ -463,13 +459,24 @@ class Inquiry:
         others = 1 - shares / np.maximum(self._shares(attribute), 1e-300)
         return float(np.sum(shares**2 * (scores.errors**2 + (others * _APART * scores.widths) ** 2)))
 
+    def shifts(self) -> Iterator[None]:
+        """Turn after turn, the score of one level of a number is off by its standard error.
+
+        Beside other columns a function may look at parts of a bin's rows, whose means differ (`inside`): as if all did.
+        """
+        apart = _APART if len(self.where) > 1 else 0.0
+        for attribute, scores in list(self._scored.items()):
+            errors = np.broadcast_to(np.hypot(scores.errors, apart * scores.widths), scores.values.shape)
+            for level in np.flatnonzero(errors):
+                self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
+                yield
+            self._scored[attribute] = scores
+
     def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
         """The shares of an attribute's levels by the model, of records `within` or all."""
-        codes, levels = self.reference.codes, self.model.schema.sources[attribute][1]
+        codes, size = self.reference.codes, self.model.schema.attributes[attribute].n_levels
         weights = self.reference.union if within is None else self.reference.union * within(codes)
-        size = self.model.schema.attributes[attribute].n_levels
-        places = levels[codes[:, self.where.index(self.source(attribute))]]
-        return np.bincount(places, weights, size).astype(np.float64)
+        return np.bincount(self.levels(codes, attribute), weights, size).astype(np.float64)
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
@@ -499,6 +506,18 @@ class Inquiry:
             p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and whole > 0 else None,
         )
 
+    def test(self, step: OneStep) -> WaldTest:
+        """Whether all statistics are zero, by Wald's test: chi-square with as many degrees of freedom as they have."""
+        from scipy.special import chdtrc
+
+        values, vectors = np.linalg.eigh(step.covariance(population=self.population))
+        clear = values > 1e-9 * values.max()
+        statistic, degrees = float(np.sum((step.values @ vectors)[clear] ** 2 / values[clear])), int(clear.sum())
+        measured = 1 - np.trace(step.beyond) / max(np.trace(step.influence), 1e-300)
+        if measured < MEASURED:
+            self.cautions.append(f"only {measured:.0%} of what is tested was measured; the model says the rest")
+        return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
+
     def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
         bounded = [figure for figure in figures if figure.low is not None]
@@ -520,7 +539,13 @@ class Inquiry:
             )
         taken = not lost and certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
         widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
+        inside, bins = "where numbers lie inside their bins", any(np.any(own.errors) for own in self._scored.values())
+        apart = self.asked.kind == "formula"
+        covered = [each for each, has in (("sampling", self.population), (inside, bins and not apart)) if has]
+        left = [inside] * (bins and apart) + ["which rows of a person were chosen"] * (certificate.count is not None)
+        covers = " and ".join(["the release's noise", *covered]) + (f", but not {' nor '.join(left)}" if left else "")
         notes = {
+            f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,
             f"counted are {certificate.counted}": certificate.count is not None,
             "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",
