@@ -12,28 +12,37 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 469,
+    ".": 476,
     "answer": 4_471,
-    "budget": 3_447,
-    "cli": 2_101,
-    "custodian": 4_365,
+    "budget": 3_463,
+    "cli": 2_172,
+    "custodian": 4_385,
     "draw": 1_687,
-    "files": 2_085,
+    "files": 2_204,
     "fitting": 3_037,
     "generate": 696,
     "kernel": 1_693,
     "machine": 849,
+<<<<<<< HEAD
     "paper": 827,
     "public": 3_576,
+=======
+    "paper": 839,
+    "public": 3_584,
+>>>>>>> d0bb050bed6ff2716897578c87dd86720dc1ca82
     "rows": 4_137,
-    "studio": 2_351,
-    "trust": 4_306,
+    "studio": 2_355,
+    "trust": 4_199,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
+<<<<<<< HEAD
 MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 26
+=======
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 112, 29
+>>>>>>> d0bb050bed6ff2716897578c87dd86720dc1ca82
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

@@ -381,6 +381,11 @@ class Measured:
         """The public number of rows; None where neighbors do not share it."""
         return self.certificate.public_rows
 
+    @property
+    def known(self) -> Schema:
+        """All that is publicly known of the table."""
+        return self.schema.whole or self.schema
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkedMeasured:
@@ -389,6 +394,11 @@ class LinkedMeasured:
     linked: Linked
     blocks: tuple[Block, ...]
     certificate: Certificate
+
+    @property
+    def known(self) -> Linked:
+        """All that is publicly known of both tables."""
+        return self.linked
 
     @property
     def tables(self) -> list[tuple[LinkedTable, Doubles, float]]:

@@ -301,6 +301,9 @@ _LINKED: Keys = {
     "certificate": table(_LINKED_CERTIFICATE),
     **since(4, {"blocks": each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS))}),
 }
+# What was measured and is to be fitted by a method, in place of what was fitted.
+_FITTED_KEYS = frozenset({"n_rows", "n_people", "settings", "copula"})
+_METHOD = since(4, {"method": table({"name": one_of(*get_args(MethodName)), "paper": _BOOLEAN, "dummies": _BOOLEAN})})
 
 
 def require_known(document: Mapping[str, Any]) -> None:
@@ -309,13 +312,17 @@ def require_known(document: Mapping[str, Any]) -> None:
     version: Any = document.get("version")
     if version not in range(1, newest + 1):
         raise ModelError(f"it has format version {version!r:.40}, not {newest}. Use the Sklar that wrote it.")
+    keys = _LINKED if linked else _MODEL
+    if "method" in document:
+        keys = {key: shape for key, shape in keys.items() if key not in _FITTED_KEYS} | _METHOD
     if linked:
-        table(_LINKED)(document, "description", version + _BEHIND)
+        table(keys)(document, "description", version + _BEHIND)
         schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")
         kind = str(copula.get("kind")) if isinstance(copula, dict) else ""
-        table({**_MODEL, "settings": _SETTINGS.get(kind, _ANYTHING)})(document, "description", version)
+        keys = keys if "method" in document else {**keys, "settings": _SETTINGS.get(kind, _ANYTHING)}
+        table(keys)(document, "description", version)
         schemas = [document["schema"]]
     for schema in schemas:
         # It may be larger in memory than in the file.

@@ -357,6 +357,13 @@ class Schema(Remembering):
                 "compare each entry with public knowledge (a code book, a legal limit), correct it, and remove its "
                 "line reviewed = false."
             )
+        again = Schema.from_dict(json.loads(json.dumps(self.to_dict())))
+        changed = [
+            one.name for one, two in zip(self.attributes, again.attributes, strict=True) if repr(one) != repr(two)
+        ]
+        if again.digest != self.digest:
+            says = f"a schema must be what its own file gives back, and this one differs: {', '.join(changed)}"
+            raise SchemaError(f"{says}. Nobody could read its model. Take Schema.from_toml(schema.to_toml()).")
 
     def require_person_known(self) -> None:
         """Refuse a draft that does not say yet whether a person can have several rows."""

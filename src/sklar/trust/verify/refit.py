@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
-from sklar.budget.method import Method, MethodName
 from sklar.budget.plan import RULES, inside_sizes, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
@@ -125,7 +124,7 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
 
 
 def _refit(model: Model, progress: Progress) -> Check:
-    again = fit_tables(model.measured, method=_method(model), progress=progress)
+    again = fit_tables(model.measured, method=model.method, progress=progress)
     copula, note, stated, fitted = again.copula, "", model.settings, again.settings
     if stated.keys() != fitted.keys():
         raise ModelError("the settings are not those of this fit")
@@ -174,7 +173,7 @@ def _replan(model: Model) -> str:
     # A file of an earlier release has no moments, which cost something.
     inside = inside_sizes(schema) if any(isinstance(block.query, Shares) for block in first) else ()
     public: dict[str, Any] = {"n_rows": n_rows, "importance": schema.importance, "again": again, "inside": inside}
-    planned = plan_release(cells, budget, _method(model), rest=rest, **public)
+    planned = plan_release(cells, budget, model.method, rest=rest, **public)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")
@@ -223,13 +222,6 @@ def as_planned(
         and np.allclose(block.scales, scales, rtol=tolerance, atol=0.0)
         for block, (query, scales) in zip(blocks, parts, strict=True)
     )
-
-
-def _method(model: Model) -> Method:
-    name, paper = model.settings["method"], model.settings["preset"] == "paper"
-    # Files of earlier releases: what `factor` measured is what a mixture measures.
-    name = "auto" if name == "factor" else name
-    return Method(name=cast(MethodName, name), paper=paper, dummies=model.copula.dummies)
 
 
 def _with_choices(model: Model, progress: Progress) -> Copula:
