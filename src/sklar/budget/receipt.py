@@ -81,16 +81,11 @@ class ChargeNote(str):
 
 
 @contextmanager
-<<<<<<< HEAD
-def telling(charged: Sequence[Receipt | None], epsilon: float) -> Iterator[None]:
-    """Add a note to any exception of this block that a release was charged, once `charged` is filled."""
-=======
 def telling(charged: Sequence[Receipt | None], epsilon: float, kept: str | Path | None = None) -> Iterator[None]:
-    """Whatever fails in this block says, in a note, that a release was charged, once `charged` is filled.
+    """Add a note to any exception of this block that a release was charged, once `charged` is filled.
 
-    It also says how to go on from what the release measured, where the file `kept` holds it.
+    The note also says how to go on from what the release measured, where the file `kept` holds it.
     """
->>>>>>> d0bb050bed6ff2716897578c87dd86720dc1ca82
     try:
         yield
     except BaseException as error:
