@@ -84,7 +84,7 @@ class ChargeNote(str):
 def telling(charged: Sequence[Receipt | None], epsilon: float, kept: str | Path | None = None) -> Iterator[None]:
     """Add a note to any exception of this block that a release was charged, once `charged` is filled.
 
-    It also says how to go on from what the release measured, where the file `kept` holds it.
+    The note also says how to go on from what the release measured, where the file `kept` holds it.
     """
     try:
         yield
