@@ -13,12 +13,12 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_471,
+    "answer": 4_477,
     "budget": 3_463,
     "cli": 2_172,
     "custodian": 4_385,
     "draw": 1_687,
-    "files": 2_204,
+    "files": 2_207,
     "fitting": 3_037,
     "generate": 696,
     "kernel": 1_693,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_583,
     "rows": 4_137,
     "studio": 2_355,
-    "trust": 4_199,
+    "trust": 4_217,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
