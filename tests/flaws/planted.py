@@ -116,7 +116,7 @@ def _repeated(name: str, when: str) -> Flaw:
 _ORDER, _WHAT, _ABOUT = 'getattr(query, "order", -1)', 'getattr(query, "what", "")', 'getattr(query, "about", "")'
 _EVENTS = '("person-event", "event-event", "number-event", "event", "two-events")'
 _PARITY, _SCORE = '(type(query).__name__ == "Parities")', '(type(query).__name__ == "Distances")'
-_CHOSEN = "        blocks += [measurer.measure(*part) for part in outlook.plan(scores).parts] + scores\n"
+_CHOSEN = "        blocks += measurer.measure_all(outlook.plan(scores).parts) + scores\n"
 
 FLAWS = (
     # Sensitivity and accounting.
@@ -434,6 +434,22 @@ FLAWS = (
         _BOUND_TESTS,
     ),
     _flaw(
+        "distances of four attributes by three centerings",
+        _QUERIES,
+        "for axis, size in enumerate(shape):",
+        "for axis, size in enumerate(shape[:3]):",
+        _QUERY_TESTS,
+        audited=False,
+    ),
+    _flaw(
+        "distances of more cells than the proof of their rounding covers",
+        _QUERIES,
+        "self.of.sizes.max(initial=0) > MOST_APART",
+        "False",
+        _QUERY_TESTS,
+        audited=False,
+    ),
+    _flaw(
         "distances by lengths that are no projection's", _QUERIES, "float64))) / table.size", "float64)))", _BOUND_TESTS
     ),
     _flaw(
@@ -712,10 +728,10 @@ FLAWS = (
         "scores from a reference that holds an exact count",
         "release.py",
         _OUTLOOK,
-        _OUTLOOK + "        if outlook.seen is not None:\n"
-        "            reference = outlook.seen.reference.copy()\n"
+        _OUTLOOK + "        for own in outlook.seen:\n"
+        "            reference = own.reference.copy()\n"
         '            reference[0] += measurer._exact[1, b"", b""][0]\n'
-        "            outlook = replace(outlook, seen=replace(outlook.seen, reference=reference))\n",
+        '            object.__setattr__(own, "reference", reference)\n',
         _STEER_TESTS,
         audited=False,
     ),

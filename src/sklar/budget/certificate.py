@@ -26,9 +26,16 @@ from sklar.public.settings import Count, Person
 
 # How many times the scale that it stated was the noise on a score, in files of version 3.
 OLD_DISTANCE = 16
-# In place of an order: scores, one number for every three-way table.
-SCORES = 4
-_TABLES = ("one-way tables", "two-way tables", "three-way tables over coarse levels", "scores of three-way tables")
+# Added to the order of the tables that scores are about, one number for each; files of version 3 had another number.
+SCORES, _OLD_SCORES = 10, 4
+_TABLES = {
+    1: "one-way tables",
+    2: "two-way tables",
+    3: "three-way tables over coarse levels",
+    4: "four-way tables over coarse levels",
+    SCORES + 3: "scores of three-way tables",
+    SCORES + 4: "scores of four-way tables",
+}
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
@@ -37,8 +44,8 @@ class Measurement:
     """Tables of one order that were measured at one scale in one stage.
 
     The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so, and scores have
-    the order `SCORES`: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all of them
-    together, over separate cells, each of L1 norm at most `reach`.
+    `SCORES` added to their order: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all
+    of them together, over separate cells, each of L1 norm at most `reach`.
 
     `kind` names tables of linked people and events (`plan.KINDS`): scale and sensitivities are in people, `reach` is
     in tokens, and the noise that was drawn is in tokens, too.
@@ -60,7 +67,7 @@ class Measurement:
         """In words."""
         if self.kind or not self.order:
             return KINDS[self.kind][1] if self.kind else "number of rows"
-        return (_PARITIES if self.parity else _TABLES)[self.order - 1]
+        return _PARITIES[self.order - 1] if self.parity else _TABLES.get(self.order, f"{self.order}-way tables")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -283,7 +290,7 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
         if isinstance(query, Parities):
             groups = zip(range(1, query.orders + 1), query.sizes, scales, query.moves(scales), strict=True)
         elif isinstance(query, Distances):
-            groups = [(SCORES, query.n_cells, scales[0], query.n_cells)]
+            groups = [(SCORES + query.of.order, query.n_cells, scales[0], query.n_cells)]
         else:
             order = query.order if isinstance(query, Tables) else 0
             unique = zip(*np.unique(scales, return_counts=True), strict=True)
@@ -322,8 +329,10 @@ def _priced(certificate: Certificate) -> Certificate:
     reach = float(math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))
 
     def line(each: Measurement) -> Measurement:
-        if each.order == SCORES:
-            score = replace(each, scale=each.scale * OLD_DISTANCE, moves=float(each.tables), reach=reach)
+        if each.order == _OLD_SCORES:
+            score = replace(
+                each, order=SCORES + 3, scale=each.scale * OLD_DISTANCE, moves=float(each.tables), reach=reach
+            )
             return replace(score, sensitivity_l1=reach, sensitivity_l2=reach)
         return replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
 

@@ -84,8 +84,17 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
 @DATA_IF_GIVEN
 @QUERY
 @click.option("--people", metavar="COLUMN", help=_PEOPLE)
+@click.option("--target", metavar="COLUMN[,...]", help="What releases are for: written to [table] as target.")
 @flag("--accept", "Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.")
-def review(*, schema_path: Path, data: Path | str | None, query: str | None, people: str | None, accept: bool) -> None:
+def review(
+    *,
+    schema_path: Path,
+    data: Path | str | None,
+    query: str | None,
+    people: str | None,
+    target: str | None,
+    accept: bool,
+) -> None:
     """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
 
     The first question is whom a release protects: can a person have several rows? --accept needs its answer where a
@@ -104,6 +113,8 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
         raise click.UsageError("--json asks nothing: add --accept.")
     if people is not None:
         decisions.save(schema_path, decisions.say_people(_read(schema_path), people))
+    if target is not None:
+        decisions.save(schema_path, decisions.name_target(_read(schema_path), *target.split(",")))
     described, drafted = Schema.load(schema_path), None
     if accept:
         decisions.save(schema_path, decisions.accept_all(_read(schema_path)))

@@ -237,7 +237,8 @@ class Model:
         certificate, schema = self.certificate, self.schema
         size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
-        lines = [title, *_promise(certificate)]
+        aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
+        lines = [title, *aims, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
             kept = finding.words(attribute)
@@ -416,7 +417,7 @@ def _measured(certificate: Certificate) -> list[str]:
         spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
         number = sum(entry.tables for entry in entries)
         tables = f"{number:,} " if (number > 1 if kind else order) else ""
-        unit = "people" if kind else "a score" if order == SCORES else "a count"
+        unit = "people" if kind else "a score" if order > SCORES else "a count"
         where = "" if kind else f"stage {stage}: "
         lines.append(f"  {where}{tables}{entries[0].what}, noise of scale {spread} {unit}")
     return lines

@@ -57,7 +57,7 @@ _CACHED = 65_536
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
     """Two independent sets of estimates of the same counts, with 1 + g^2 and 1 + 1 / g^2 times the variance."""
-    cells, triples = estimates.cells, estimates.triples
+    cells, wider = estimates.cells, estimates.wider
 
     def drawn() -> Iterator[tuple[slice, Doubles]]:
         for first, last in table_runs(cells.pair_offsets):
@@ -79,7 +79,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     for run, noise in runs:
         for own, step in zip(pairs, _STEPS, strict=True):
             own[run] = estimates.pairs[run] + step * noise
-    third = np.repeat(estimates.third_sd, 1 if triples is None else triples.sizes)
+    third = np.repeat(estimates.third_sd, np.concatenate([tables.sizes for tables in wider]) if wider else 1)
     third *= generator.standard_normal(third.size)
     train, held = (
         replace(
@@ -237,7 +237,7 @@ def starting(estimates: Estimates, *, calm: bool = False) -> tuple[Start, int]:
     cells, noise = estimates.cells, expected_noise(estimates)
     capacity = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > descent.SMALL else CAPACITY
     _, components, fits, sd, damping = next(row for row in capacity if noise <= row[0])
-    affordable = int(MAX_STEP / step_operations(cells, Start(components=1), estimates.triples))
+    affordable = int(MAX_STEP / step_operations(cells, Start(components=1), estimates.wider))
     if calm:
         times = max(noise / CALM, 1.0)
         sd, damping = sd * max(times**-0.5, LEAST_START), damping * min(times**2, MOST_DAMPING)
@@ -251,7 +251,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, estimates.triples), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, estimates.wider), 100)))
 
 
 def fit_auto(
@@ -271,7 +271,7 @@ def fit_auto(
             if slowly[1] > gain:
                 start, (steps, gain) = calm, slowly
     if steps:
-        affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.triples) * steps, 1.0)
+        affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.wider) * steps, 1.0)
         fits = int(np.clip(affordable, 2, fits))
         progress.stage("fit", total=fits * steps, unit="steps")
         model = fit_steps(estimates, schema, margins.levels, start, steps=steps, fits=fits, progress=progress)

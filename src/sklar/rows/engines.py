@@ -18,7 +18,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -350,6 +350,11 @@ class Measurer:
         values = room_for(block.values.size, block.values.dtype)
         values[:] = block.values
         return replace(block, values=values)
+
+    def measure_all(self, parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> list[Block]:
+        """The noisy answers to several queries, whose tables are counted in one pass."""
+        self.count(*(each for query, _ in parts for each in cast(Any, getattr(query, "tables", (query,)))))
+        return [self.measure(*part) for part in parts]
 
     def _watched(self, stage: str) -> Progress:
         """Whoever watches a stage: told of rows only where the number of those that are read is public."""
