@@ -60,6 +60,8 @@ docs: $(VENV)/.dev ## build the documentation into build/site; warnings are erro
 wheel: $(VENV)/.dev ## build sdist, wheel and bill of materials; install the wheel in a clean environment and run its demo
 	rm -rf dist build/wheel
 	$(BIN)/hatchling build
+	$(BIN)/python -W ignore -m twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python -W ignore -m cyclonedx_py requirements requirements/core.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sklar.cdx.json
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --require-hashes -r requirements/core.txt
@@ -104,6 +106,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
+	$(LOCK) pyproject.toml --extra studio --extra pandas --extra sql --extra excel --group build -c requirements/dev.txt --upgrade -o requirements/studio.txt
 	$(LOCK) pyproject.toml requirements/standards.in --group build -c requirements/core.txt --upgrade -o requirements/standards.txt
 	$(LOCK) requirements/browser.in -c requirements/dev.txt --upgrade -o requirements/browser.txt
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt

@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from sklar.cli.workshop import studio
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "requirements" / "core.txt"
@@ -49,3 +52,23 @@ def test_the_bill_of_materials_names_every_locked_package(tmp_path: Path) -> Non
     locked = dict(re.findall(r"^([a-z0-9_.-]+)==([^ ;\\]+)", CORE.read_text(), flags=re.MULTILINE))
     assert {each["name"]: each["version"] for each in bill["components"]} == locked
     assert "numpy" in locked
+
+
+def test_recipes_ask_for_what_the_project_asks_for() -> None:
+    yaml = pytest.importorskip("yaml", reason="make lowest does not install it")
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    python = f"python{project['requires-python']}"
+    assert [each.replace(" ", "") for each in recipe["requirements"]["run"]] == [python, *project["dependencies"]]
+    assert recipe["context"]["version"] == project["version"]
+    (entry,) = recipe["build"]["python"]["entry_points"]
+    assert dict([entry.split(" = ")]) == project["scripts"]
+
+
+def test_the_container_runs_a_command_that_exists_as_a_user_without_rights() -> None:
+    lines = (ROOT / "packaging" / "Dockerfile").read_text().splitlines()
+    (entry,) = (json.loads(line.removeprefix("ENTRYPOINT ")) for line in lines if line.startswith("ENTRYPOINT"))
+    assert lines.index("USER 10001") < next(i for i, line in enumerate(lines) if line.startswith("ENTRYPOINT"))
+    context = studio.make_context("studio", entry[2:])
+    assert (context.params["port"], context.params["host"], context.params["browser"]) == (8642, "0.0.0.0", False)
+    assert context.params["beyond"]

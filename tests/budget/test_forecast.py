@@ -176,7 +176,7 @@ def test_a_forecast_says_what_may_go_to_three_way_tables() -> None:
         for line in found[1].lines()
     )
     assert not any("of three or four" in line for line in found[0].lines())
-    # Two pairs of six with the target cost twice as much: the others get 6 / 9 of the precision. It is looked for always.
+    # Two pairs of six with the target cost twice as much: the others get 6 / 9 of the precision.
     aimed = forecast(schema.aimed("a0"), rows=500, epsilon=1.0)
     assert (aimed.pair_sd / found[0].pair_sd) ** 2 == pytest.approx([0.75] * 3 + [1.5] * 3, rel=0.01)
     words = (

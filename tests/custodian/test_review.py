@@ -257,12 +257,13 @@ def test_a_person_is_named_changed_and_taken_back() -> None:
 
 
 def test_a_target_is_written_into_the_file() -> None:
-    text = "# mine\n[table]\nname = 't'\ntarget = 'b'\n[attributes.a]\ntype = 'boolean'\n[attributes.b]\ntype = 'boolean'\n"
-    changed = review.name_target(text, "a")
+    columns = "[attributes.a]\ntype = 'boolean'\n[attributes.b]\ntype = 'boolean'\n"
+    text = f"# mine\n[table]\nname = 't'\ntarget = 'b'\n{columns}"
+    changed = review.say_target(text, "a")
     assert changed.startswith("# mine\n[table]\nname = 't'\n")
     assert Schema.from_toml(changed).target == ("a",)
-    assert "target" not in review.name_target(changed)
-    bare = review.name_target("[attributes.a]\ntype = 'boolean'\n", "a")
+    assert "target" not in review.say_target(changed, "")
+    bare = review.say_target("[attributes.a]\ntype = 'boolean'\n", "a")
     assert Schema.from_toml(bare).target == ("a",)
     with pytest.raises(SchemaError, match="no attribute 'c'"):
-        review.name_target(text, "c")
+        review.say_target(text, "c")

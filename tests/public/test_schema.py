@@ -390,14 +390,14 @@ def test_a_target_is_public_and_checked() -> None:
         assert Schema.from_toml(schema.to_toml()) == schema
         assert Schema.from_dict(schema.to_dict()).digest == schema.digest
     assert len({one.digest, two.digest, one.aimed().digest}) == 3
-    for given, message in (
+    for stated, message in (
         ("'d'", "the schema has no attribute 'd'"),
         ("['a', 'a']", r"\[table\] target must name different attributes, got 'a' twice. Remove one"),
         ("3", r"\[table\] target must be the name of an attribute, or list some, got \(3,\)"),
         ("[['a']]", r"\[table\] target must be the name of an attribute, or list some"),
     ):
         with pytest.raises(SchemaError, match=message):
-            Schema.from_toml(f"[table]\ntarget = {given}\n{columns}")
-    with pytest.raises(SchemaError, match="a rule determines 'c', which is not measured. Name 'b' instead"):
+            Schema.from_toml(f"[table]\ntarget = {stated}\n{columns}")
+    with pytest.raises(SchemaError, match=r"a rule determines 'c', which is not measured. Name 'b' instead"):
         Schema.from_toml(f"[table]\ntarget = 'c'\n{columns}{rule}")
     assert Schema.from_toml(f"[table]\ntarget = 'b'\n{columns}{rule}").measured.targets == (1,)

@@ -308,8 +308,9 @@ def name_person(text: str, person: Person | None) -> str:
     return changed
 
 
-def name_target(text: str, *target: str) -> str:
-    """The file with what releases are for, checked (`Schema.aimed`); without a name, it favors no attribute."""
+def say_target(text: str, said: str) -> str:
+    """The file with what releases are for, names with commas (`Schema.aimed`); without any, nothing is favored."""
+    target = tuple(name for name in said.split(",") if name)
     Schema.from_toml(text).aimed(*target)
     changed = _in_table(text, _TARGET_LINE, {"target": list(target)} if target else {})
     if Schema.from_toml(changed).target != target:

@@ -16,7 +16,6 @@ f_i f_j = (1 - 2 X / n) / 2. The noise of X has sqrt(2) times the weight in n f_
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -29,7 +28,8 @@ from sklar.fitting.denoise import Targets
 from sklar.fitting.margins import Estimates
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
-from sklar.kernel.queries import Tables
+from sklar.kernel.queries import PARTS as ROW
+from sklar.kernel.queries import Distances, Tables
 from sklar.machine.spill import room_for
 
 MARGIN_WEIGHT = 3.0
@@ -236,21 +236,13 @@ class _Group(NamedTuple):
     weights: Floats
 
 
-class Begin(NamedTuple):
-    """The cells of a table: the levels of each, shape (cells, d), and how many components begin near it."""
-
-    levels: NDArray[np.bool_]
-    shares: Doubles
-
-
 class TableLoss:
     """Sum over tables t of weight_t |P_t - target_t|^2, with its gradient in contrasts.
 
     `targets` are probabilities, laid out by `wider`, query after query; `noise` is the loss that the noise of the
     targets alone adds. With p = 1/K + Q^T f the probabilities of an attribute's levels and S the sums over coarse
     levels, of n_g levels each, the coarse ones are S p = n_g / K + (S Q^T) f, and a gradient G in them is (S Q^T)^T G
-    in the contrasts f. `begins` are cells near which
-    components begin (`lean`).
+    in the contrasts f. `near` says where components begin (`_near`).
     """
 
     def __init__(
@@ -259,9 +251,9 @@ class TableLoss:
         targets: Doubles,
         weights: Doubles,
         noise: float = 0.0,
-        begins: Sequence[Begin] = (),
+        near: Sequence[tuple[NDArray[np.bool_], Doubles]] = (),
     ) -> None:
-        self._cells, self._begins = wider[0].cells, begins
+        self._cells, self._near = wider[0].cells, near
         self._n_coarse, self._noise, self._groups = 0, noise, list[_Group]()
         # Of each attribute of each query: its coarse levels and contrasts, S Q^T and n_g / K.
         self._maps: list[tuple[slice, slice, Floats, Floats]] = []
@@ -289,12 +281,11 @@ class TableLoss:
         From independence a product of four learns slowly: its gradient is one of three that are near zero. By then a
         fit has learned the noise of pairs.
         """
-        if not self._begins:
-            return np.zeros((self._cells.n_levels, components), dtype=np.float32)
-        ends = np.cumsum(np.concatenate([each.shares for each in self._begins]))
-        places = (np.arange(components) + generator.random()) * ends[-1] / components
-        levels = np.concatenate([each.levels for each in self._begins])
-        return np.asarray(np.float32(LEAN) * levels[np.minimum(np.searchsorted(ends, places), ends.size - 1)].T)
+        first = np.zeros((self._cells.n_levels, components), dtype=np.float32)
+        for levels, ends in self._near:
+            places = np.searchsorted(ends, (np.arange(components) + generator.random()) * ends[-1] / components)
+            first += np.float32(LEAN * (ends[-1] > 0)) * levels[np.minimum(places, ends.size - 1)].T
+        return first
 
     def score(self, found: Floats, margins: Floats) -> tuple[float, float]:
         """The loss of components with these contrasts, less the noise's, and the distance from independence."""
@@ -386,24 +377,24 @@ def _maps(wider: Tables, starts: Ints) -> Iterator[tuple[slice, slice, Floats, F
         yield rows, contrasts, spread.astype(np.float32), base.astype(np.float32)
 
 
-def _begins(wider: Sequence[Tables], shares: Doubles, sds: Doubles) -> Iterator[Begin]:
-    """Of each table of four, as much as its interaction is longer than noise alone makes it: what pairs do not show."""
-    sizes = np.concatenate([tables.sizes for tables in wider])
-    own = zip(np.split(shares, np.cumsum(sizes)[:-1]), sds.tolist(), strict=True)
-    for query in wider:
-        coarse = np.asarray(query.coarse)
-        for chosen, shape, (flat, sd) in zip(query.members.tolist(), query.shapes.tolist(), own, strict=False):
-            centered = flat.reshape(shape)
-            for axis in range(len(shape)):
-                centered = centered - centered.mean(axis=axis, keepdims=True)
-            more = float(np.sum(centered**2)) - sd**2 * math.prod(size - 1 for size in shape)
-            if len(chosen) < 4 or more <= 0:
-                continue
-            levels, cells = np.zeros((flat.size, coarse.size), dtype=bool), np.maximum(flat, 0.0)
-            for attribute, place in zip(chosen, np.unravel_index(np.arange(flat.size), shape), strict=True):
-                rows = query.cells.levels(attribute)
-                levels[:, rows] = coarse[rows] == place[:, None]
-            yield Begin(levels=levels, shares=more * cells / max(float(cells.sum()), 1e-12))
+def _near(query: Tables, shares: Doubles, sds: Doubles, n_rows: int) -> tuple[NDArray[np.bool_], Doubles]:
+    """The levels of every cell of tables of four, shape (cells, d), and how many components begin near it, added up.
+
+    A table counts as much as its interaction is longer than noise alone makes it: what smaller tables do not show.
+    """
+    none = np.zeros(query.n_cells, dtype=np.int64)
+    found = Distances(of=query, reference=none).answer(np.rint(shares * n_rows).astype(np.int64)) / ROW
+    more = np.maximum(found**2 - sds**2 * np.prod(query.shapes - 1, axis=1), 0.0)
+    levels, coarse, mass = np.zeros((none.size, query.cells.n_levels), dtype=bool), np.asarray(query.coarse), []
+    for chosen, first, last, weight in zip(
+        query.members.tolist(), query.offsets[:-1], query.offsets[1:], more, strict=True
+    ):
+        own, shape = np.maximum(shares[first:last], 0.0), query.levels[chosen]
+        mass.append(weight * own / max(float(own.sum()), 1e-12))
+        for attribute, place in zip(chosen, np.unravel_index(np.arange(own.size), shape), strict=True):
+            rows = query.cells.levels(attribute)
+            levels[first:last, rows] = coarse[rows] == place[:, None]
+    return levels, np.cumsum(np.concatenate(mass))
 
 
 def _groups(wider: Tables, starts: Ints, targets: Floats, weights: Floats) -> Iterator[_Group]:
@@ -492,4 +483,10 @@ def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
     weights = WEIGHT * estimates.third_sd**-2.0 / np.mean(estimates.pair_sd**-2.0)
     noise = float(weights @ (sizes * (estimates.third_sd / n_rows) ** 2))
     shares += np.repeat(missing / sizes, sizes)
-    return TableLoss(wider, shares, weights, noise, [*_begins(wider, shares, estimates.third_sd / n_rows)])
+    ends, tables = np.cumsum([0, *(each.n_cells for each in wider)]), np.cumsum([0, *(len(t.sizes) for t in wider)])
+    near = [
+        _near(each, shares[ends[at] : ends[at + 1]], estimates.third_sd[tables[at] : tables[at + 1]], n_rows)
+        for at, each in enumerate(wider)
+        if each.order == 4
+    ]
+    return TableLoss(wider, shares, weights, noise, near)

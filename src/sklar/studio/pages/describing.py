@@ -318,6 +318,6 @@ def set_person(visit: Visit) -> Response:
 
 def set_target(visit: Visit) -> Response:
     """Say what releases are for."""
-    visit.back, target = visit.address("describe") + "#target", visit.form.get("target")
-    _save(visit, review.name_target(visit.text or "", *([target] if target else [])))
+    visit.back, target = visit.address("describe") + "#target", visit.form.get("target", "")
+    _save(visit, review.say_target(visit.text or "", target))
     return visit.tell(visit.back, f"Releases are for {target}." if target else "Releases favor no column.")
