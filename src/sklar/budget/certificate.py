@@ -28,14 +28,7 @@ from sklar.public.settings import Count, Person
 OLD_DISTANCE = 16
 # Added to the order of the tables that scores are about, one number for each; files of version 3 had another number.
 SCORES, _OLD_SCORES = 10, 4
-_TABLES = {
-    1: "one-way tables",
-    2: "two-way tables",
-    3: "three-way tables over coarse levels",
-    4: "four-way tables over coarse levels",
-    SCORES + 3: "scores of three-way tables",
-    SCORES + 4: "scores of four-way tables",
-}
+_WAYS = ("one-way", "two-way", "three-way", "four-way")
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
@@ -67,7 +60,10 @@ class Measurement:
         """In words."""
         if self.kind or not self.order:
             return KINDS[self.kind][1] if self.kind else "number of rows"
-        return _PARITIES[self.order - 1] if self.parity else _TABLES.get(self.order, f"{self.order}-way tables")
+        if self.parity:
+            return _PARITIES[self.order - 1]
+        tables = f"{_WAYS[self.order % SCORES - 1]} tables"
+        return f"scores of {tables}" if self.order > SCORES else tables + " over coarse levels" * (self.order > 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -330,10 +326,8 @@ def _priced(certificate: Certificate) -> Certificate:
 
     def line(each: Measurement) -> Measurement:
         if each.order == _OLD_SCORES:
-            score = replace(
-                each, order=SCORES + 3, scale=each.scale * OLD_DISTANCE, moves=float(each.tables), reach=reach
-            )
-            return replace(score, sensitivity_l1=reach, sensitivity_l2=reach)
+            score = replace(each, order=SCORES + 3, moves=float(each.tables), reach=reach)
+            return replace(score, scale=each.scale * OLD_DISTANCE, sensitivity_l1=reach, sensitivity_l2=reach)
         return replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
 
     return replace(certificate, measurements=tuple(map(line, certificate.measurements)))

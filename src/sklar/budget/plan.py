@@ -295,14 +295,11 @@ def looks_for_triples(cells: Cells, n_rows: int, stages: Stages, targets: tuple[
     A second stage must pay for them, and of three binary attributes one number is open, which fits agree about. A
     target is looked for whatever the noise of pairs.
     """
-    m = cells.n_attributes
-    if (
-        not stages.reserve.size
-        or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT
-        or stages.first.scales(2).min() < _LEAST_NOISE
-    ):
+    m, open_ended = cells.n_attributes, bool(targets) or int(cells.sizes.max()) > 2
+    if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or not open_ended:
         return False
-    return bool(targets) or (cells.sizes.max() > 2 and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO)
+    quiet = bool(targets) or expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+    return bool(stages.first.scales(2).min() >= _LEAST_NOISE and quiet)
 
 
 class Scored(NamedTuple):

@@ -257,14 +257,9 @@ class TableLoss:
         self._n_coarse, self._noise, self._groups = 0, noise, list[_Group]()
         # Of each attribute of each query: its coarse levels and contrasts, S Q^T and n_g / K.
         self._maps: list[tuple[slice, slice, Floats, Floats]] = []
-        cells, tables = (
-            np.cumsum([0, *(each.n_cells for each in wider)]),
-            np.cumsum([0, *(len(t.sizes) for t in wider)]),
-        )
-        for at, query in enumerate(wider):
+        for query, own, precision in apart(wider, targets.astype(np.float32), weights.astype(np.float32)):
             starts = self._n_coarse + np.concatenate([[0], np.cumsum(query.levels)])
-            own = targets[cells[at] : cells[at + 1]], weights[tables[at] : tables[at + 1]]
-            self._groups += _groups(query, starts, *(each.astype(np.float32) for each in own))
+            self._groups += _groups(query, starts, own, precision)
             self._maps += _maps(query, starts)
             self._n_coarse = int(starts[-1])
         # The largest first, each to the part that has the least.
@@ -377,6 +372,15 @@ def _maps(wider: Tables, starts: Ints) -> Iterator[tuple[slice, slice, Floats, F
         yield rows, contrasts, spread.astype(np.float32), base.astype(np.float32)
 
 
+def apart(wider: Sequence[Tables], cells: NDArray[Any], tables: NDArray[Any]) -> Iterator[tuple[Tables, Any, Any]]:
+    """What several queries have, one after the other: of each its cells, and what it has of each of its tables."""
+    parts = (
+        np.split(own, np.cumsum(sizes)[:-1])
+        for own, sizes in ((cells, [each.n_cells for each in wider]), (tables, [len(each.sizes) for each in wider]))
+    )
+    return zip(wider, *parts, strict=True)
+
+
 def _near(query: Tables, shares: Doubles, sds: Doubles, n_rows: int) -> tuple[NDArray[np.bool_], Doubles]:
     """The levels of every cell of tables of four, shape (cells, d), and how many components begin near it, added up.
 
@@ -386,9 +390,7 @@ def _near(query: Tables, shares: Doubles, sds: Doubles, n_rows: int) -> tuple[ND
     found = Distances(of=query, reference=none).answer(np.rint(shares * n_rows).astype(np.int64)) / ROW
     more = np.maximum(found**2 - sds**2 * np.prod(query.shapes - 1, axis=1), 0.0)
     levels, coarse, mass = np.zeros((none.size, query.cells.n_levels), dtype=bool), np.asarray(query.coarse), []
-    for chosen, first, last, weight in zip(
-        query.members.tolist(), query.offsets[:-1], query.offsets[1:], more, strict=True
-    ):
+    for chosen, (first, last), weight in zip(query.members.tolist(), pairwise(query.offsets), more, strict=True):
         own, shape = np.maximum(shares[first:last], 0.0), query.levels[chosen]
         mass.append(weight * own / max(float(own.sum()), 1e-12))
         for attribute, place in zip(chosen, np.unravel_index(np.arange(own.size), shape), strict=True):
@@ -483,10 +485,6 @@ def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
     weights = WEIGHT * estimates.third_sd**-2.0 / np.mean(estimates.pair_sd**-2.0)
     noise = float(weights @ (sizes * (estimates.third_sd / n_rows) ** 2))
     shares += np.repeat(missing / sizes, sizes)
-    ends, tables = np.cumsum([0, *(each.n_cells for each in wider)]), np.cumsum([0, *(len(t.sizes) for t in wider)])
-    near = [
-        _near(each, shares[ends[at] : ends[at + 1]], estimates.third_sd[tables[at] : tables[at + 1]], n_rows)
-        for at, each in enumerate(wider)
-        if each.order == 4
-    ]
+    found = apart(wider, shares, estimates.third_sd)
+    near = [_near(query, own, sds, n_rows) for query, own, sds in found if query.order == 4]
     return TableLoss(wider, shares, weights, noise, near)

@@ -36,19 +36,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
-from sklar.budget.plan import (
-    TRIPLES_SHARE,
-    Plan,
-    Scored,
-    Stages,
-    expected_pair_tv,
-    looks_for_triples,
-    plan_scores,
-    plan_second,
-)
+from sklar.budget import plan
+from sklar.budget.plan import TRIPLES_SHARE, Plan, Scored, Stages, expected_pair_tv, plan_scores, plan_second
 from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
 from sklar.fitting.denoise import denoise_margins, interactions
@@ -149,23 +142,14 @@ class Outlook:
 
 
 def look_ahead(
-    blocks: Sequence[Block],
-    schema: Schema,
-    stages: Stages,
-    n_rows: int | None,
-    *,
-    again: bool = True,
-    orders: Sequence[int] = (3, 4),
+    blocks: Sequence[Block], schema: Schema, stages: Stages, n_rows: int | None, *, again: bool = True, **scored: Any
 ) -> Outlook:
-    """What the first stage's noisy blocks say of later stages; `again` says whether rows can be counted once more.
-
-    Tables of these `orders` may be scored.
-    """
+    """What the first stage's noisy blocks say of later stages; `again` says whether rows can be counted once more."""
     estimates = pool_blocks(blocks, stages.budget.mechanism, n_rows)
     seen: tuple[Disagreement, ...] = ()
     planned = None
-    if again and looks_for_triples(schema.cells, estimates.n_rows, stages, schema.targets):
-        planned = plan_scores(schema.cells, estimates.n_rows, stages, schema.targets, orders)
+    if again and plan.looks_for_triples(schema.cells, estimates.n_rows, stages, schema.targets):
+        planned = plan_scores(schema.cells, estimates.n_rows, stages, schema.targets, **scored)
         seen = look(estimates, schema, () if planned is None else planned[0])
     scores, left = ([], stages) if planned is None or not seen else planned
     distances, scales = interactions(estimates, margins(estimates)), tuple(own.scale for own in scores)
