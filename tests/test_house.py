@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_239,
-    "budget": 3_363,
-    "cli": 2_101,
-    "custodian": 4_363,
-    "draw": 1_657,
-    "files": 2_085,
-    "fitting": 2_898,
+    "answer": 4_244,
+    "budget": 3_438,
+    "cli": 2_109,
+    "custodian": 4_379,
+    "draw": 1_684,
+    "files": 2_093,
+    "fitting": 3_059,
     "generate": 785,
-    "kernel": 1_693,
+    "kernel": 1_697,
     "machine": 849,
     "paper": 839,
-    "public": 3_571,
-    "rows": 4_098,
-    "studio": 2_324,
-    "trust": 4_290,
+    "public": 3_599,
+    "rows": 4_107,
+    "studio": 2_334,
+    "trust": 4_305,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
