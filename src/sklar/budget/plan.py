@@ -327,15 +327,18 @@ def plan_scores(
     n sqrt((K - 1) / C) from independence. What is known of a score is an interval of four sds of its noise. On average
     over all tables it may be half as wide as that.
 
-    All scores of an order have one scale, for a share of the precision of the whole plan. They take it out of the
-    reserve, and all parts are scaled by one factor (`theorems.matched_factor`): together they cost at most what was set
-    aside. Refused where scores would take half of it.
+    Where sets of three are not scored, sets of four are not. All scores of an order have one scale, for a share of the
+    precision of the whole plan. They take it out of the reserve, and all parts are scaled by one factor
+    (`theorems.matched_factor`): together they cost at most what was set aside. Refused where they take half of it.
     """
     found = []
     for order in orders if looks_for_triples(cells, n_rows, stages, targets) else ():
         share = SCORES_SHARE if order == 3 or targets else SCORES_SHARE / 2
         tried = ((each, _score_scale(each, n_rows, stages, share)) for each in _candidates(cells, order, targets))
-        found += [Scored(tables, scale, share) for tables, scale in tried if scale is not None][:1]
+        own = next((Scored(tables, scale, share) for tables, scale in tried if scale is not None), None)
+        if own is None:
+            break
+        found.append(own)
     if not found:
         return None
     reserve, taken = float(np.sum(stages.reserve**-2.0)), sum(each.share for each in found) * stages.precision

@@ -81,7 +81,7 @@ from sklar.public.schema import Schema
 Array = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
-TESTS = 28
+TESTS = 29
 LEVEL = FALSE_ALARM / TESTS
 SMEAR = 4.0
 # Of scales below 1: how far the law of smeared noise is from normal, and the root of how much its bound is above its
@@ -94,7 +94,7 @@ _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
 # Each order has residuals of its own: those of two orders would see the same two-way noise twice.
 _SEARCHES, _WIDER = "tables of searches", {3: "margins of three-way tables", 4: "margins of four-way tables"}
-_SCORES, EVENTS = "scores of larger tables", "tables with events"
+_SCORES, EVENTS = {3: "scores of three-way tables", 4: "scores of four-way tables"}, "tables with events"
 _EACH_PAIR, _PLACES = "each two-way table between stages", "the same place of all tables between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
@@ -173,7 +173,8 @@ def examine(
     for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, *_WIDER.values()):
         tests += _squares_test(name, residuals.squares[name], mechanism, both=complete)
     tests += _squares_test(_SEARCHES, residuals.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
-    tests += _squares_test(_SCORES, residuals.squares[_SCORES], mechanism, both=False)
+    for name in _SCORES.values():
+        tests += _squares_test(name, residuals.squares[name], mechanism, both=False)
     for name, sums in residuals.each.items():
         between = name == _EACH_PAIR
         tests += _each_test(name, sums, mechanism, both=normal and between, scales=residuals.scales if between else 1)
@@ -322,7 +323,7 @@ class NoiseResiduals:
         for block in blocks:
             if isinstance(block.query, Distances):
                 apart = _contrasts(self._smeared(block.values)[:, None], [0])
-                self.squares[_SCORES].add(apart * self._variance(block.scales) ** -0.5)
+                self.squares[_SCORES[block.query.of.order]].add(apart * self._variance(block.scales) ** -0.5)
 
     @property
     def together(self) -> Squares:
