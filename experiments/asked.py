@@ -17,6 +17,8 @@ from sklar.answer.infer.inquiry import Target
 from sklar.answer.infer.onestep import Reference
 from sklar.budget.certificate import Measured
 from sklar.budget.method import Method
+from sklar.budget.plan import TOKENS
+from sklar.kernel.cells import Cells
 from sklar.kernel.theorems import Budget, Neighbors
 from sklar.kernel.vault import Vault
 from sklar.machine.progress import SILENT, Progress
@@ -148,8 +150,14 @@ class Counted:
         self._counts = counts
 
     def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:  # noqa: ARG002
-        """The counts, whatever is asked."""
-        return self._counts
+        """The counts, whatever is asked: codes tell no more of where numbers lie in bins than that it is the middle."""
+        if not ask.inside:
+            return self._counts
+        levels, held = Cells([each.n_levels for each in ask.attributes]), np.zeros(0, dtype=np.int64)
+        for index in ask.inside:
+            bins = np.isin(np.arange(ask.attributes[index].n_levels), ask.attributes[index].bin_codes)
+            held = np.append(held, TOKENS // 2 * bins * self._counts.one_way[levels.levels(index)])
+        return replace(self._counts, tables=(*self._counts.tables, held))
 
 
 def measure_counts(counts: Exact, schema: Schema, budget: Budget) -> Measured:

@@ -13,27 +13,27 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_244,
-    "budget": 3_438,
+    "answer": 4_409,
+    "budget": 3_478,
     "cli": 2_109,
     "custodian": 4_379,
-    "draw": 1_684,
-    "files": 2_093,
-    "fitting": 3_059,
+    "draw": 1_687,
+    "files": 2_089,
+    "fitting": 3_142,
     "generate": 785,
     "kernel": 1_697,
     "machine": 849,
     "paper": 839,
-    "public": 3_599,
-    "rows": 4_107,
+    "public": 3_605,
+    "rows": 4_150,
     "studio": 2_334,
-    "trust": 4_305,
+    "trust": 4_316,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 28
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

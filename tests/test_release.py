@@ -77,8 +77,8 @@ def test_large_budgets_give_close_margins(neighbors: Any, mechanism: Any, method
 def test_dependence_is_looked_at_twice() -> None:
     """By default a second measurement follows the first, and gives dependent pairs less noise."""
     model = sklar.fit(census(4_000), SMALL, epsilon=4.0)
-    one_way, first, second, *later = model.measured.blocks
-    assert (one_way.scales.size, first.scales.size) == (5, 10)
+    one_way, first, inside, second, *later = model.measured.blocks
+    assert (one_way.scales.size, first.scales.size, inside.scales.size) == (5, 10, 4)
     assert second.scales.max() > 1.3 * second.scales.min()
     assert model.certificate.epsilon == 4.0
     budget = Budget(epsilon=4.0)

@@ -145,7 +145,7 @@ def test_tabular_results_are_frames(model: Model) -> None:
     assert table.to_polars().height == 9
     assert table.to_pandas()["count"].tolist() == table.counts.ravel().tolist()
     third = sum(each.tables for each in model.certificate.measurements if each.order > 2)
-    assert model.certificate.to_polars()["tables"].sum() == 3 + 3 + 3 + third
+    assert model.certificate.to_polars()["tables"].sum() == 3 + 3 + 3 + 2 + third
     assert sklar.forecast(model, rows=600, epsilon=4.0).to_pandas().shape == (3, 5)
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from sklar.budget.certificate import LinkedMeasured, Measured, certify
 from sklar.budget.forecast import require_support
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release
+from sklar.budget.plan import inside_sizes, plan_release
 from sklar.budget.receipt import Bill, LedgerLike, telling
 from sklar.files.model import LinkedModel, Model, fit_people, fit_tables
 from sklar.fitting.domains import find_domains
 from sklar.fitting.third import look_ahead
-from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Schema, SchemaLike
@@ -122,7 +121,7 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
     search, noisy = measurer.search()
     schema = find_domains(measurer.schema, search, noisy)
     measurer = measurer.over(schema)
-    measurer.count(*(Tables(cells=schema.cells, order=order) for order in (1, 2)))
+    measurer.count_all()
     progress.stage("measure")
     stages = plan_release(
         schema.cells,
@@ -132,6 +131,7 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
         rest=search.rest,
         importance=schema.importance,
         again=measurer.reads_again,
+        inside=inside_sizes(schema),
     )
     if search.rest is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.

@@ -84,7 +84,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("n_rows", True, "its n_rows must be a whole number"),
     ("blocks", [], "its description must list at least one block"),
     ("blocks", [{}] * 4097, "its blocks must be a list of at most 4,096 entries"),
-    ("blocks.0.query", "exact", "its blocks must be one of tables, parities, distances, grid, sum, common, got"),
+    ("blocks.0.query", "exact", "its blocks must be one of tables, parities, distances, grid, inside, common, got"),
     ("copula.kind", "neural", "its copula must be one of binary, latent"),
     *[
         ("copula", MIXTURE | {"components": odd}, rf"its copula\.components {WHOLE} 1 and at most 1e\+06, got {odd}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sklar.budget.plan import KINDS, LinkedTable, linked_tables
+from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
@@ -40,8 +40,8 @@ class Measurement:
     `SCORES` added to their order: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all
     of them together, over separate cells, each of L1 norm at most `reach`.
 
-    `kind` names tables of linked people and events (`plan.KINDS`): scale and sensitivities are in people, `reach` is
-    in tokens, and the noise that was drawn is in tokens, too.
+    `kind` names tables of tokens, those of linked people and events (`plan.KINDS`) or first moments inside bins: scale
+    and sensitivities are in people or rows, `reach` is in tokens, and the noise that was drawn is in tokens, too.
     """
 
     stage: int
@@ -58,12 +58,21 @@ class Measurement:
     @property
     def what(self) -> str:
         """In words."""
+        if self.kind == INSIDE:
+            return "tables of where numbers lie inside bins"
         if self.kind or not self.order:
             return KINDS[self.kind][1] if self.kind else "number of rows"
         if self.parity:
             return _PARITIES[self.order - 1]
         tables = f"{_WAYS[self.order % SCORES - 1]} tables"
         return f"scores of {tables}" if self.order > SCORES else tables + " over coarse levels" * (self.order > 2)
+
+    @property
+    def unit(self) -> str:
+        """Of what its scale is, in words."""
+        if self.kind:
+            return "rows" if self.kind == INSIDE else "people"
+        return "a score" if self.order > SCORES else "a count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -183,7 +192,8 @@ class Certificate(Tabular):
     @property
     def spend(self) -> Spend:
         """What the measurements cost, without the search for domains."""
-        lines = [(each.scale * (each.reach if each.kind else 1), each.moves, each.reach) for each in self.measurements]
+        tokens = [each.reach / self.rows if each.kind else 1.0 for each in self.measurements]
+        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(self.measurements, tokens, strict=True)]
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sklar.budget.method import Method
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles
-from sklar.kernel.queries import moved_sets
+from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
@@ -269,7 +269,8 @@ def forecast(
     budget, cells = budget_for(schema.person, budget), schema.cells
     public = rows if budget.rows_are_public else None
     search = plan_search(schema, budget, n_rows=public).then(budget)
-    stages = plan.plan_release(cells, budget, method, n_rows=public, rest=search.rest, importance=schema.importance)
+    known = {"n_rows": public, "importance": schema.importance, "inside": plan.inside_sizes(schema)}
+    stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.
@@ -284,6 +285,9 @@ def forecast(
         costs = {"one-way tables": float(np.sum(one_way**-2.0))}
         for stage, scales in enumerate(two_way if pairs.size else (), start=1):
             costs[f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}"] = float(np.sum(scales**-2.0))
+    for query, scales in first.parts:
+        if isinstance(query, Shares):
+            costs["where numbers lie inside bins"] = float(np.sum((scales / query.each) ** -2.0))
     if schema.private_domains:
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
     if first.scales(0).size:

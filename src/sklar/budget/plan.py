@@ -22,6 +22,7 @@ from sklar.kernel.cells import Cells, Doubles
 from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Shares, Tables, moved_sets
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
 from sklar.public.events import Linked
+from sklar.public.outputs import spread
 from sklar.public.schema import TARGET_WEIGHT, Schema
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
@@ -126,6 +127,10 @@ _MOST_SCORED_WORK = 2e9
 _MOST_SCORE_NOISE = 1 / 8
 _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _ONE_WAY_TARGET = 0.025
+# Of the whole precision, what first moments inside the bins of one number take, and of all numbers together. The tokens
+# that a row deals: a power of two, so that a noise scale in tokens is held as exactly as one in rows; and their kind.
+_OF_ONE_NUMBER, _OF_NUMBERS = 0.015, 0.05
+TOKENS, INSIDE = 1024, "inside"
 # An error of x rows in any parity moves the tables that hold it by x / n in total variation. A table of three bits has
 # three ones, three pairs and one triple; most triples say little beyond their pairs, and are shrunk by the fit: their
 # noise counts for a tenth.
@@ -146,12 +151,14 @@ def plan_release(
     rest: Spend | None = None,
     importance: Importance = None,
     again: bool = True,
+    inside: tuple[int, ...] = (),
 ) -> Stages:
     """The plan of a release by this method that spends the whole budget, or as much as `rest` costs.
 
     Gaussian noise for a latent model is measured in two stages, everything else at once. Where all attributes are bits
     that matter alike, their parities are measured. `n_rows` is the number of rows where it is public, `importance` the
-    schema's weights of one-way and two-way tables; `again` says whether rows can be counted a second time.
+    schema's weights of one-way and two-way tables; `again` says whether rows can be counted a second time. `inside` has
+    the sizes of attributes whose first moments inside bins are measured (`inside_sizes`), in the first of two stages.
     """
     if importance is not None and budget.mechanism != "gaussian":
         raise BudgetError(
@@ -164,7 +171,31 @@ def plan_release(
         return Stages(budget=budget, first=first, reserve=np.empty(0))
     if cells.are_bits and cells.n_attributes > 1 and importance is None:
         return _plan_parities(cells, budget, n_rows, rest, again=again)
-    return plan_stages(cells, budget, n_rows, rest, importance)
+    return plan_stages(cells, budget, n_rows, rest, importance, inside)
+
+
+def inside_places(schema: Schema) -> tuple[int, ...]:
+    """The places of attributes whose levels do not tell where numbers lie."""
+    return tuple(place for place, attribute in enumerate(schema.attributes) if spread(attribute))
+
+
+def inside_sizes(schema: Schema) -> tuple[int, ...]:
+    """Their numbers of levels."""
+    return tuple(schema.attributes[place].n_levels for place in inside_places(schema))
+
+
+def inside_query(sizes: Sequence[int]) -> Shares:
+    """First moments inside bins: a table over the levels of each number, all of them twice, so that files show noise.
+
+    A row whose number x lies in the bin from a to b deals the share (x - a) / (b - a) of `TOKENS`, rounded, to that
+    level, and the rest to nobody; a row at a point, or without a number, deals none (`rows.encode.dealt`).
+
+    Sensitivity: `Shares.bound` with G = `TOKENS`: a row deals to at most one cell of a table, a whole number from 0 to
+    G, so replacing it moves a table by at most G down in one cell and G up in another; signed positions would move one
+    cell by 2 G. With noise of G s in tokens a table costs the rho of a table of counts with noise s, and less than its
+    mu^2: G^2 / (G^2 s^2 - 4) < 1 / (s^2 - 4). So plans pay for it as one.
+    """
+    return Shares(what=INSIDE, lengths=np.tile(np.array(sizes, dtype=np.int64), 2), each=TOKENS, per="row")
 
 
 def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None, *, again: bool) -> Stages:
@@ -231,25 +262,37 @@ def _weights(cells: Cells, importance: Importance) -> tuple[Doubles, Doubles]:
 
 
 def plan_stages(
-    cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None = None, importance: Importance = None
+    cells: Cells,
+    budget: Budget,
+    n_rows: int | None,
+    rest: Spend | None = None,
+    importance: Importance = None,
+    inside: tuple[int, ...] = (),
 ) -> Stages:
     """Plan two stages of Gaussian noise that spend the whole budget together, or as much as `rest` costs.
 
     The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
-    of 0.025; where the number of rows is not public, the share is 0.3.
+    of 0.025; where the number of rows is not public, the share is 0.3. First moments inside bins take at most 0.05
+    beside, and are left out where so much noise on tokens cannot be drawn.
     """
-    m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
-    if m == 1:
-        return Stages(budget=budget, first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
+    taken = min(_OF_ONE_NUMBER * len(inside), _OF_NUMBERS)
+    # The whole precision, as one table has it, in half as many looks: about what they get.
+    if inside and 2.0 * TOKENS * _scales(budget, np.ones(1), rest)[0] > MAX_SCALE * math.sqrt(taken / len(inside)):
+        inside, taken = (), 0.0
+    m, total, looks = cells.n_attributes, 0 if budget.rows_are_public else 1, 2 * len(inside)
+    moments = np.full(looks, taken / (1 - taken) / max(looks, 1))
     of_levels, of_pairs = _weights(cells, importance)
     weights = cells.pair_sizes**CELLS_POWER * of_pairs
     single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
-    for share in (0.3,) if n_rows is None else _ONE_WAY_SHARES:
+    for share in (1.0,) if m == 1 else (0.3,) if n_rows is None else _ONE_WAY_SHARES:
         pairs = (1 - share) * weights / weights.sum()
-        costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
+        costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs, moments]
         scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
-        reserve = scales[total + m + cells.n_pairs :].copy()
-        stages = Stages(budget=budget, first=_of_scales(cells, scales, total), reserve=reserve)
+        first, reserve, dealt = np.split(scales, [total + m + cells.n_pairs, scales.size - looks])
+        plan = _of_scales(cells, first, total)
+        if looks:
+            plan = Plan(parts=(*plan.parts, (inside_query(inside), dealt * TOKENS)))
+        stages = Stages(budget=budget, first=plan, reserve=reserve.copy())
         if n_rows is None or expected_one_way_tv(cells, n_rows, stages) <= _ONE_WAY_TARGET:
             break
     return stages
@@ -503,8 +546,6 @@ KINDS: Mapping[str, tuple[float, str]] = {
 WITH_EVENTS = ("person-event", "event-event", "number-event", "event", "two-events")
 # From this number of events on, the one-way tables of events count a person whole in their first half.
 FULL_WEIGHT = 12
-# So many tokens make what largest remainders round away invisible: a thousandth of a person.
-_TOKENS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +609,8 @@ def plan_linked(linked: Linked, budget: Budget) -> Plan:
     weights = [(KINDS[query.what][0], query.sizes**CELLS_POWER) for query in queries(1)]
     # In people. Tokens are finer, and their noise costs a little less.
     scales = budget.scales(np.concatenate([share * each / each.sum() for share, each in weights]) ** -0.5)
-    tokens = _TOKENS
+    # So many make what largest remainders round away invisible: a thousandth of a person.
+    tokens = TOKENS
     while tokens > 1 and float(scales.max()) * tokens > MAX_SCALE:
         tokens //= 2
     own = np.split(scales, np.cumsum([each.size for _, each in weights])[:-1])

@@ -36,14 +36,14 @@ import numpy as np
 
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles, Ints
-from sklar.kernel.queries import Block, Common, Shares
+from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import NOTHING, Budget, Spend, chance_of_one, drawable, least_threshold, matched_factor
 from sklar.public.axis import AXES
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
 
 Units = Ints
-Searched = Literal["domain", "rounding", "sum"]
+Searched = Literal["domain", "rounding"]
 
 # Up to this many grains every value may be a level of its own, and there is nothing to search; up to this many the
 # second table reaches the grain everywhere. So many parts a cell is divided into, and by the last table.
@@ -75,11 +75,6 @@ MOST = 0.15
 _UNKNOWN_ROWS = 0.005
 # Of the whole cost, what one table of decade by step takes.
 ROUNDING_SHARE = 0.0025
-# Of the whole cost, what the sum of a number up to its clip takes, and the tokens that a row deals: a power of two, so
-# that a noise scale in tokens is held as exactly as one in rows.
-SUM_SHARE, TOKENS = 0.015, 1024
-# Of the whole cost, what all such sums take at most.
-_MOST_SUMS = 0.06
 # Of the whole cost, what finding categories takes: all, then those that left more than this part of rows in `other`.
 # Before there were rounds, all private domains, numbers too, shared the last.
 FIRST, SECOND, LEFT, _ONE_ROUND = 0.05, 0.15, 0.1, 0.1
@@ -299,8 +294,7 @@ def _within(low: int, high: int, edges: Units) -> Units:
 class Finding:
     """What one search measures: noisy tables at one scale; a threshold for categories, and its chance to fail.
 
-    It looks for a `domain`, for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels, or for
-    their `sum` up to a clip, whose noise is `scale` in rows: `TOKENS` times that in tokens.
+    It looks for a `domain`, or for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels.
     Categories are searched in `round` 1 and 2, or once, as in files without rounds: 0.
     """
 
@@ -316,9 +310,8 @@ class Finding:
 
     def words(self, attribute: Attribute) -> str:
         """What it found of this attribute, in words; of categories, what all rounds did."""
-        if self.of != "domain":
-            rounding = "how its numbers are rounded, by decade and step"
-            return rounding if self.of == "rounding" else "limited to its clip"
+        if self.of == "rounding":
+            return "how its numbers are rounded, by decade and step"
         if self.threshold is not None:
             kept = f"{len(attribute.values):,} categories{' after a second round' if self.round == 2 else ''}"
             return f"{kept}, by {self.threshold:,} rows or more after noise"
@@ -384,15 +377,6 @@ def _with_threshold(finding: Finding, chance: float, budget: Budget) -> Finding:
     return replace(finding, threshold=threshold, lost_delta=lost)
 
 
-def sum_query(name: str) -> Shares:
-    """What a sum of clipped numbers asks: each row deals `TOKENS`, to two cells.
-
-    Sensitivity: `Shares.bound` with G = `TOKENS`, one table of reach G L. With noise of G s in tokens it costs the rho
-    of a table of counts with noise s, and less than its mu^2: G^2/(G^2 s^2 - 4) < 1/(s^2 - 4). So it is paid as one.
-    """
-    return Shares(what="sum", lengths=np.array([2]), each=TOKENS, per="row", about=name)
-
-
 def search_spend(findings: Sequence[Finding], budget: Budget) -> Spend:
     """What these findings cost together."""
     lost = math.fsum(finding.lost_delta for finding in findings)
@@ -440,7 +424,6 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None, *
     )
     factor = min(1.0, MOST / asked) if asked else 1.0
 
-    clipped = sum(attribute.clip is not None for attribute in private)
     # Every search, how many tables it takes, and what each of them costs.
     wanted: list[tuple[Attribute, Searched, int, float]] = []
     for attribute in private:
@@ -452,8 +435,6 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None, *
             wanted.append((attribute, "domain", ladder.tables, table * factor * _WHOLE_SEARCH / ladder.tables))
         if ladder.steps:
             wanted.append((attribute, "rounding", 1, ROUNDING_SHARE * factor))
-        if ladder.tables and attribute.clip is not None:
-            wanted.append((attribute, "sum", 1, min(SUM_SHARE, _MOST_SUMS / clipped)))
     costs = [cost for *_, tables, cost in wanted for _ in range(tables)]
     second = SECOND * bool(categories and not once)
     share = math.fsum(costs) + second
@@ -547,8 +528,8 @@ def fits(finding: Finding, schema: Schema, tables: Sequence[Ints]) -> bool:
     if finding.attribute not in schema.names or finding.bounds is None or len(tables) != finding.tables:
         return False
     ladder = ladder_of(asked_of(finding, schema.attribute(finding.attribute)))
-    if finding.of != "domain":
-        return [table.size for table in tables] == [2 if finding.of == "sum" else ladder.rounding_size]
+    if finding.of == "rounding":
+        return [table.size for table in tables] == [ladder.rounding_size]
     return ladder.tables == len(tables) and all(
         table.size == next_cells(ladder, tables[:number], finding.scale)[-1].size - 1
         for number, table in enumerate(tables)

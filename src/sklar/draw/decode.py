@@ -80,12 +80,15 @@ class Shape:
     `bins`, shape (b,), says for each bin from which one its numbers are drawn: another one where noise alone filled it.
     `places` are numbers on the axis and `heights` what the distribution function reaches there: the number of the bin,
     from 0 on, and the share of the bin's rows below. Both ascend, shape (k,); between them the function is straight.
+    `means`, shape (b,), are those inside bins as far as they are known, and `errors` their standard errors.
     """
 
     bins: Ints
     heights: Doubles
     places: Doubles
     rounding: Rounding | None = None
+    means: Doubles | None = None
+    errors: Doubles | None = None
 
     @property
     def ends(self) -> tuple[Doubles, Doubles]:

@@ -28,8 +28,8 @@ from sklar.budget.certificate import (
     measurements,
     vouched,
 )
-from sklar.budget.plan import linked_queries
-from sklar.budget.search import fits, sum_query
+from sklar.budget.plan import INSIDE, inside_query, inside_sizes, linked_queries
+from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, OLD_SETTINGS, VERSIONS, require_known
@@ -87,8 +87,7 @@ def _describe(block: Block) -> dict[str, Any]:
     """What the file says of one block beside its arrays."""
     query = block.query
     if isinstance(query, Shares):
-        sums = {"query": "sum", "about": query.about, "cells": query.n_cells}
-        return sums if query.about else {"query": "shares", "what": query.what}
+        return {"query": INSIDE} if query.what == INSIDE else {"query": "shares", "what": query.what}
     if isinstance(query, Common):
         return {"query": "common", "about": query.about, "threshold": query.threshold, "keys": list(block.keys or ())}
     if isinstance(query, Parities):
@@ -171,7 +170,7 @@ def load(path: str | Path) -> Model:
         stated.pop("spent_epsilon", None)
         certificate = _certified(stated, schema.digest, whole, old=version <= 3)
         if version > 3:
-            blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
+            blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, *entry))
         else:
             stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
             blocks = [*_read_answers(array, document), *stages, *third]
@@ -260,8 +259,7 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
     for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         for block in own:
-            kinds = isinstance(block.query, Common), isinstance(block.query, Shares)
-            if getattr(block.query, "about", "") != name or kinds != (common, finding.of == "sum"):
+            if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
                 raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
         if not common and not fits(finding, schema, [np.asarray(block.values) for block in own]):
             raise ModelError(f"its search for '{name!s:.60}' has other cells than its bounds imply.")
@@ -286,13 +284,13 @@ def _read_blocks(
     ]
 
 
-def _query(array: ReadArray, cells: Cells, number: int, entry: Mapping[str, Any]) -> Query:
+def _query(array: ReadArray, schema: Schema, number: int, entry: Mapping[str, Any]) -> Query:
     """The query that an entry of the description and the arrays of its block state."""
-    kind = entry["query"]
+    kind, cells = entry["query"], schema.cells
     if kind == "common":
         return Common(about=entry["about"], threshold=entry["threshold"])
-    if kind == "sum":
-        return sum_query(entry["about"])
+    if kind == INSIDE:
+        return inside_query(inside_sizes(schema))
     if kind == "grid":
         return Tables(cells=Cells([entry["cells"]]), order=1, about=entry["about"])
     if kind == "parities":

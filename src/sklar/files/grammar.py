@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 
 from sklar.budget.certificate import OLD_DISTANCE, SCORES
 from sklar.budget.method import MethodName
-from sklar.budget.plan import KINDS
+from sklar.budget.plan import INSIDE, KINDS
 from sklar.budget.search import Searched
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
@@ -189,7 +189,7 @@ _SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensit
 _PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES + 4)}
 _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
 _MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
-_MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", *KINDS)})
+_MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", INSIDE)})
 _FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
 _FINDING |= {"lost_delta": _SHARE, **since(3, {"of": one_of(*get_args(Searched)), "at_most": whole(0, MAX_LEVELS)})}
 _FINDING |= since(3, {"bounds": maybe(each(number(), 2))}) | since(4, {"round": whole(0, 2)}, optional=True)
@@ -201,7 +201,7 @@ _BLOCK = chosen(
         "parities": {"orders": whole(1, 3)},
         "distances": since(4, {"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}, optional=True),
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
-        "sum": {"about": _NAME, "cells": whole(2, 2)},
+        INSIDE: {},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
     },
 )

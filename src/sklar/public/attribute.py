@@ -56,7 +56,7 @@ class Attribute(Remembering):
     else directly after the bin that contains it. `special` are texts or numbers that mean something else than a value
     (not applicable, refused), each a level of its own, wherever it lies on the axis.
 
-    Numbers above `clip` count as it, in a level of its own; the release measures the sum of numbers limited to it.
+    Numbers above `clip` count as it, in a level of its own; the mean of all is that of limited numbers.
     Numbers drawn inside a bin are multiples of `step` (in seconds for what is timed). `texts` are those of false and
     true, `format` the strptime format of dates and times, or an example of a number ($1,234.50), `output` the type of
     the released column (see `outputs`).

@@ -206,6 +206,12 @@ def grain(attribute: Attribute) -> Fraction | None:
     return Fraction(1, 10**output.scale) if output.name == "decimal" else attribute.axis.told(attribute.format)
 
 
+def spread(attribute: Attribute) -> bool:
+    """Whether some bin holds more than one number, so that levels do not tell where numbers lie."""
+    unit = grain(attribute) if attribute.binned else None
+    return attribute.binned and any(unit is None or high - low > unit for low, high in pairwise(attribute.edges))
+
+
 def exact(number: float) -> Fraction:
     """A number as it is written: 0.1 is a tenth."""
     return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(number)))

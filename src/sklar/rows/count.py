@@ -26,7 +26,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.search import TOKENS, Ladder, Units
+from sklar.budget.plan import inside_places
+from sklar.budget.search import Ladder, Units
 from sklar.kernel.cells import Cells, Ints, Whole
 from sklar.kernel.queries import NO_CELL, Tables, one_or_none
 from sklar.machine.compiled import load
@@ -35,7 +36,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import Together, ahead, crew, side_by_side
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.encode import encode_column, value_column
+from sklar.rows.encode import dealt, encode_column, value_column
 
 na = lazily("nanoarrow")
 
@@ -109,22 +110,11 @@ class Histogram:
         np.add.at(counts, ladder.rounding_cells(values), times)
         return counts
 
-    def tokens(self, ladder: Ladder) -> Ints:
-        """What all rows deal to two cells, as `sum_query(...).count` does: of `TOKENS` each, the part of the way from
-        the lower bound to the upper one, rounded, and the rest. Whatever the number, neither is negative: lengths of
-        more than 50 bits lose their last ones, so that 2 `TOKENS` times the way fits in 63.
-        """
-        values, times = self.values()
-        whole = max(ladder.high - 1 - ladder.low, 1)
-        shift = max(whole.bit_length() - 50, 0)
-        way, whole = (np.clip(values, ladder.low, ladder.high - 1) - ladder.low) >> shift, whole >> shift
-        dealt = (2 * TOKENS * way + whole) // (2 * whole)
-        return np.array([np.sum(dealt * times), np.sum((TOKENS - dealt) * times)], dtype=np.int64)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ask:
-    """What one pass counts: tables of a schema's attributes, and the values of attributes whose domain is private.
+    """What one pass counts: tables of a schema's attributes, and the values of attributes whose domain is private; also
+    the tokens that rows deal to levels of the attributes at the places `inside`, in one table more after all others.
 
     Batches have the columns of `columns`. Where rows are `chosen`, they come as `prepare` left them.
     """
@@ -132,7 +122,14 @@ class Ask:
     attributes: tuple[Attribute, ...] = ()
     tables: tuple[Tables, ...] = ()
     values: tuple[Attribute, ...] = ()
+    inside: tuple[int, ...] = ()
     chosen: bool = False
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The number of cells of each table."""
+        own = [table.n_cells for table in self.tables]
+        return [*own, sum(self.attributes[index].n_levels for index in self.inside)] if self.inside else own
 
     @cached_property
     def used(self) -> tuple[int, ...]:
@@ -151,6 +148,19 @@ class Ask:
             return batch.get_column(f"code {index}").to_numpy()
         return encode_column(batch.get_column(self.attributes[index].column), self.attributes[index])
 
+    def deal(self, batch: pl.DataFrame, index: int, codes: NDArray[Any], *table: Ints) -> None:
+        """Add a batch's tokens of one attribute, whose codes these are, to the table of all tokens."""
+        if index in self.inside:
+            first = sum(self.attributes[other].n_levels for other in self.inside[: self.inside.index(index)])
+            # What is in no cell deals nothing.
+            np.add.at(table[0], first + np.maximum(codes, 0), self.tokens(batch, index, codes))
+
+    def tokens(self, batch: pl.DataFrame, index: int, codes: NDArray[Any]) -> NDArray[Any]:
+        """What a batch's rows deal to the levels of one attribute, shape (rows,)."""
+        if self.chosen:
+            return batch.get_column(f"tokens {index}").to_numpy()
+        return dealt(batch.get_column(self.attributes[index].column), self.attributes[index], codes)
+
     def value_column(self, batch: pl.DataFrame, number: int) -> pl.Series:
         """A batch's values of an attribute whose domain is private: texts or grains, null where outside."""
         if self.chosen:
@@ -161,6 +171,9 @@ class Ask:
         """All that is counted of a batch, row by row: for rows among which is chosen first."""
         narrow = np.int16 if all(self.attributes[index].n_levels < 2**15 for index in self.used) else np.int32
         codes = [pl.Series(f"code {index}", self.codes(batch, index).astype(narrow)) for index in self.used]
+        for index in self.inside:
+            tokens = self.tokens(batch, index, codes[self.used.index(index)].to_numpy())
+            codes.append(pl.Series(f"tokens {index}", tokens.astype(np.int16)))
         values = [self.value_column(batch, number).alias(f"value {number}") for number in range(len(self.values))]
         return pl.DataFrame([*codes, *values]) if codes or values else batch.select(pl.lit(0).alias("row"))
 
@@ -171,17 +184,17 @@ def key_of(tables: Tables) -> tuple[int, bytes, bytes]:
     return tables.order, sets, coarse
 
 
-def ask_all(schema: Schema) -> Ask:
-    """All one-way and two-way tables of a schema."""
+def ask_all(schema: Schema, *, inside: bool = False) -> Ask:
+    """All one-way and two-way tables of a schema; with `inside`, also where numbers lie inside their bins."""
     tables = Tables(cells=schema.cells, order=1), Tables(cells=schema.cells, order=2)
-    return Ask(attributes=schema.attributes, tables=tables)
+    return Ask(attributes=schema.attributes, tables=tables, inside=inside_places(schema) if inside else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exact:
     """Exact answers about some rows, in the order of what was asked: private.
 
-    A row adds at most one to a cell, so that cells may take 32 bits up to 2^31 - 1 rows.
+    A row adds at most one to a cell, so that cells may take 32 bits up to 2^31 - 1 rows, but for tokens.
     """
 
     n_rows: int
@@ -219,15 +232,14 @@ class Exact:
 
 def no_answers(ask: Ask) -> Exact:
     """The answers about no rows, over the full public domain."""
-    tables = tuple(np.zeros(table.n_cells, dtype=np.int64) for table in ask.tables)
+    tables = tuple(np.zeros(size, dtype=np.int64) for size in ask.sizes)
     return Exact(n_rows=0, tables=tables, values=tuple(map(Histogram, ask.values)))
 
 
 def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SILENT) -> Exact:
     """Exact answers about the rows of all batches."""
     total, counter = no_answers(ask), None
-    n_tables = sum(table.sizes.size for table in ask.tables)
-    n_cells = sum(counts.size for counts in total.tables)
+    n_tables, n_cells = sum(table.sizes.size for table in ask.tables), sum(ask.sizes)
     with ExitStack() as stack:
         for batch in ahead(batches):
             for number, histogram in enumerate(total.values):
@@ -237,9 +249,11 @@ def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SIL
                 nowhere = np.full(batch.height, NO_CELL, dtype=np.int32)
                 own = {index: ask.codes(batch, index) for index in ask.used}
                 codes = [own.get(index, nowhere) for index in range(len(ask.attributes))]
-                plain = zip(total.tables, ask.tables, strict=True)
-                tables = tuple(counts + table.count(codes) for counts, table in plain)
-                total = replace(total, n_rows=rows, tables=tables)
+                for index, each in own.items():
+                    ask.deal(batch, index, each, total.tables[-1])
+                for counts, table in zip(total.tables, ask.tables, strict=False):
+                    np.add(counts, table.count(codes), out=counts)
+                total = replace(total, n_rows=rows)
             else:
                 if counter is None:
                     counter, together = Counter(ask), stack.enter_context(crew())
@@ -261,6 +275,7 @@ class Counter:
         self._cells = cells = ask.tables[0].cells if ask.tables else Cells([])
         self._one_way, self._nowhere = (np.zeros(size, dtype=np.int64) for size in (cells.n_levels, cells.n_attributes))
         self._counts = [room_for(t.n_cells if t.order > 1 else 0, np.int32, private=True) for t in ask.tables]
+        self._tokens = no_answers(ask).tables[-1:] if ask.inside else ()
         plain = [t.order == 2 and t.sets is None and t.coarse is None for t in ask.tables]
         self._pairs = _Pairs(kernels, cells, self._counts[plain.index(True)] if any(plain) else None)
         self._sets: list[_Sets] = []
@@ -297,7 +312,10 @@ class Counter:
             if bits:
                 self._pairs.place(index, packed[index])
             else:
-                self.put_codes(index, self._ask.codes(batch, index))
+                codes = self._ask.codes(batch, index)
+                self.put_codes(index, codes)
+                # Each attribute has cells of its own.
+                self._ask.deal(batch, index, codes, *self._tokens)
         true = self._cells.offsets[group[on_bits]] + 1
         ones = self._pairs.ones(true)
         self._one_way[true] += ones
@@ -335,6 +353,7 @@ class Counter:
             else:
                 # Only of all pairs there are so many cells that their width matters.
                 tables.append(cells.astype(np.int32 if table.order == 2 else np.int64, copy=False))
+        tables += self._tokens
         return Exact(n_rows=self.n_rows, tables=tuple(tables), values=tuple(map(Histogram, self._ask.values)))
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
+from sklar.budget.plan import TOKENS
 from sklar.budget.search import MAX_TEXT, ladder_of
 from sklar.kernel.queries import NO_CELL
 from sklar.public.axis import DAY, PARTS, clock_text, days, parse_number, plain_pattern, span_text
@@ -261,6 +262,22 @@ def _numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
         return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))
 
     return _by_value(column, attribute, np.asarray, number_of, kind)
+
+
+def dealt(column: pl.Series, attribute: Attribute, codes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """How many of `TOKENS` each row deals to the level that its code says, shape (rows,): `plan.inside_query`.
+
+    Postcondition, for any column and codes: 0 <= tokens <= `TOKENS`, and 0 where a row stands in no bin. They depend on
+    a row's value and code alone. Never raises.
+    """
+    tokens, here = np.zeros(codes.size, dtype=np.int64), np.flatnonzero(np.isin(codes, attribute.bin_codes))
+    if here.size and column.dtype != pl.Null and not column.dtype.is_nested():
+        edges = np.asarray(attribute.edges, dtype=np.float64)
+        place = np.searchsorted(attribute.bin_codes, codes[here])
+        with np.errstate(over="ignore", invalid="ignore"):
+            way = (_numbers_of(column, attribute)[here] - edges[place]) / (edges[place + 1] - edges[place])
+        tokens[here] = np.rint(TOKENS * np.clip(np.nan_to_num(way), 0.0, 1.0))
+    return tokens
 
 
 def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:

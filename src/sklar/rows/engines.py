@@ -29,10 +29,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.search import TOKENS, Finding, Search, ladder_of, next_cells, plan_search, sum_query
+from sklar.budget.plan import INSIDE
+from sklar.budget.search import Finding, Search, ladder_of, next_cells, plan_search
 from sklar.errors import DataError, OutputError
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Tables
+from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.kernel.vault import Charge, Vault
 from sklar.machine.extras import Engine, choose_engine
@@ -42,7 +43,7 @@ from sklar.machine.stores import fresh_file, version_of
 from sklar.machine.threads import merged, workers
 from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, choose_here, placed, records_of
-from sklar.rows.count import Ask, Exact, Histogram, count, key_of, no_answers
+from sklar.rows.count import Ask, Exact, Histogram, ask_all, count, key_of, no_answers
 from sklar.rows.read import open_source, reads_again, takes_one_pass
 from sklar.rows.source import Source, batch_rows, files_at_once, require_columns, require_person
 from sklar.rows.sql import Query as RowsOfQuery
@@ -124,7 +125,7 @@ def count_resumable(
         return path.relative_to(origin).as_posix(), version_of(path)
 
     # What is kept is good for these files under this schema, and for the tables that were counted.
-    tables = sha256(repr([key_of(table) for table in ask.tables]).encode()).hexdigest()
+    tables = sha256(repr([ask.inside, *map(key_of, ask.tables)]).encode()).hexdigest()
     about = {"schema": schema.digest, "origin": str(origin.resolve()), "tables": tables}
     with _own(folder):
         shards = {shard_of(part): part for part in source.parts}
@@ -214,8 +215,8 @@ def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Exact, list[Sh
             written: dict[str, Any] = json.loads(first.tobytes())
             if any(written[key] != value for key, value in about.items()):
                 return no_answers(ask), []
-            for counts, table in zip(tables, ask.tables, strict=True):
-                if counts.shape != (table.n_cells,) or counts.dtype not in (np.int64, np.int32):
+            for counts, size in zip(tables, ask.sizes, strict=True):
+                if counts.shape != (size,) or counts.dtype not in (np.int64, np.int32):
                     raise ValueError("other cells or numbers than the schema's counts")
             done = [(str(name), str(version)) for name, version in written["done"]]
             return Exact(n_rows=int(written["rows"]), tables=tuple(tables)), done
@@ -262,7 +263,7 @@ class Measurer:
         self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
     ) -> None:
         self._table, self._vault, self.schema, self.budget, self._progress = table, vault, schema, budget, progress
-        self._n_rows, self._values = 0, cast("Exact | None", None)
+        self._n_rows, self._values, self._tokens = 0, cast("Exact | None", None), cast("NDArray[Any]", None)
         self._exact: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
         self.reads_again, self.reserve = table.reads_again, vault.reserve
 
@@ -322,25 +323,37 @@ class Measurer:
             blocks += self._answers(finding, exact[finding.attribute])
         return both, tuple(blocks)
 
-    def count(self, *tables: Tables) -> None:
-        """Count what was not counted yet, in one pass over the rows."""
-        unknown = tuple(each for each in tables if each.order and key_of(each) not in self._exact)
-        if not unknown:
-            return
+    def count_all(self) -> None:
+        """Count all one-way and two-way tables, and where numbers lie inside their bins, in one pass over the rows."""
+        self._count(ask_all(self.schema, inside=True))
+
+    def _count(self, ask: Ask) -> None:
         progress = self._watched("count again" if self._exact else "count")
-        answers = self._table.count(Ask(attributes=self.schema.attributes, tables=unknown), progress=progress)
+        answers = self._table.count(ask, progress=progress)
         self._vault.hold(answers.n_rows)
-        self._n_rows = answers.n_rows
-        self._exact |= {key_of(each): counts for each, counts in zip(unknown, answers.tables, strict=True)}
+        self._n_rows, self._tokens = answers.n_rows, answers.tables[-1] if ask.inside else self._tokens
+        self._exact |= {key_of(each): counts for each, counts in zip(ask.tables, answers.tables, strict=False)}
+
+    def _require(self, *queries: Query) -> None:
+        """Count what was not counted yet for these queries, in one pass over the rows."""
+        of = (each for query in queries for each in getattr(query, "tables", (query,)) if isinstance(each, Tables))
+        if unknown := tuple(each for each in of if each.order and key_of(each) not in self._exact):
+            self._count(Ask(attributes=self.schema.attributes, tables=unknown))
+
+    def measure_all(self, parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> list[Block]:
+        """The noisy answers to several queries, whose tables are counted together."""
+        self._require(*(query for query, _ in parts))
+        return [self.measure(*part) for part in parts]
 
     def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
         """The noisy answer to one query."""
+        self._require(query)
         if isinstance(query, Tables):
-            self.count(query)
             exact = np.array([self._n_rows]) if query.order == 0 else self._exact[key_of(query)]
         elif isinstance(query, Parities | Distances):
-            self.count(*query.tables)
             exact = query.answer(*(self._exact[key_of(each)] for each in query.tables))
+        elif isinstance(query, Shares) and query.what == INSIDE:
+            exact = np.tile(self._tokens, 2)
         else:
             raise DataError(f"{type(query).__name__} are not counted from the rows of one table.")
         block = self._vault.measure(query, exact, scales)
@@ -350,11 +363,6 @@ class Measurer:
         values = room_for(block.values.size, block.values.dtype)
         values[:] = block.values
         return replace(block, values=values)
-
-    def measure_all(self, parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> list[Block]:
-        """The noisy answers to several queries, whose tables are counted in one pass."""
-        self.count(*(each for query, _ in parts for each in cast(Any, getattr(query, "tables", (query,)))))
-        return [self.measure(*part) for part in parts]
 
     def _watched(self, stage: str) -> Progress:
         """Whoever watches a stage: told of rows only where the number of those that are read is public."""
@@ -370,9 +378,6 @@ class Measurer:
             yield self._vault.measure(Common(about=name, threshold=finding.threshold), exact.texts, scales)
             return
         ladder = ladder_of(self.schema.attribute(name))
-        if finding.of == "sum":
-            yield self._vault.measure(sum_query(name), exact.tokens(ladder), scales * TOKENS)
-            return
         tables: list[NDArray[Any]] = []
         for _ in range(finding.tables):
             if finding.of == "rounding":

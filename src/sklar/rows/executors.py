@@ -277,7 +277,7 @@ def _count_chosen(work: Work, bucket: int, pieces: Iterable[Piece]) -> Iterator[
 
 def length(ask: Ask) -> int:
     """How many whole numbers the answers are: the number of rows, and the cells of all tables."""
-    return 1 + sum(table.n_cells for table in ask.tables)
+    return 1 + sum(ask.sizes)
 
 
 def _n_keys(ask: Ask) -> int:
@@ -286,8 +286,10 @@ def _n_keys(ask: Ask) -> int:
 
 
 def cut(answers: Exact, number: int) -> Iterator[Piece]:
-    """The answers of one part: no cell exceeds the number of rows, so that four bytes mostly hold it."""
-    flat = np.concatenate([[answers.n_rows], *answers.tables]).astype(np.uint32 if answers.n_rows < 2**32 else np.int64)
+    """The answers of one part, in four bytes each where they hold them: no cell exceeds the number of rows, but
+    tokens."""
+    flat = np.concatenate([[answers.n_rows], *answers.tables])
+    flat = flat.astype(np.uint32 if flat.max() < 2**32 else np.int64)
     frames = [pl.DataFrame({"times": flat[first : first + RUN]}) for first in range(0, flat.size, RUN)]
     frames += [histogram.frame() for histogram in answers.values]
     for key, frame in enumerate(frames):
@@ -343,6 +345,6 @@ def join(sums: Sequence[Piece], ask: Ask, parts: int | None = None) -> Exact:
     runs = len(frames) - len(ask.values)
     flat = pl.concat(frames[:runs])["times"].to_numpy()
     values = tuple(map(Histogram, ask.values, frames[runs:]))
-    ends = np.cumsum([table.n_cells for table in ask.tables])[:-1]
+    ends = np.cumsum(ask.sizes)[:-1]
     tables = tuple(each.copy() for each in np.split(flat[1:], ends)) if ask.tables else ()
     return Exact(n_rows=int(flat[0]), tables=tables, values=values)

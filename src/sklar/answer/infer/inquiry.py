@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -28,7 +28,6 @@ from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile,
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
 from sklar.answer.predicate import Expression, QueryError, Token, TokenReader, find_attribute, parse, resolve, tokenize
 from sklar.draw.decode import Shape
-from sklar.fitting.density import clipped_mean
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
@@ -50,10 +49,8 @@ _WIDE = 3.0
 _ABOUT = {"population": "the population that the table came from", "table": "the table itself"}
 _EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
 _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
-# The error of a mean inside a bin as a part of its width: where nothing inside was measured, and where a search found
-# the bin; and rows beyond, in its noise. Chosen on the ten shapes of
-# experiments.limited, where 95% intervals of limited means then hold 97% of the time or more.
-_INSIDE, _UNSEEN = (0.15, 0.1), 1.5
+# How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
+_APART = 0.1
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
 _UNITS: dict[str, tuple[float, str]] = {
     "date": (1.0, "days since 1970-01-01"),
@@ -166,13 +163,13 @@ class Inference(Tabular):
 class Scores(NamedTuple):
     """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set.
 
-    `widths` are those of what is drawn inside of it, `lengths` how far its mean is from where an outermost bin ends.
+    `errors` are the standard errors of means inside bins, `widths` those of what is drawn there.
     """
 
     values: Floats
     by: str
+    errors: Floats | float = 0.0
     widths: Floats | float = 0.0
-    lengths: Floats | float = 0.0
 
     @property
     def known(self) -> Floats:
@@ -216,28 +213,23 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
     shape, step = None if said == "midpoint" else shapes().get(name), grain(attribute)
     edges = np.asarray(attribute.edges, dtype=np.float64)
     means = edges[:-1] + np.diff(edges) / 2
-    if shape is not None:
-        for place, own in enumerate(shape.bins[: means.size].tolist()):
-            # The distribution function of a bin goes from its number to the next one.
-            inside = (shape.heights >= own) & (shape.heights <= own + 1)
-            places, mass = shape.places[inside], np.diff(shape.heights[inside])
-            if mass.sum() > 0:
-                means[place] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
+    if shape is not None and shape.means is not None:
+        means = shape.means
     if step is not None:
         # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
         means = np.maximum(means - float(step) / 2, edges[:-1] if shape is None else edges[:-1][shape.bins])
-    if shape is not None:
-        widths, lengths, (lows, highs) = np.zeros(values.size), np.zeros(values.size), shape.ends
+    errors, widths = np.zeros(values.size), np.zeros(values.size)
+    if shape is not None and shape.errors is not None:
+        lows, highs = shape.ends
         widths[attribute.bin_codes] = np.maximum(highs - lows - float(step or 0), 0.0) / unit
-        outer = np.maximum((highs.max() - means) * (highs == highs.max()), (means - lows.min()) * (lows == lows.min()))
-        lengths[attribute.bin_codes] = outer / unit
+        errors[attribute.bin_codes] = shape.errors / unit
     values[attribute.bin_codes] = means / unit
     values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
     by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
     if step is not None and np.all(np.diff(edges) <= float(step)):
         by = "the numbers themselves"
     said_by = by + (f", in {named}" if named else "")
-    return Scores(values, said_by) if shape is None else Scores(values, said_by, widths, lengths)
+    return Scores(values, said_by, errors, widths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -248,7 +240,7 @@ class Statistic:
     """
 
     text: str
-    kind: Literal["mean", "share", "shares", "corr", "independent", "formula"]
+    kind: Literal["mean", "share", "shares", "corr", "independent", "formula", "function"]
     names: tuple[int, ...] = ()
     event: Expression | None = None
     event_text: str = ""
@@ -376,7 +368,7 @@ class Inquiry:
     def __init__(
         self,
         model: Model,
-        question: str,
+        question: str | Statistic,
         *,
         level: float = DEFAULT_LEVEL,
         target: str | None = None,
@@ -406,7 +398,7 @@ class Inquiry:
                 "Ask about the target 'table'."
             )
         self.target: Target = "table" if target == "table" or several else "population"
-        self.asked = asked = read_question(question, model.schema)
+        self.asked = asked = read_question(question, model.schema) if isinstance(question, str) else question
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         self.population = self.target == "population"
         named = {*asked.names, *asked.by, *asked.outcome}
@@ -418,7 +410,6 @@ class Inquiry:
         self.cautions: list[str] = []
         self.limits: dict[str, str] = {}
         self._scored: dict[int, Scores] = {}
-        self._left: dict[int, float] = {}
         # Shapes of all numbers are fitted together.
         self._shapes = cache(lambda: model.shapes)
 
@@ -426,13 +417,10 @@ class Inquiry:
         """The measured attribute that decides an attribute's level."""
         return self.model.schema.sources[attribute][0]
 
-    def over_source(self, attribute: int, values: Floats) -> Floats:
-        """A function of an attribute's levels as one of the levels of its source; levels are the first axis."""
-        return np.asarray(values[self.model.schema.sources[attribute][1]])
-
-    def column(self, codes: Codes, attribute: int, values: Floats) -> Floats:
-        """A function of an attribute's levels on records."""
-        return self.over_source(attribute, values)[codes[:, self.where.index(self.source(attribute))]]
+    def levels(self, codes: Codes, attribute: int) -> Codes:
+        """An attribute's level on records."""
+        source, levels = self.model.schema.sources[attribute]
+        return np.asarray(levels[codes[:, self.where.index(source)]])
 
     def holds(self, predicate: Expression | None, codes: Codes) -> Floats:
         """1 for records that satisfy a predicate, else 0."""
@@ -449,12 +437,12 @@ class Inquiry:
         """What an attribute's levels stand for; the answer will say so."""
         if attribute not in self._scored:
             own = self.model.schema.attributes[attribute]
-            scores = score(own, self.declared.get(own.name), self._shapes)
-            scores = self._scored[attribute] = self._corrected(attribute, scores)
+            scores = self._scored[attribute] = score(own, self.declared.get(own.name), self._shapes)
             if scores.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
             if not scores.known.all():
-                self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are left out")
+                fate = "null in the function's table" if self.asked.kind == "function" else "left out"
+                self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are {fate}")
             if own.name not in self.declared and (limits := limits_of(self.model, own, self._shapes())):
                 shown = self.limits[own.name] = shown_limits(own, limits)
                 self.cautions.append(
@@ -466,44 +454,27 @@ class Inquiry:
     def inside(self, attribute: int, within: Callable[[Codes], Floats]) -> float:
         """The variance that where numbers lie inside their bins adds to their sum over records `within`, by row.
 
-        The error of a bin's mean is `_INSIDE` of its width, and independent between bins. Rows that a search did not
-        see, about `_UNSEEN` standard errors of a count, lie beyond the outermost bins, which hold them.
+        The errors of bins' means are independent. The mean of a part f of a bin's rows may differ from that of the
+        rest by `_APART` of its width, and from that of all by 1 - f times as much.
         """
-        errors, shares = self._errors(attribute, self.scores(attribute)), self._shares(attribute, within)
-        everyone = not self.asked.by and self.asked.given is None
-        return float(np.sum((shares * errors) ** 2)) * (self._left.get(attribute, 1.0) if everyone else 1.0)
+        scores, shares = self.scores(attribute), self._shares(attribute, within)
+        others = 1 - shares / np.maximum(self._shares(attribute), 1e-300)
+        return float(np.sum(shares**2 * (scores.errors**2 + (others * _APART * scores.widths) ** 2)))
+
+    def shifts(self) -> Iterator[None]:
+        """Turn after turn, the score of one level of a number is off by its standard error."""
+        for attribute, scores in list(self._scored.items()):
+            errors = np.broadcast_to(self._errors(attribute, scores), scores.values.shape)
+            for level in np.flatnonzero(errors):
+                self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
+                yield
+            self._scored[attribute] = scores
 
     def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
         """The shares of an attribute's levels by the model, of records `within` or all."""
-        codes, levels = self.reference.codes, self.model.schema.sources[attribute][1]
+        codes, size = self.reference.codes, self.model.schema.attributes[attribute].n_levels
         weights = self.reference.union if within is None else self.reference.union * within(codes)
-        size = self.model.schema.attributes[attribute].n_levels
-        places = levels[codes[:, self.where.index(self.source(attribute))]]
-        return np.bincount(places, weights, size).astype(np.float64)
-
-    def _errors(self, attribute: int, scores: Scores) -> Floats:
-        """The standard error of each level's score."""
-        name, shares = self.model.schema.names[attribute], self._shares(attribute)
-        found = [each for each in self.model.certificate.domains if each.attribute == name and each.bounds]
-        unseen = _UNSEEN * found[0].scale / self.effects.n_rows if found else 0.0
-        beyond = np.minimum(unseen / np.maximum(shares, 1e-300), 1.0) * scores.lengths
-        return np.hypot(_INSIDE[bool(found)] * scores.widths, beyond)
-
-    def _corrected(self, attribute: int, scores: Scores) -> Scores:
-        """The scores, moved toward the measured mean of a clipped number, each by its share in the error: the best
-        linear estimate. `_left` is the part of the error's variance that this leaves.
-        """
-        own = self.model.schema.attributes[attribute]
-        measured = clipped_mean(self.model.measured, own)
-        if measured is None or own.name in self.declared:
-            return scores
-        shares, errors = self._shares(attribute) * scores.known, self._errors(attribute, scores)
-        pulls = shares / shares.sum() * errors**2
-        inside = float(pulls @ (shares / shares.sum()))
-        gain = inside / max(inside + measured[1] ** 2, 1e-300)
-        self._left[attribute] = 1 - gain
-        missed = measured[0] - float(shares @ scores.filled) / float(shares.sum())
-        return scores._replace(values=scores.values + gain * missed * pulls / max(inside, 1e-300))
+        return np.bincount(self.levels(codes, attribute), weights, size).astype(np.float64)
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import LinkedMeasured, is_of_schema
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER, Method
-from sklar.budget.plan import plan_linked, plan_release
+from sklar.budget.plan import inside_sizes, plan_linked, plan_release
 from sklar.budget.search import finding_faults, fits, replan_search
 from sklar.files.model import fit_people, fit_tables
 from sklar.fitting.density import searched
@@ -218,9 +218,8 @@ def follows(measured: Everything, budget: Budget) -> bool:
         if faults or domain_faults(measured) or not cells:
             return False
     blocks = [block for block in measured.blocks if is_of_schema(block)]
-    stages = plan_release(
-        schema.cells, budget, Method(), n_rows=measured.n_rows, rest=rest, importance=schema.importance
-    )
+    public = {"n_rows": measured.n_rows, "importance": schema.importance, "inside": inside_sizes(schema)}
+    stages = plan_release(schema.cells, budget, Method(), rest=rest, **public)
     planned = list(stages.first.parts) * stages.looks
     if stages.reserve.size:
         outlook = look_ahead(blocks[: len(planned)], schema, stages, measured.n_rows)

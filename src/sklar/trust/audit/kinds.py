@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured, Measured
-from sklar.budget.method import PAPER, Method
+from sklar.budget.method import Method
 from sklar.budget.receipt import LedgerLike
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.fitting.density import searched
@@ -73,9 +73,9 @@ class Kind:
         ]
         if sought:
             # Over the domains that were found, which are public now.
-            found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon), method=PAPER)
+            found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon))
             tables = {getattr(block.query, "order", -1): block.values for block in found.blocks}
-            return [*sought, *(tables[query.order] for query in asked[len(sought) :])]
+            return [*sought, *(tables[getattr(query, "order", -1)] for query in asked[len(sought) :])]
         codes = frame.select(measured.schema.names).to_numpy().T
         return [query.count(codes) for query in asked]
 

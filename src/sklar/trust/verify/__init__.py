@@ -252,7 +252,7 @@ def _grids(model: Model) -> tuple[list[residuals.Grid], list[str]]:
             edges = next_cells(ladder, tables, finding.scale)[: len(tables)]
             grids.append(residuals.Grid(tables=tables, edges=tuple(edges), scale=finding.scale))
         elif finding.threshold is None:
-            what = {"rounding": "how it is rounded", "sum": "its sum"}.get(finding.of, "its bins")
+            what = "how it is rounded" if finding.of == "rounding" else "its bins"
             once.append(f"the noisy table of '{name}': {what}")
         else:
             once.append(f"counts of the categories found for '{name}'")

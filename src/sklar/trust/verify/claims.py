@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of, vouched
-from sklar.budget.search import TOKENS, finding_faults, search_spend
+from sklar.budget.plan import inside_query, inside_sizes
+from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import LinkedModel, Model
 from sklar.fitting.density import searched
@@ -162,10 +163,12 @@ def _check_arrays(model: Model) -> Check:
     blocks = [block for block in model.measured.blocks if is_of_schema(block)]
     normal = stated.mechanism == "gaussian"
     wrong = [_undrawable(model.measured.blocks, claimed=stated.claimed_by is not None)]
-    orders, third = set(), False
+    orders, third, inside = set(), False, inside_query(inside_sizes(model.measured_schema))
     for block in blocks:
         query = block.query
-        about = query.of.cells if isinstance(query, Distances) else getattr(query, "cells", None)
+        about = query.of.cells if isinstance(query, Distances) else getattr(query, "cells", cells)
+        if isinstance(query, Shares) and not np.array_equal(query.sizes, inside.sizes):
+            wrong.append("moments inside bins are not those of the schema's numbers")
         if block.scales.shape != query.sizes.shape or block.values.size != query.n_cells or about != cells:
             wrong.append("tables do not cover the public domain")
         if query.gaussian_only and not normal:
@@ -238,9 +241,7 @@ def _answer_faults(model: Model) -> list[str]:
     searches = list(searched(model.certificate.domains, model.measured.blocks))
     if len(searches) != len(model.certificate.domains):
         return ["the noisy answers of a search are missing"]
-    times = [TOKENS if finding.of == "sum" else 1 for finding, _ in searches]
-    pairs = zip(searches, times, strict=True)
-    if any((block.scales != finding.scale * each).any() for (finding, own), each in pairs for block in own):
+    if any((block.scales != finding.scale).any() for finding, own in searches for block in own):
         return ["a search has another noise scale than is stated for it"]
     common = [(each, answer) for each, (answer, *_) in searches if isinstance(answer.query, Common)]
     faults = []

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
 from sklar.budget.method import Method, MethodName
-from sklar.budget.plan import RULES, plan_release, plan_scores
+from sklar.budget.plan import RULES, inside_sizes, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
@@ -38,7 +38,7 @@ from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import GAIN_DIGITS, Estimates, as_stored, digits, pool, rounded
 from sklar.fitting.third import look_ahead
-from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
+from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula, Repairs
@@ -171,8 +171,10 @@ def _replan(model: Model) -> str:
     later = blocks[len(first) :]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
-    weights = schema.importance
-    planned = plan_release(cells, budget, _method(model), n_rows=n_rows, rest=rest, importance=weights, again=again)
+    # A file of an earlier release has no moments, which cost something.
+    inside = inside_sizes(schema) if any(isinstance(block.query, Shares) for block in first) else ()
+    public: dict[str, Any] = {"n_rows": n_rows, "importance": schema.importance, "again": again, "inside": inside}
+    planned = plan_release(cells, budget, _method(model), rest=rest, **public)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")

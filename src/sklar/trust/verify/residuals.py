@@ -14,11 +14,12 @@ recursive residuals
 
 are uncorrelated and have variance 1, and their squares add up to the generalized least squares residual. This is done
 for contrasts of margins; over looks at one query, whose weighted mean (uncorrelated with the looks' residuals) stands
-for a table in all that follows; over totals; and over the tables of a search, the finest first. Which cells of a search
-are divided depends on earlier tables: near the limit a residual's mean square is between 0.85 and 1.8. So it is taken
-as if it were a quarter larger (`_CHOSEN`), and only too little noise is looked for there. Three-way tables are over
-coarse levels, sums of levels that have covariances: x with covariance P, then y with covariance R gives
-z = L^-1 (y - x), where L L^T = P + R, and x moves by P (P + R)^-1 (y - x). Their residuals are not added to the others.
+for a table in all that follows; over the two looks at first moments inside bins; over totals; and over the tables of a
+search, the finest first. Which cells of a search are divided depends on earlier tables: near the limit a residual's
+mean square is between 0.85 and 1.8. So it is taken as if it were a quarter larger (`_CHOSEN`), and only too little
+noise is looked for there. Three-way tables are over coarse levels, sums of levels that have covariances: x with
+covariance P, then y with covariance R gives z = L^-1 (y - x), where L L^T = P + R, and x moves by P (P + R)^-1 (y - x).
+Their residuals are not added to the others.
 
 **Their law.** The verifier adds normal noise of variance s^2 = 4 to every cell, from the file's own digest. Discrete
 Gaussian noise of scale sigma plus N(0, s^2) has the density of N(0, sigma^2 + s^2) up to a factor 1 +- 2 exp(-2 pi^2
@@ -69,7 +70,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
-from sklar.budget.plan import KINDS, WITH_EVENTS, LinkedTable, linked_tables
+from sklar.budget.plan import INSIDE, KINDS, WITH_EVENTS, LinkedTable, linked_tables
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
@@ -81,7 +82,7 @@ from sklar.public.schema import Schema
 Array = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
-TESTS = 29
+TESTS = 30
 LEVEL = FALSE_ALARM / TESTS
 SMEAR = 4.0
 # Of scales below 1: how far the law of smeared noise is from normal, and the root of how much its bound is above its
@@ -94,7 +95,8 @@ _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
 # Each order has residuals of its own: those of two orders would see the same two-way noise twice.
 _SEARCHES, _WIDER = "tables of searches", {3: "margins of three-way tables", 4: "margins of four-way tables"}
-_SCORES, EVENTS = {3: "scores of three-way tables", 4: "scores of four-way tables"}, "tables with events"
+_MOMENTS, EVENTS = "first moments inside bins", "tables with events"
+_SCORES = {3: "scores of three-way tables", 4: "scores of four-way tables"}
 _EACH_PAIR, _PLACES = "each two-way table between stages", "the same place of all tables between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
@@ -170,6 +172,7 @@ def examine(
     ]
     tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=residuals.chosen)
     tests += _squares_test(_PLACES, residuals.squares[_PLACES], mechanism, both=normal)
+    tests += _squares_test(_MOMENTS, residuals.squares[_MOMENTS], mechanism, both=normal)
     for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, *_WIDER.values()):
         tests += _squares_test(name, residuals.squares[name], mechanism, both=complete)
     tests += _squares_test(_SEARCHES, residuals.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
@@ -298,6 +301,10 @@ class NoiseResiduals:
                 looks[-query.orders].append(block)
             elif isinstance(query, Tables) and query.sets is None and not query.about:
                 looks[query.order].append(block)
+            elif isinstance(query, Shares) and query.what == INSIDE:
+                one, two = np.split(self._smeared(block.values), 2)
+                variances = np.repeat(self._variance(block.scales), query.sizes).reshape(2, -1).sum(axis=0)
+                self.squares[_MOMENTS].add((two - one) * variances**-0.5)
         # The mean of every cell over all looks at the tables of an order, and its variance in every table.
         self._pooled: dict[int, tuple[Array, Array]] = {}
         between = {order: self._pool(own, order) for order, own in looks.items()}
@@ -328,7 +335,7 @@ class NoiseResiduals:
     @property
     def together(self) -> Squares:
         """All of them but those of searches and of larger tables: none is used twice."""
-        names = (_STAGES, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
+        names = (_STAGES, _MOMENTS, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
         return sum((self.squares[name] for name in names), Squares())
 
     def _smeared(self, counts: NDArray[np.integer]) -> Array:
