@@ -13,10 +13,10 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_409,
-    "budget": 3_478,
+    "answer": 4_476,
+    "budget": 3_517,
     "cli": 2_109,
-    "custodian": 4_379,
+    "custodian": 4_381,
     "draw": 1_687,
     "files": 2_089,
     "fitting": 3_142,
@@ -26,7 +26,7 @@ ROOMS = {
     "paper": 839,
     "public": 3_605,
     "rows": 4_150,
-    "studio": 2_334,
+    "studio": 2_361,
     "trust": 4_316,
 }
 # Of the package, and of its tests.
