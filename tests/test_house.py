@@ -12,6 +12,7 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
+<<<<<<< HEAD
     ".": 476,
     "answer": 4_471,
     "budget": 3_463,
@@ -28,6 +29,24 @@ ROOMS = {
     "rows": 4_137,
     "studio": 2_355,
     "trust": 4_199,
+=======
+    ".": 469,
+    "answer": 4_476,
+    "budget": 3_517,
+    "cli": 2_109,
+    "custodian": 4_381,
+    "draw": 1_687,
+    "files": 2_089,
+    "fitting": 3_142,
+    "generate": 785,
+    "kernel": 1_697,
+    "machine": 849,
+    "paper": 839,
+    "public": 3_605,
+    "rows": 4_150,
+    "studio": 2_361,
+    "trust": 4_316,
+>>>>>>> e088b923abfc96e2d952369e7305d40541e83967
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

@@ -370,14 +370,14 @@ def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, le
 def _count_wide(
     measured: Measured, parts: _Parts, expression: Expression, where: Sequence[int], *, level: float, complete: bool
 ) -> CellCount | str:
-    """The count over three attributes, ascending, by their coarse table, or why there is none."""
+    """The count over three or four attributes, ascending, by their coarse table, or why there is none."""
     tables = sum(block.scales.size for block, query in effects.table_blocks(measured) if query.sets is not None)
-    if len(where) > 3 or not tables:
+    if len(where) > 4 or not tables:
         return f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in effects.tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
     if table is None or not table.coarse:
-        others = f"only pairs and {tables:,} other tables of three were measured"
+        others = f"only pairs and {tables:,} larger tables were measured"
         return f"no direct measurement exists over {names}; {others}"
     coarser = f"the table of {names} was measured over coarser levels than this predicate tells apart"
     if math.prod(int(measured.schema.sizes[i]) for i in where) > _MAX_CELLS:
