@@ -12,47 +12,28 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-<<<<<<< HEAD
     ".": 476,
-    "answer": 4_471,
-    "budget": 3_463,
-    "cli": 2_172,
-    "custodian": 4_385,
-    "draw": 1_687,
-    "files": 2_204,
-    "fitting": 3_037,
-    "generate": 696,
-    "kernel": 1_693,
-    "machine": 849,
-    "paper": 827,
-    "public": 3_583,
-    "rows": 4_137,
-    "studio": 2_355,
-    "trust": 4_199,
-=======
-    ".": 469,
     "answer": 4_476,
-    "budget": 3_517,
-    "cli": 2_109,
-    "custodian": 4_381,
+    "budget": 3_533,
+    "cli": 2_180,
+    "custodian": 4_401,
     "draw": 1_687,
-    "files": 2_089,
+    "files": 2_208,
     "fitting": 3_142,
-    "generate": 785,
+    "generate": 696,
     "kernel": 1_697,
     "machine": 849,
-    "paper": 839,
-    "public": 3_605,
+    "paper": 827,
+    "public": 3_611,
     "rows": 4_150,
-    "studio": 2_361,
-    "trust": 4_316,
->>>>>>> e088b923abfc96e2d952369e7305d40541e83967
+    "studio": 2_365,
+    "trust": 4_209,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 112, 28
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 112, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

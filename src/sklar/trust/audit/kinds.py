@@ -110,12 +110,9 @@ def _numbers(sizes: tuple[int, ...], rows: int) -> NDArray[np.int64]:
     generator = np.random.default_rng(rows)
     codes = np.array([size * (0.85 * generator.random(rows)) ** 2 for size in sizes]).astype(np.int64)
     codes[-1, ::2] = (codes[0] + codes[1])[::2] % sizes[-1]
-<<<<<<< HEAD
+    codes[-1, 1::4] = codes[:-1].sum(axis=0)[1::4] % sizes[-1]
     # A row that is in no cell of one attribute.
     codes[1, -1] = -1
-=======
-    codes[-1, 1::4] = codes[:-1].sum(axis=0)[1::4] % sizes[-1]
->>>>>>> e088b923abfc96e2d952369e7305d40541e83967
     return codes
 
 
