@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_205,
+    "answer": 4_311,
     "budget": 3_401,
     "cli": 2_164,
     "custodian": 4_417,

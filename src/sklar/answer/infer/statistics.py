@@ -17,15 +17,25 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.effects import Codes, Effects, Floats, Subset
+from sklar.answer.effects import Codes, Effects, Floats, Subset, normal_quantile
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, WaldTest
-from sklar.answer.infer.onestep import Linearized, OneStep, Reference, add, noise_covariance, parts
+from sklar.answer.infer.onestep import (
+    MOST_LISTED,
+    Linearized,
+    OneStep,
+    Reference,
+    add,
+    applied,
+    grid,
+    noise_covariance,
+    parts,
+)
 from sklar.answer.predicate import QueryError
 
 RecordFunction = Callable[[Codes], Floats]
@@ -39,6 +49,10 @@ CLEAR = 4.0
 # Categories with fewer standard errors of rows than this are taken together.
 CLEAR_LEVEL = 8.0
 _NEWTON = 30
+# Cells of classes of levels over which bounds are looked for, and those of a pair.
+_MOST_VARIABLES, _MOST_SUMS = 20_000, 1_000
+# Figures at once that get bounds.
+_MOST_BOUNDED = 100
 # The covariance of an interaction is one square matrix of so many contrasts.
 _MOST_CONTRASTS = 3_000
 _DETERMINED = "the regressors must not determine one another, and by the model they do. Leave one of them out."
@@ -128,8 +142,9 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
         inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
     if not inquiry.asked.difference:
+        bounds = bounds_of if len(ratios) <= _MOST_BOUNDED else lambda *_: None
         return [
-            inquiry.figure(ratio.label, estimate, slope, step, ends=interval)
+            inquiry.figure(ratio.label, estimate, slope, step, ends=interval, bounds=partial(bounds, inquiry, ratio))
             for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
         ]
     each, figures = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by), []
@@ -139,6 +154,65 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         ends = None if known else (-math.inf, math.inf)
         figures.append(inquiry.figure(label, here - there, slope - base_slope, step, ends=ends, tested=known))
     return figures
+
+
+def bounds_of(inquiry: Inquiry, ratio: Ratio) -> Interval:
+    """What the noisy two-way tables leave open of a ratio, whatever larger tables are; None where it is too much work.
+
+    With probability `level` every two-way table, over classes of levels that the ratio does not tell apart, is within
+    its error of the noisy one, all at once (Bonferroni). Over all tables of shares p >= 0 with such margins N(p) / D(p)
+    is least and largest where a linear program has its optimum, in y = p / D(p) and t = 1 / D(p) (Charnes and Cooper
+    1962). For shares of conjunctions these are Frechet's bounds, widened.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, hstack, vstack
+
+    effects = inquiry.effects
+    if math.prod(effects.sizes) > MOST_LISTED:
+        return None
+    codes = grid(effects.sizes)
+    functions = [ratio.numerator(codes), ratio.denominator(codes) if ratio.denominator else np.ones(len(codes))]
+    table = np.stack(functions, axis=1).reshape(*effects.sizes, 2)
+    classes = [
+        np.unique(np.moveaxis(table, axis, 0).reshape(size, -1), axis=0, return_inverse=True)[1].ravel()
+        for axis, size in enumerate(effects.sizes)
+    ]
+    sizes = [int(each.max()) + 1 for each in classes]
+    first = grid(sizes)
+    if len(first) > _MOST_VARIABLES:
+        return None
+    # One record of each cell of classes.
+    of = [np.unique(each, return_index=True)[1] for each in classes]
+    where = np.ravel_multi_index([of[axis][first[:, axis]] for axis in range(len(sizes))], effects.sizes)
+    top, below = (each[where] for each in functions)
+    sums, values, errors = [], [], []
+    for i, j in combinations(range(len(sizes)), 2):
+        pair = effects.where[i], effects.where[j]
+        eye = [np.eye(sizes[axis])[:, classes[axis]] for axis in (i, j)]
+        cells = np.einsum("ak,bl->abkl", *eye).reshape(-1, effects.sizes[i], effects.sizes[j])
+        if pair not in effects.by_set or len(cells) > _MOST_SUMS:
+            return None
+        coefficients = parts({pair: cells})
+        seen = cells.mean(axis=(1, 2)) + applied(coefficients, effects.by_set)
+        noise = np.diag(noise_covariance(coefficients, effects))
+        sampling = np.clip(seen, 0.0, 1.0) * (1 - np.clip(seen, 0.0, 1.0)) / effects.n_rows * inquiry.population
+        sums.append(csr_array(np.eye(len(cells))[first[:, i] * sizes[j] + first[:, j]].T))
+        values.append(seen)
+        errors.append(np.sqrt(noise + sampling))
+    margins, value, error = vstack(sums), np.concatenate(values)[:, None], np.concatenate(errors)[:, None]
+    reach = normal_quantile(1 - (1 - inquiry.level) / len(value)) * error
+    limits = vstack([hstack([margins, -(value + reach)]), hstack([-margins, value - reach])]).tocsr()
+    equal = np.stack([np.append(below, 0.0), np.append(np.ones(len(below)), -1.0)])
+    found = []
+    for sign in (1.0, -1.0):
+        solved = linprog(np.append(sign * top, 0.0), limits, np.zeros(limits.shape[0]), equal, [1.0, 0.0])
+        if not solved.success:
+            return None
+        found.append(sign * float(solved.fun))
+    # Where numbers lie in their bins moves a mean, too.
+    share = 1.0 if ratio.denominator is None else inquiry.reference.union @ ratio.denominator(inquiry.reference.codes)
+    inside = inquiry.quantile * math.sqrt(ratio.inside) / max(float(share), _LEAST)
+    return found[0] - inside, found[1] + inside
 
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
