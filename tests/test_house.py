@@ -13,13 +13,13 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_311,
+    "answer": 4_272,
     "budget": 3_401,
     "cli": 2_164,
     "custodian": 4_417,
     "draw": 1_660,
     "files": 2_082,
-    "fitting": 2_981,
+    "fitting": 2_980,
     "generate": 846,
     "kernel": 1_693,
     "machine": 849,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_577,
     "rows": 4_137,
     "studio": 2_324,
-    "trust": 4_298,
+    "trust": 4_295,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

@@ -37,7 +37,6 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.public.rules import constrained
 
 if TYPE_CHECKING:
-    from sklar.answer.infer import Figure
     from sklar.files.model import Model
 
 # Classes of rows that the model's exact answer may tell apart; beyond it, rows are drawn and counted.
@@ -235,11 +234,8 @@ def answer(
 
     direct: dict[str, Any] = {}
     if len(where) > 2 and not has_parities(measured, len(where)):
-        said = _inferred(model, predicate, level)
-        by = said if isinstance(said, str) else f"all noisy tables, which speak of {100 * said.measured:.0f}% of it"
-        if not isinstance(said, str):
-            named = ("estimate", "standard_error", "low", "high")
-            direct = {name: model.n_rows * getattr(said, name) for name in named} | {"bounds": said.bounds}
+        direct, by = _inferred(model, predicate, level)
+        if direct:
             direct |= {"low": direct["low"] - most_beyond, "high": direct["high"] + most_beyond}
     else:
         held = parts.whole(expression, where)
@@ -360,13 +356,8 @@ def count_cells(
     pooled, table = _pool(measured, where, complete=complete), f"the table of {names}"
     if len(where) == 1 and len(pooled.terms) > 1:
         table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
+    held, public = np.asarray(cells, dtype=np.float64), measured.n_rows
     every = complete or _exhaustive(measured, where)
-    return _summed(measured, pooled, np.asarray(cells, dtype=np.float64), table, level=level, every=every)
-
-
-def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, level: float, every: bool) -> CellCount:
-    """The count of rows in shares of the cells of a table; `every` says that every row has a cell of it."""
-    public = measured.n_rows
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
     turned = bool(every and public is not None and np.sum(held**2) > np.sum((1 - held) ** 2))
     held = 1 - held if turned else held
@@ -381,19 +372,20 @@ def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, le
     )
 
 
-def _inferred(model: Model, predicate: str, level: float) -> Figure | str:
-    """The share of rows over more attributes as `infer` has it of the table, or why there is none."""
+def _inferred(model: Model, predicate: str, level: float) -> tuple[dict[str, Any], str]:
+    """What `infer` says of rows of the table over more attributes, and by what it was measured, or why not."""
     # Imported here: most questions are about one or two attributes.
     from sklar.answer.infer import infer
 
     try:
         found = infer(model, f"share({predicate})", level=level, target="table")
     except QueryError as error:
-        return f"no direct measurement exists over so many attributes; {error}"
-    (figure,) = found.figures
+        return {}, f"no direct measurement exists over so many attributes; {error}"
+    (figure,), names = found.figures, ("estimate", "standard_error", "low", "high")
     if figure.low is None:
-        return f"no direct measurement exists over so many attributes; {found.cautions[0]}"
-    return figure
+        return {}, f"no direct measurement exists over so many attributes; {found.cautions[0]}"
+    counts = {name: model.n_rows * getattr(figure, name) for name in names}
+    return {**counts, "bounds": figure.bounds}, f"all noisy tables, which speak of {100 * figure.measured:.0f}% of it"
 
 
 def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[int]) -> tuple[float, float]:

@@ -49,10 +49,6 @@ CLEAR = 4.0
 # Categories with fewer standard errors of rows than this are taken together.
 CLEAR_LEVEL = 8.0
 _NEWTON = 30
-# Cells of classes of levels over which bounds are looked for, and those of a pair.
-_MOST_VARIABLES, _MOST_SUMS = 20_000, 1_000
-# Figures at once that get bounds.
-_MOST_BOUNDED = 100
 # The covariance of an interaction is one square matrix of so many contrasts.
 _MOST_CONTRASTS = 3_000
 _DETERMINED = "the regressors must not determine one another, and by the model they do. Leave one of them out."
@@ -142,9 +138,8 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
         inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
     if not inquiry.asked.difference:
-        bounds = bounds_of if len(ratios) <= _MOST_BOUNDED else lambda *_: None
         return [
-            inquiry.figure(ratio.label, estimate, slope, step, ends=interval, bounds=partial(bounds, inquiry, ratio))
+            inquiry.figure(ratio.label, estimate, slope, step, ends=interval, bounds=partial(bounds_of, inquiry, ratio))
             for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
         ]
     each, figures = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by), []
@@ -159,60 +154,34 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
 def bounds_of(inquiry: Inquiry, ratio: Ratio) -> Interval:
     """What the noisy two-way tables leave open of a ratio, whatever larger tables are; None where it is too much work.
 
-    With probability `level` every two-way table, over classes of levels that the ratio does not tell apart, is within
-    its error of the noisy one, all at once (Bonferroni). Over all tables of shares p >= 0 with such margins N(p) / D(p)
-    is least and largest where a linear program has its optimum, in y = p / D(p) and t = 1 / D(p) (Charnes and Cooper
-    1962). For shares of conjunctions these are Frechet's bounds, widened.
+    The mean of a function is at least that of its least value over all other attributes, given two of them, and at most
+    that of the largest: means of functions of one pair, which are known up to noise. Of all pairs the best count, all
+    at once with probability `level` (Bonferroni). Of a conjunction the upper one is Frechet's bound, widened.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, hstack, vstack
+    effects, pairs = inquiry.effects, list(combinations(range(len(inquiry.where)), 2))
+    if math.prod(effects.sizes) > MOST_LISTED or not {*combinations(inquiry.where, 2)} <= {*effects.by_set}:
+        return None
+    codes, reach = grid(effects.sizes), normal_quantile(1 - (1 - inquiry.level) / (4 * len(pairs)))
 
-    effects = inquiry.effects
-    if math.prod(effects.sizes) > MOST_LISTED:
+    def ends(function: RecordFunction) -> tuple[float, float]:
+        table, found = function(codes).reshape(effects.sizes), []
+        for i, j in pairs:
+            others = tuple(axis for axis in range(table.ndim) if axis not in (i, j))
+            both = np.stack([table.min(axis=others), table.max(axis=others)])
+            coefficients = parts({(inquiry.where[i], inquiry.where[j]): both})
+            means = both.mean(axis=(1, 2)) + applied(coefficients, effects.by_set)
+            noise = np.diag(noise_covariance(coefficients, effects))
+            # A function's variance is at most a quarter of its squared range.
+            sampling = inquiry.population * np.ptp(both, axis=(1, 2)) ** 2 / (4 * effects.n_rows)
+            found.append(means + reach * np.sqrt(noise + sampling) * [-1, 1])
+        lows, highs = np.transpose(found)
+        return float(max(lows.max(), table.min())), float(min(highs.min(), table.max()))
+
+    (low, high), (least, most) = ends(ratio.numerator), ends(ratio.denominator) if ratio.denominator else (1.0, 1.0)
+    error = inquiry.quantile * math.sqrt(ratio.inside)
+    if least <= 0:
         return None
-    codes = grid(effects.sizes)
-    functions = [ratio.numerator(codes), ratio.denominator(codes) if ratio.denominator else np.ones(len(codes))]
-    table = np.stack(functions, axis=1).reshape(*effects.sizes, 2)
-    classes = [
-        np.unique(np.moveaxis(table, axis, 0).reshape(size, -1), axis=0, return_inverse=True)[1].ravel()
-        for axis, size in enumerate(effects.sizes)
-    ]
-    sizes = [int(each.max()) + 1 for each in classes]
-    first = grid(sizes)
-    if len(first) > _MOST_VARIABLES:
-        return None
-    # One record of each cell of classes.
-    of = [np.unique(each, return_index=True)[1] for each in classes]
-    where = np.ravel_multi_index([of[axis][first[:, axis]] for axis in range(len(sizes))], effects.sizes)
-    top, below = (each[where] for each in functions)
-    sums, values, errors = [], [], []
-    for i, j in combinations(range(len(sizes)), 2):
-        pair = effects.where[i], effects.where[j]
-        eye = [np.eye(sizes[axis])[:, classes[axis]] for axis in (i, j)]
-        cells = np.einsum("ak,bl->abkl", *eye).reshape(-1, effects.sizes[i], effects.sizes[j])
-        if pair not in effects.by_set or len(cells) > _MOST_SUMS:
-            return None
-        coefficients = parts({pair: cells})
-        seen = cells.mean(axis=(1, 2)) + applied(coefficients, effects.by_set)
-        noise = np.diag(noise_covariance(coefficients, effects))
-        sampling = np.clip(seen, 0.0, 1.0) * (1 - np.clip(seen, 0.0, 1.0)) / effects.n_rows * inquiry.population
-        sums.append(csr_array(np.eye(len(cells))[first[:, i] * sizes[j] + first[:, j]].T))
-        values.append(seen)
-        errors.append(np.sqrt(noise + sampling))
-    margins, value, error = vstack(sums), np.concatenate(values)[:, None], np.concatenate(errors)[:, None]
-    reach = normal_quantile(1 - (1 - inquiry.level) / len(value)) * error
-    limits = vstack([hstack([margins, -(value + reach)]), hstack([-margins, value - reach])]).tocsr()
-    equal = np.stack([np.append(below, 0.0), np.append(np.ones(len(below)), -1.0)])
-    found = []
-    for sign in (1.0, -1.0):
-        solved = linprog(np.append(sign * top, 0.0), limits, np.zeros(limits.shape[0]), equal, [1.0, 0.0])
-        if not solved.success:
-            return None
-        found.append(sign * float(solved.fun))
-    # Where numbers lie in their bins moves a mean, too.
-    share = 1.0 if ratio.denominator is None else inquiry.reference.union @ ratio.denominator(inquiry.reference.codes)
-    inside = inquiry.quantile * math.sqrt(ratio.inside) / max(float(share), _LEAST)
-    return found[0] - inside, found[1] + inside
+    return min((low - error) / least, (low - error) / most), max((high + error) / least, (high + error) / most)
 
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
