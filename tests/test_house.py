@@ -13,27 +13,27 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_272,
-    "budget": 3_401,
-    "cli": 2_164,
-    "custodian": 4_417,
-    "draw": 1_660,
-    "files": 2_082,
-    "fitting": 2_980,
-    "generate": 846,
+    "answer": 4_470,
+    "budget": 3_405,
+    "cli": 2_101,
+    "custodian": 4_363,
+    "draw": 1_687,
+    "files": 2_085,
+    "fitting": 3_036,
+    "generate": 785,
     "kernel": 1_693,
     "machine": 849,
     "paper": 839,
     "public": 3_577,
     "rows": 4_137,
     "studio": 2_324,
-    "trust": 4_295,
+    "trust": 4_303,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 28
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

@@ -497,8 +497,8 @@ def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
     flat = Records(np.ones((4, 2)), split, ones)
     single = with_blocks(model, exactly(model).measured.blocks[0])
     cases: dict[str, Callable[[], Any]] = {
-        "a correlation needs two numbers that vary": lambda: correlate(flat, weights),
-        "the model leaves no rows with both": lambda: correlate(flat, 0 * weights),
+        "a correlation needs two numbers that vary": lambda: correlate(flat.x.T, weights),
+        "the model leaves no rows with both": lambda: correlate(flat.x.T, 0 * weights),
         "the regressors must not determine one another": lambda: solve(tied, weights, logistic=False),
         "an outcome that the regressors leave open": lambda: solve(apart, weights, logistic=True),
         "a regression needs two-way tables, and the model holds none": lambda: infer(single, "owns ~ sex"),

@@ -16,10 +16,10 @@ import click
 import duckdb
 import polars
 import pytest
+from docs.reference import page
 
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
-from sklar.cli.reference import page
 from tests.cli.conftest import call, on_a_terminal, run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -209,7 +209,7 @@ def test_a_reader_that_goes_away_is_no_error_to_print(line: str, folder: Path) -
 
 
 def test_the_page_of_commands_is_not_stale() -> None:
-    assert (DOCS / "commands.md").read_text() == page(), "run python -m sklar.cli.reference docs/commands.md"
+    assert (DOCS / "commands.md").read_text() == page(), "run python -m docs.reference docs/commands.md"
 
 
 def test_exit_codes_are_documented(tmp_path: Path) -> None:

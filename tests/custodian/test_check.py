@@ -164,7 +164,7 @@ def test_the_custodian_sees_rows_per_person() -> None:
 
 
 def test_many_batches_are_brought_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sklar.custodian.check._PENDING", 10)
+    monkeypatch.setattr("sklar.rows.count._PENDING", 10)
     crowd = rows_per_person(visits([str(number % 70_000) for number in range(210_000)]), BY_PERSON)
     assert (crowd.people, crowd.most) == (70_000, 3)
 

@@ -92,6 +92,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ],
     ("copula", MIXTURE | {"rounds": 19}, rf"its copula\.rounds {WHOLE} 0 and at most 18, got 19"),
     ("copula", MIXTURE | {"matched": 4}, rf"its copula\.matched {WHOLE} 2 and at most 3, got 4"),
+    ("copula", MIXTURE | {"fits": 0}, rf"its copula\.fits {WHOLE} 1 and at most 1000, got 0"),
     ("settings.note", "x", f"its settings {KEYS}; 'note' is not one of them"),
     ("settings.method", "mixture", r"its settings\.method must be one of"),
     ("settings", [], rf"its settings {KEYS} \(method, preset\)"),

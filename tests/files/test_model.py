@@ -16,6 +16,7 @@ from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import ModelError, OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model
+from sklar.fitting.latent import LatentModel
 from sklar.generate import generate, schema_toml
 from sklar.kernel.theorems import Budget
 from sklar.machine.threads import using
@@ -178,6 +179,11 @@ def test_models_of_earlier_versions_are_read_sampled_and_verified(older: Path, t
     model = load(older)
     assert model.sample(50, seed=1).height == 50
     assert verify(older).passed
+    # Planned and fitted by other rules: that a refit would differ contradicts nothing, and confirms nothing.
+    if older.stem in ("v1-auto", "v3-bits"):
+        refitted = verify(older, refit=True)
+        assert refitted.verdict == "not verified"
+        assert [each.name for each in refitted.checks if "by the rules of another" in each.detail] == ["plan", "refit"]
     # Saved again they are of this version, with the same blocks.
     assert_kept(model, tmp_path / "m.sklar")
     assert verify(tmp_path / "m.sklar").passed
@@ -198,3 +204,9 @@ def test_a_model_that_method_factor_made_is_summarized_and_sampled_but_not_fitte
     assert "The model was not recomputed: whether it follows from its tables alone was not checked." in verified.lines()
     assert verified.verdict == "not verified"
     assert json.loads(json.dumps(verified.to_dict()))["checks"][-1]["passed"] is None
+
+
+def test_components_are_those_of_whole_fits(model: Model) -> None:
+    described = model.copula.describe() | {"components": 3, "fits": 2}
+    with pytest.raises(ModelError, match="its copula must be of fits of one size, got 3 components of 2 fits"):
+        LatentModel.read(model.measured_schema, described, lambda *_: np.zeros(3 * model.measured_schema.n_levels))

@@ -25,6 +25,10 @@ from sklar.public.events import Linked
 from sklar.public.outputs import spread
 from sklar.public.schema import Schema
 
+# Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
+# tables give another plan or another fit.
+RULES = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:

@@ -107,9 +107,9 @@ def query(*, model_path: Path, predicate: str, **how: Any) -> None:
     in (...), is missing. Joined by and, or, not and parentheses.
     """
     from sklar.answer.query import answer
-    from sklar.files import archive
+    from sklar.files.archive import load
 
-    print_figures(answer(archive.load(model_path), predicate, **how))
+    print_figures(answer(load(model_path), predicate, **how))
 
 
 @command("Means, regressions and tests with honest errors, from a model.", JSON)

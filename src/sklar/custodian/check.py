@@ -32,6 +32,7 @@ from sklar.public.events import Linked
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
+from sklar.rows.count import Histogram
 from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missing_number, readable_text
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns, require_person
@@ -56,8 +57,6 @@ _FORMATS = dict.fromkeys(("time", "duration", "year", "yearmonth"), (*_TIMES, *_
     "datetime": (*_DAYS, *(f"{day} {time}" for day in ("%Y-%m-%d", *_DAYS) for time in _TIMES)),
 }
 _SIGNS = ((".", ","), (",", None), (",", "."), (".", " "), (",", " "), (".", "'"))
-# Counts of people are merged once as many are pending as there are people, and at least so many. Bytes hashed at once.
-_PENDING, _PIECE = 1 << 20, 1 << 20
 _TRIED, _QUANTILES = (1, 2, 4, 8, 16, 32, 64), (0.5, 0.9, 0.99)
 
 
@@ -410,21 +409,16 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
         raise SchemaError("the schema names no person. Add person = 'COLUMN' to [table] (docs/people.md).")
     source = open_source(data, schema)
     require_person(source, schema)
-    secrets, rows, without, most = Secrets(), 0, 0, _PENDING
-    parts = [pl.DataFrame(schema={"mark": pl.UInt64, "rows": pl.Int64})]
+    secrets, rows, without = Secrets(), 0, 0
+    counted = Histogram(Attribute(name=person.column, kind="integer"))
     progress.stage("people", unit="rows")
     for batch in watch(source.scan((person.column,)), progress):
         ids = ids_of(batch.to_series(0))
         # Half a mark is enough to count by: no promise depends on it.
-        marks = marks_of(ids.drop_nulls(), secrets.ids)[:, 0]
-        one_each = pl.DataFrame({"mark": marks}).with_columns(rows=pl.lit(1, pl.Int64))
-        parts.append(one_each.group_by("mark").sum())
+        counted.add_column(pl.Series(marks_of(ids.drop_nulls(), secrets.ids)[:, 0].astype(np.int64)))
         rows, without = rows + batch.height, without + ids.null_count()
-        if sum(part.height for part in parts) > most:
-            parts = [pl.concat(parts).group_by("mark").sum()]
-            most = max(_PENDING, 2 * parts[0].height)
     alone = np.ones(without if person.null_ids == "person" else 0, dtype=np.int64)
-    own = np.sort(np.concatenate([pl.concat(parts).group_by("mark").sum()["rows"].to_numpy(), alone]))
+    own = np.sort(np.concatenate([counted.values()[1], alone]))
     whole = max(int(own.sum()), 1)
     return Crowd(
         column=person.column,
@@ -477,12 +471,10 @@ def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...
     progress.stage("hash", total=sum(path.stat().st_size for path in paths), unit="bytes")
     digests = []
     for path in paths:
-        digest = hashlib.sha256()
         try:
             with path.open("rb") as file:
-                for piece in watch(iter(lambda: file.read(_PIECE), b""), progress):
-                    digest.update(piece)
+                digests.append(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise DataError(f"file '{path}' cannot be read: {error.strerror or error}. Check the path.") from None
-        digests.append(digest.digest())
+        progress.advance(path.stat().st_size)
     return tuple(digests)

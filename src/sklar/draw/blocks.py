@@ -27,6 +27,8 @@ BLOCK_ROWS = 1 << 14
 REFINED_ROWS = 1 << 17
 # So are those of models of many components, each of which has so many rows of a block, up to so many values in all.
 _ROWS_EACH, _MOST_VALUES = 16, 1 << 25
+# Rows of a component that are enough for exchanges, and the least fits that rows are drawn from.
+_ROWS_TO_EXCHANGE, _LEAST_FITS = 3, 2
 # Values that a sampler deals in NumPy before compiled code is worth loading: it deals a third as many at a time.
 _PLAIN_VALUES = 20_000_000
 # Up to this many components rows are dealt by NumPy's permutations: components side by side would be too few.
@@ -60,6 +62,24 @@ def dealt_rows(cells: Cells, components: int) -> int:
     while rows < _ROWS_EACH * components and 2 * rows * cells.n_attributes <= _MOST_VALUES:
         rows *= 2
     return min(rows, REFINED_ROWS)
+
+
+def component_rows(rows: int, components: int, fits: int, uniform: float, *, few: bool) -> Ints:
+    """How many of these rows each component gets, in the first fits of a model: where there are `few`, of two at least.
+
+    A fit gets whole rounds, a row for each of its components; what is no round is spread over one of the fits, rounded
+    by a uniform. Spread over all components it would move one-way counts by as much as the components differ. Values
+    are exchanged within a component, so that few rows are drawn from so few fits that each of theirs has three.
+
+    >>> component_rows(10, 4, 2, 0.5, few=False).tolist(), component_rows(7, 6, 3, 0.5, few=True).tolist()
+    ([3, 3, 2, 2], [2, 2, 2, 1])
+    """
+    each = components // fits
+    rounds, rest = divmod(rows, each)
+    used = min(max(rounds // _ROWS_TO_EXCHANGE, _LEAST_FITS), fits) if few else fits
+    sizes = np.repeat(rounds // used + (np.arange(used) < rounds % used), each)
+    sizes[rounds % used * each :][:each] += np.diff(np.floor(np.arange(each + 1) * rest / each + uniform).astype(int))
+    return sizes
 
 
 def empty_codes(cells: Cells, rows: int) -> Codes:
@@ -141,7 +161,7 @@ class LatentSampler:
     """
 
     def __init__(self, model: LatentModel, chances: Doubles | None = None) -> None:
-        self._cells, self._components = model.schema.cells, model.n_components
+        self._cells, self._components, self._fits = model.schema.cells, model.n_components, model.fits
         self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
         self._visits, self._shares = _visits_and_shares(model.probabilities, self._cells.offsets)
         self.block_rows = REFINED_ROWS if model.rounds else dealt_rows(self._cells, self._components)
@@ -156,22 +176,29 @@ class LatentSampler:
 
     def draw_by(self, generator: np.random.Generator, rows: int) -> Codes:
         """Codes of this many rows, shape (m, rows)."""
-        cells, upto, number = self._cells, self._upto, self._components
-        # Where each component's rows end: its share of them on average, rounded by one common uniform.
-        shares = np.arange(number + 1) * (rows / number) if upto is None else upto * (rows / upto[-1])
-        bounds = np.floor(shares + generator.random()).astype(np.int64)
-        bounds[0], bounds[-1] = 0, rows
+        cells, upto, number, shares, visits = self._cells, self._upto, self._components, self._shares, self._visits
+        uniform = generator.random()
+        if upto is None:
+            few = self._refiner is not None
+            sizes = component_rows(rows, number, self._fits, uniform, few=few)
+        else:
+            # Each component's share of the rows on average.
+            sizes = np.diff(np.floor(np.append(upto[:-1] * (rows / upto[-1]) + uniform, rows)).astype(np.int64))
+        number = sizes.size
+        if number < self._components:
+            visits, shares = visits[visits < number].reshape(len(visits), -1), np.ascontiguousarray(shares[:, :number])
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
         place = generator.permutation(rows)
         uniforms = generator.random(cells.n_levels)
         keys = generator.integers(1, 2**63, size=cells.n_attributes, dtype=np.uint64)
-        codes, sizes = empty_codes(cells, rows), np.diff(bounds)
+        codes = empty_codes(cells, rows)
         # Whichever way, the rows are the same.
         if number > _FEW and self._worth_compiling(codes.size):
             deal = deal_bytes if codes.dtype == np.uint8 else deal_shorts
-            deal(codes, self._shares, cells.offsets, self._visits, bounds, place, uniforms, keys)
+            deal(codes, shares, cells.offsets, visits, bounds, place, uniforms, keys)
         else:
-            for own, visits, key, (first, last) in zip(codes, self._visits, keys, pairwise(cells.offsets), strict=True):
-                took = _allotted(self._shares[first:last], visits, sizes, uniforms[first:last])
+            for own, order, key, (first, last) in zip(codes, visits, keys, pairwise(cells.offsets), strict=True):
+                took = _allotted(shares[first:last], order, sizes, uniforms[first:last])
                 if number > _FEW:
                     _deal(own, took, bounds, place, key)
                     continue

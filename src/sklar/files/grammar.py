@@ -233,7 +233,11 @@ _REPAIRS: Keys = {"clipped_pairs": whole(), "moved": number(0.0), "max_moved": n
 _REPAIRS |= dict.fromkeys(("empty_attributes", "negative_eigenvalues"), whole(0, MAX_LEVELS))
 _COPULAS: Mapping[str, Keys] = {
     "binary": {"dummies": _BOOLEAN, "repairs": table(_REPAIRS)},
-    "latent": {"components": _COMPONENTS, **since(3, {"rounds": whole(0, MOST_ROUNDS), "matched": whole(2, 3)})},
+    "latent": {
+        "components": _COMPONENTS,
+        **since(3, {"rounds": whole(0, MOST_ROUNDS), "matched": whole(2, 3)}),
+        **since(4, {"fits": whole(1, 1_000)}, optional=True),
+    },
 }
 _FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _GAIN}
 _TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
@@ -251,7 +255,7 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": maybe(whole(1, 10_000)),
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
-            **since(4, {"calm": _BOOLEAN}, optional=True),
+            **since(4, {"calm": _BOOLEAN, "rules": whole(1, 1_000)}, optional=True),
             **since(1, OLD_SETTINGS, last=2),
         }
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -217,19 +217,25 @@ class Model:
 
     def infer(
         self,
-        question: str,
+        question: str | Callable[[Any, Any], Any],
         *,
+        columns: Sequence[str] = (),
         level: float = DEFAULT_LEVEL,
         target: str | None = None,
         scores: Mapping[str, Declared] | None = None,
     ) -> Inference:
         """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
 
-        `target` is "population" or "table"; `scores` says by attribute what levels stand for: "midpoint", or a number
-        for each level (docs/inference.md).
+        Or to any statistic: a function of a polars table of these `columns`, and of the weights of its rows, that
+        returns a number, numbers, or numbers by name. `target` is "population" or "table"; `scores` says by attribute
+        what levels stand for: "midpoint", or a number for each level (docs/inference.md).
         """
-        from sklar.answer.infer import infer
+        from sklar.answer.infer import infer, infer_function
 
+        if not isinstance(question, str):
+            return infer_function(self, question, columns, level=level, target=target, scores=scores)
+        if columns:
+            raise ModelError("columns are for a function, and the question is a text that names its own. Omit them.")
         return infer(self, question, level=level, target=target, scores=scores)
 
     def summary(self) -> list[str]:
@@ -436,19 +442,12 @@ def query(
     return _model_of(model).query(predicate, level=level, complete=complete, exact=exact)
 
 
-def infer(
-    model: Model | str | Path,
-    question: str,
-    *,
-    level: float = DEFAULT_LEVEL,
-    target: str | None = None,
-    scores: Mapping[str, Declared] | None = None,
-) -> Inference:
-    """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
+def infer(model: Model | str | Path, question: str | Callable[[Any, Any], Any], **settings: Any) -> Inference:
+    """The answer to a question such as "mean(hours) by sex", or what a function says, with honest errors.
 
-    `target` is "population" or "table"; `scores` says by attribute what levels stand for (docs/inference.md).
+    The settings are those of `Model.infer`: columns, level, target, scores (docs/inference.md).
     """
-    return _model_of(model).infer(question, level=level, target=target, scores=scores)
+    return _model_of(model).infer(question, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

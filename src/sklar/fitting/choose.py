@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sklar.budget.plan import RULES
 from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
@@ -41,17 +42,18 @@ SHRINKAGE = 0.4
 # worth having: the test would lose dependence that pairs show.
 SIGNIFICANT, SIGNIFICANT_CALM = 2.0, 0.5
 # Normalized steps learn noise as fast as dependence. A fit that ends within so many steps is tried calmly too: where
-# the total variation to expect of noise in a two-way table is so many times `CALM`, steps are damped by its square and
-# starts are nearer to independence by its root, within these limits.
-SHORT, CALM, MOST_DAMPING, LEAST_START = 60, 0.06, 5.0, 0.3
+# the total variation to expect of noise in a two-way table is so many times `CALM`, steps are damped by its square, and
+# starts, of `START` there, are nearer to independence by its root, within these limits.
+SHORT, CALM, MOST_DAMPING, LEAST_START, START = 60, 0.06, 5.0, 0.3, 0.7
+# Damping up to `SMALL` contrasts, and beyond, where most levels are rare, and learn the sooner with less of it.
+DAMPING, WIDE_DAMPING = 0.01, 0.003
 MAX_STEPS = 1200
-# Components and fits of a mixture, sd and damping of their starts, up to these total variations to expect of the noise
-# in a two-way table. Uniting fits averages away three-way structure that each of them invents.
-CAPACITY = ((0.006, 600, 4, 1.0, 0.01), (0.03, 300, 8, 1.0, 0.01), (np.inf, 150, 16, 0.7, 0.01))
-# The same beyond `SMALL` contrasts, where most levels are rare, and learn the sooner with less damping.
-WIDE_CAPACITY = ((0.03, 150, 8, 0.5, 0.003), (np.inf, 150, 12, 0.5, 0.003))
+# Components of a fit, so many times the contrasts times a power of that variation, within these limits; and of all fits
+# that are united, which averages away three-way structure that each of them invents.
+PER_CONTRAST, NOISE_POWER, COMPONENTS = 0.089, -0.75, (150, 400)
+UNITED, FITS = 2_400, (6, 16)
 # Operations of a step, of one fit, and of all fits that are united.
-MAX_STEP, MAX_RUN, MAX_OPERATIONS = 1e9, 2e12, 8e12
+MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
 _CACHED = 65_536
 
 
@@ -234,15 +236,19 @@ def choose_steps(
 
 def starting(estimates: Estimates, *, calm: bool = False) -> tuple[Start, int]:
     """How a fit starts, with fewer components where steps take long, and how many fits to unite, by the known noise."""
-    cells, noise = estimates.cells, expected_noise(estimates)
-    capacity = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > descent.SMALL else CAPACITY
-    _, components, fits, sd, damping = next(row for row in capacity if noise <= row[0])
-    affordable = int(MAX_STEP / step_operations(cells, Start(components=1), estimates.triples))
-    if calm:
-        times = max(noise / CALM, 1.0)
-        sd, damping = sd * max(times**-0.5, LEAST_START), damping * min(times**2, MOST_DAMPING)
-    components = max(min(components, affordable), CAPACITY[-1][1])
-    return Start(components=components, sd=sd, damping=damping, calm=calm), fits
+    cells, noise = estimates.cells, max(expected_noise(estimates), 1e-9)
+    n_contrasts, times = cells.n_levels - cells.n_attributes, noise / CALM
+    affordable = MAX_STEP / step_operations(cells, Start(components=1), estimates.triples)
+    wanted = np.clip(PER_CONTRAST * n_contrasts * noise**NOISE_POWER, *COMPONENTS)
+    components = int(max(min(wanted, affordable), COMPONENTS[0]))
+    start = Start(
+        components=components,
+        sd=START * float(np.clip(times**-0.5, LEAST_START if calm else 1.0, 1 / START)),
+        damping=(DAMPING if n_contrasts <= descent.SMALL else WIDE_DAMPING)
+        * (float(np.clip(times**2, 1.0, MOST_DAMPING)) if calm else 1.0),
+        calm=calm,
+    )
+    return start, int(np.clip(UNITED / components, *FITS))
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
@@ -285,6 +291,7 @@ def fit_auto(
         "rank": None,
         "fits": fits if steps else 0,
         "calm": start.calm,
+        "rules": RULES,
         "gain_over_independence": gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},
     }
@@ -315,7 +322,7 @@ def fit_steps(
         return fit.probabilities.T
 
     parts = side_by_side(run, range(0, fits, together), threads=threads)
-    return LatentModel(schema=schema, probabilities=np.concatenate(parts))
+    return LatentModel(schema=schema, probabilities=np.concatenate(parts), fits=fits)
 
 
 def refined(model: LatentModel, estimates: Estimates) -> LatentModel:

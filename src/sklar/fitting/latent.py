@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import LatentSampler, ReadArray, Redraw
 from sklar.draw.repair import redraw_given_others
+from sklar.errors import ModelError
 from sklar.fitting.margins import scale_levels
 from sklar.kernel.cells import Codes, Doubles, Floats
 from sklar.public.rules import Allowed, constrained
@@ -22,7 +23,8 @@ class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
     `probabilities` has shape (components, d). `rounds` says how often a drawn value is offered an exchange that brings
-    two-way tables nearer to the model's (`draw.refine`), and three-way tables too where `matched` is 3.
+    two-way tables nearer to the model's (`draw.refine`), and three-way tables too where `matched` is 3. The components
+    of `fits` fits stand one after the other: few rows are drawn from the first of them.
     """
 
     kind: ClassVar[str] = "latent"
@@ -32,6 +34,7 @@ class LatentModel:
     probabilities: Floats
     rounds: int = 0
     matched: int = 2
+    fits: int = 1
 
     def __repr__(self) -> str:
         return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
@@ -73,7 +76,8 @@ class LatentModel:
 
     def describe(self) -> dict[str, Any]:
         """What a model file says of it in JSON."""
-        return {"kind": self.kind, "components": self.n_components, "rounds": self.rounds, "matched": self.matched}
+        own = {"kind": self.kind, "components": self.n_components, "fits": self.fits}
+        return own | {"rounds": self.rounds, "matched": self.matched}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
@@ -82,11 +86,13 @@ class LatentModel:
     @classmethod
     def read(cls, schema: Schema, described: Mapping[str, Any], array: ReadArray) -> LatentModel:
         """The model that a file describes."""
-        shape = described["components"], schema.n_levels
+        shape, fits = (described["components"], schema.n_levels), described.get("fits", 1)
+        if shape[0] % fits:
+            raise ModelError(f"its copula must be of fits of one size, got {shape[0]:,} components of {fits:,} fits.")
         probabilities = array("probabilities", np.float32, shape[0] * shape[1]).reshape(shape)
-        # Models before 0.3 were not refined.
+        # Models before 0.3 were not refined, and rows of theirs are drawn from all fits.
         rounds, matched = described.get("rounds", 0), described.get("matched", 2)
-        return cls(schema=schema, probabilities=probabilities, rounds=rounds, matched=matched)
+        return cls(schema=schema, probabilities=probabilities, rounds=rounds, matched=matched, fits=fits)
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""

@@ -193,16 +193,21 @@ def average_margins(estimates: Estimates) -> tuple[Doubles, Doubles]:
     return np.einsum("ij,ij->i", weights[attribute], counts) + centering[attribute], sd
 
 
-def implied_counts(pairs: Doubles, cells: Cells) -> Doubles:
-    """What every two-way table says of the counts of its levels, shape (d, m); zero for a level's own attribute."""
+def implied_counts(pairs: Doubles, cells: Cells, along: Doubles | None = None) -> Doubles:
+    """What every two-way table says of the counts of its levels, shape (d, m); zero for a level's own attribute.
+
+    It is a table's sum over the other attribute's levels, times what these have in `along`, shape (d,), if given.
+    """
+    factors = np.ones(cells.n_levels) if along is None else along
     counts = room_for((cells.n_levels, cells.n_attributes), np.float64)
 
     def add(members: Ints) -> None:
         tables = pairs[cells.places(members)]
+        height, width = tables.shape[1:]
         first, second = (each[members][:, None] for each in cells.pairs)
-        rows, columns = cells.offsets[first] + np.arange(tables.shape[1]), cells.offsets[second]
-        counts[rows, second] = tables.sum(axis=2, dtype=np.float64)
-        counts[columns + np.arange(tables.shape[2]), first] = tables.sum(axis=1, dtype=np.float64)
+        rows, columns = (cells.offsets[each] + np.arange(k) for each, k in ((first, height), (second, width)))
+        counts[rows, second] = np.einsum("trc,tc->tr", tables, factors[columns])
+        counts[columns, first] = np.einsum("trc,tr->tc", tables, factors[rows])
 
     with_alike(cells, add)
     return counts

@@ -38,7 +38,7 @@ _BLOCK, _PARSED, _LONGEST = 1 << 17, 1 << 24, 1 << 24
 _LONGEST_NAME = 1 << 17
 _ROWS_AT_ONCE = 1 << 16
 _LINE_FEED, _CARRIAGE_RETURN = 10, 13
-_SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BY_PYARROW = {".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _BY_PYTHON = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
@@ -104,13 +104,13 @@ def _packed(path: Path | Remote) -> str | None:
 def begin(path: Path | Remote, encoding: str) -> tuple[str, int]:
     """The codec of a file in this encoding, and the size of its byte order mark; without one, little-endian."""
     codec = codec_of(encoding) or encoding
-    for family, order, mark in _marks(path)[1]:
+    for family, order, mark in marks_of(path)[1]:
         if codec in (family, family + order):
             return family + order, len(mark)
     return codec + "-le" if codec in ("utf-16", "utf-32") else codec, 0
 
 
-def _marks(path: Path | Remote) -> tuple[bytes, list[tuple[str, str, bytes]]]:
+def marks_of(path: Path | Remote) -> tuple[bytes, list[tuple[str, str, bytes]]]:
     """The first bytes of a file, and the marks that they may be."""
     with open_bytes(path) as stream:
         first = stream.read(4)
@@ -135,13 +135,13 @@ def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...],
                 taken += len(read.encode())
                 return read
 
-            columns = tuple(next(_records(iter(line, ""), reading), ()))
+            columns = tuple(next(records_of(iter(line, ""), reading), ()))
         if taken >= _LONGEST or any(len(column) > _LONGEST_NAME for column in columns):
             raise ValueError("a header is shorter")
     except _BROKEN:
         raise DataError(f"file '{path}' has no readable header line. It must begin with the column names.") from None
     if any("\ufffd" in column or "\0" in column for column in columns):
-        first, marks = _marks(path)
+        first, marks = marks_of(path)
         likely = ', for example encoding = "windows-1252" or "latin-1"'
         if marks:
             likely = f', as its first bytes say: encoding = "{marks[0][0]}"'
@@ -156,7 +156,7 @@ def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...],
     return columns, taken
 
 
-def _records(lines: Iterable[str], reading: Reading) -> Any:
+def records_of(lines: Iterable[str], reading: Reading) -> Any:
     """The records of these lines by Python's reader, without a limit of its own on their length."""
     csv.field_size_limit(2**31 - 1)
     quoting: dict[str, Any] = {"quoting": csv.QUOTE_MINIMAL if reading.quote else csv.QUOTE_NONE}
@@ -169,7 +169,7 @@ def likely_option(path: Path | Remote, reading: Reading, names: Collection[str])
     Nothing of the header is quoted: it may be a row.
     """
     columns, _ = read_header(path, reading)
-    for delimiter, quote in product(_SIGNS, (reading.quote, '"', "'")):
+    for delimiter, quote in product(SIGNS, (reading.quote, '"', "'")):
         try:
             others, _ = read_header(path, replace(reading, delimiter=delimiter, quote=quote))
         except DataError:
@@ -177,7 +177,7 @@ def likely_option(path: Path | Remote, reading: Reading, names: Collection[str])
         if set(names) <= set(others):
             signs = {"delimiter": (delimiter, reading.delimiter), "quote": (quote, reading.quote)}
             options = [f"{key} = {json.dumps(sign)}" for key, (sign, present) in signs.items() if sign != present]
-            return f"Its header has them between {_SIGNS[delimiter]}: set {' and '.join(options)} in [table]."
+            return f"Its header has them between {SIGNS[delimiter]}: set {' and '.join(options)} in [table]."
     if {name.strip().casefold() for name in names} <= {column.strip().casefold() for column in columns}:
         return "Its header has them with other capitals or spaces: write them as they stand there."
     return None
@@ -342,7 +342,7 @@ class _CsvRecords:
         end = len(text) if last else _last_line(text)
         lines = list(io.StringIO(text[:end].decode(), newline=""))
         # A line more, which is a record of nothing, or a part of the last one where that goes on.
-        reader, first = _records([*lines, *([] if last else ["\n"])], self._reading), 0
+        reader, first = records_of([*lines, *([] if last else ["\n"])], self._reading), 0
         records: list[tuple[list[str], str]] = []
         for fields in reader:
             records.append((fields, "".join(lines[first : reader.line_num])))

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sklar.answer.infer.inquiry import Declared, Figure, Inference, Inquiry, Target
+from sklar.answer.infer.numerical import infer_function
 from sklar.answer.infer.statistics import answer_correlation, answer_formula, answer_independence, answer_ratios
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
 
-__all__ = ["Declared", "Figure", "Inference", "Target", "infer"]
+__all__ = ["Declared", "Figure", "Inference", "Target", "infer", "infer_function"]
 
 _ANSWERS = {"corr": answer_correlation, "independent": answer_independence, "formula": answer_formula}
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -249,7 +249,7 @@ class Statistic:
     """
 
     text: str
-    kind: Literal["mean", "share", "shares", "corr", "independent", "formula"]
+    kind: Literal["mean", "share", "shares", "corr", "independent", "formula", "function"]
     names: tuple[int, ...] = ()
     event: Expression | None = None
     event_text: str = ""
@@ -377,7 +377,7 @@ class Inquiry:
     def __init__(
         self,
         model: Model,
-        question: str,
+        question: str | Statistic,
         *,
         level: float = DEFAULT_LEVEL,
         target: str | None = None,
@@ -407,7 +407,7 @@ class Inquiry:
                 "Ask about the target 'table'."
             )
         self.target: Target = "table" if target == "table" or several else "population"
-        self.asked = asked = read_question(question, model.schema)
+        self.asked = asked = read_question(question, model.schema) if isinstance(question, str) else question
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
         # many independent rows, also where several rows of a person are chosen, without replacement.
@@ -428,13 +428,10 @@ class Inquiry:
         """The measured attribute that decides an attribute's level."""
         return self.model.schema.sources[attribute][0]
 
-    def over_source(self, attribute: int, values: Floats) -> Floats:
-        """A function of an attribute's levels as one of the levels of its source; levels are the first axis."""
-        return np.asarray(values[self.model.schema.sources[attribute][1]])
-
-    def column(self, codes: Codes, attribute: int, values: Floats) -> Floats:
-        """A function of an attribute's levels on records."""
-        return self.over_source(attribute, values)[codes[:, self.where.index(self.source(attribute))]]
+    def levels(self, codes: Codes, attribute: int) -> Codes:
+        """An attribute's level on records."""
+        source, levels = self.model.schema.sources[attribute]
+        return np.asarray(levels[codes[:, self.where.index(source)]])
 
     def holds(self, predicate: Expression | None, codes: Codes) -> Floats:
         """1 for records that satisfy a predicate, else 0."""
@@ -455,7 +452,8 @@ class Inquiry:
             if scores.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
             if not scores.known.all():
-                self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are left out")
+                fate = "null in the function's table" if self.asked.kind == "function" else "left out"
+                self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are {fate}")
             if own.name not in self.declared and (limits := limits_of(self.model, own, self._shapes())):
                 shown = self.limits[own.name] = shown_limits(own, limits)
                 self.cautions.append(
@@ -474,13 +472,20 @@ class Inquiry:
         others = 1 - shares / np.maximum(self._shares(attribute), 1e-300)
         return float(np.sum(shares**2 * (scores.errors**2 + (others * _APART * scores.widths) ** 2)))
 
+    def shifts(self) -> Iterator[None]:
+        """Turn after turn, the score of one level of a number is off by its standard error."""
+        for attribute, scores in list(self._scored.items()):
+            errors = np.broadcast_to(scores.errors, scores.values.shape)
+            for level in np.flatnonzero(errors):
+                self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
+                yield
+            self._scored[attribute] = scores
+
     def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
         """The shares of an attribute's levels by the model, of records `within` or all."""
-        codes, levels = self.reference.codes, self.model.schema.sources[attribute][1]
+        codes, size = self.reference.codes, self.model.schema.attributes[attribute].n_levels
         weights = self.reference.union if within is None else self.reference.union * within(codes)
-        size = self.model.schema.attributes[attribute].n_levels
-        places = levels[codes[:, self.where.index(self.source(attribute))]]
-        return np.bincount(places, weights, size).astype(np.float64)
+        return np.bincount(self.levels(codes, attribute), weights, size).astype(np.float64)
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""

@@ -147,8 +147,7 @@ def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.
 class Linearized:
     """q statistics near the fitted model: its `values`, those of its fits, (fits, q), and psi as a function of codes.
 
-    Where part of psi is a sum of functions of measured tables, `exact` is that part, and `rest` the remainder as a
-    function of codes. `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that
+    `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that
     knows of no row with some property is taken to be sure to a row. `inside`, shape (q,), are variances of what levels
     do not tell: where in a bin its numbers lie.
     """
@@ -156,8 +155,6 @@ class Linearized:
     values: Floats
     by_fit: Floats
     influence: Callable[[Codes], Floats]
-    exact: Functional | None = None
-    rest: Callable[[Codes], Floats] | None = None
     scale: Floats | None = None
     inside: Floats | None = None
 
@@ -233,23 +230,13 @@ def _measured_part(
     effects: Effects, reference: Reference, linear: Linearized, psi: Floats, union: Floats
 ) -> tuple[Functional, Floats | None]:
     """The functional that psi is regressed to, and what is left of psi; None: nothing."""
-    by_set, exact = effects.by_set, linear.exact
-    if effects.where in by_set and not by_set[effects.where].coarse:
+    own = effects.by_set.get(effects.where)
+    if own is not None and not own.coarse:
         # The table of all attributes in question was measured: any function of them is its own regression.
         function = linear.influence(grid(effects.sizes))
         return {effects.where: function.T.reshape(-1, *effects.sizes)}, None
-    if exact is None or any(subset not in by_set for subset in exact):
-        exact, rest = {}, psi
-    elif linear.rest is None:
-        return exact, None
-    else:
-        rest = linear.rest(reference.codes)
-    rest = rest - union @ rest
-    fitted, seen = regress(effects, reference, rest, union)
-    functional = dict(exact)
-    for subset, function in fitted.items():
-        add(functional, subset, function)
-    return functional, rest - seen
+    fitted, seen = regress(effects, reference, psi, union)
+    return fitted, psi - seen
 
 
 def regress(effects: Effects, reference: Reference, psi: Floats, union: Floats) -> tuple[Functional, Floats]:

@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.effects import Codes, Effects, Floats, Subset, normal_quantile
+from sklar.answer.effects import Codes, Effects, Floats, normal_quantile
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, WaldTest
+from sklar.answer.infer.numerical import Weighed, figures_of_weighed, linearize_weighed, listed_records
 from sklar.answer.infer.onestep import (
     MOST_LISTED,
     Linearized,
     OneStep,
     Reference,
-    add,
     applied,
     grid,
     noise_covariance,
@@ -195,7 +195,7 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
         )
 
     def column(index: int, values: Floats) -> RecordFunction:
-        return lambda codes: inquiry.column(codes, index, values)
+        return lambda codes: np.asarray(values[inquiry.levels(codes, index)])
 
     def level(index: int, code: int) -> RecordFunction:
         return column(index, np.eye(1, attributes[index].n_levels, code)[0])
@@ -227,43 +227,32 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
 
 
 def answer_correlation(inquiry: Inquiry) -> Inference:
-    """`corr(x, y)`."""
-    outcome, regressor = (_number(inquiry, i) for i in inquiry.asked.names)
-    design, reference = Design(inquiry, outcome, (regressor,)), inquiry.reference
-    records = design.records(reference.codes)
-    value, influence = correlate(records, reference.union)
-    by_fit = np.array([[correlate(records, weights)[0]] for weights in reference.weights])
+    """`corr(x, y)`, over rows that have both."""
+    records, names = listed_records(inquiry), [inquiry.model.schema.names[i] for i in inquiry.asked.names]
 
-    def psi(codes: Codes) -> Floats:
-        return influence(design.records(codes))[:, None]
+    def prepare() -> Weighed:
+        kept, columns = inquiry.holds(inquiry.asked.given, records.codes), list[Floats]()
+        for index in inquiry.asked.names:
+            scores, levels = inquiry.scores(index), inquiry.levels(records.codes, index)
+            kept, columns = kept * scores.known[levels], [*columns, scores.filled[levels]]
+        return lambda weights: correlate(np.stack(columns), weights * kept)
 
-    step = inquiry.one_step(Linearized(values=np.array([value]), by_fit=by_fit, influence=psi))
-    figure = inquiry.figure("correlation", float(step.values[0]), np.ones(1), step, tested=True)
-    return inquiry.inference(f"correlation of {outcome.names[0]} and {regressor.names[0]}", [figure])
+    step, curved = linearize_weighed(inquiry, records, prepare)
+    figures = figures_of_weighed(inquiry, ["correlation"], step, curved, tested=True)
+    return inquiry.inference(f"correlation of {names[0]} and {names[1]}", figures)
 
 
-def correlate(records: Records, weights: Floats) -> tuple[float, Callable[[Records], Floats]]:
-    """The correlation of an outcome with one regressor over the records that are kept, and its influence function: for
-    standardized a and b it is a b - r (a^2 + b^2) / 2 over the share of them.
-    """
-    (_, x), y, kept = records.x.T, records.y, records.kept
-    weights = weights * kept
-    share = float(weights.sum())
-    if share <= 0:
+def correlate(columns: Floats, weights: Floats) -> Floats:
+    """The correlation of two columns, shape (1,)."""
+    total = float(weights.sum())
+    if total <= 0:
         raise QueryError("the model leaves no rows with both values. Ask about more rows.")
-    weights = weights / share
-    means = float(weights @ x), float(weights @ y)
-    a, b = x - means[0], y - means[1]
-    sds = float(np.sqrt(weights @ a**2)), float(np.sqrt(weights @ b**2))
-    if sds[0] <= 1e-6 * np.abs(x).max() or sds[1] <= 1e-6 * np.abs(y).max():
+    centered = columns - (columns @ weights / total)[:, None]
+    moments = (centered * weights) @ centered.T
+    sds = np.sqrt(np.diag(moments))
+    if np.any(sds <= 1e-6 * math.sqrt(total) * np.abs(columns).max(axis=1)):
         raise QueryError("a correlation needs two numbers that vary, and by the model one does not. Ask about another.")
-    r = float(weights @ (a * b)) / (sds[0] * sds[1])
-
-    def influence(own: Records) -> Floats:
-        a, b = (own.x[:, 1] - means[0]) / sds[0], (own.y - means[1]) / sds[1]
-        return np.asarray(own.kept / share * (a * b - r / 2 * (a**2 + b**2)))
-
-    return r, influence
+    return np.array([moments[0, 1] / math.prod(sds)])
 
 
 def answer_independence(inquiry: Inquiry) -> Inference:
@@ -334,10 +323,10 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     asked, schema = inquiry.asked, inquiry.model.schema
     outcome, said, logistic = _outcome(inquiry)
     regressors = tuple(_regressor(inquiry, i) for i in asked.names)
-    tied = [i for i in asked.names if inquiry.source(i) == outcome.attribute]
+    tied = [i for i in asked.names if inquiry.source(i) == inquiry.source(outcome.attribute)]
     if tied:
         raise QueryError(f"the outcome is decided by '{schema.names[tied[0]]}' or decides it. Leave that name out.")
-    pairs = {tuple(sorted({outcome.attribute, term.attribute})) for term in regressors}
+    pairs = {tuple(sorted({*map(inquiry.source, (outcome.attribute, term.attribute))})) for term in regressors}
     if not pairs <= set(inquiry.effects.by_set):
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
     design = Design(inquiry, outcome, regressors)
@@ -368,11 +357,9 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
         over = asked.event.traced(schema).attributes
         if len(over) > 1:
             raise QueryError(f"an outcome is a predicate about one attribute, got one of {len(over)}. Ask about one.")
-        (source,) = over
-        size = int(inquiry.model.measured_schema.sizes[source])
-        codes = np.arange(size)[:, None] * (np.array(inquiry.where) == source)
-        column = inquiry.holds(asked.event, codes)[:, None]
-        return Term(attribute=source, columns=column, names=("",), known=np.ones(size)), asked.event_text, True
+        (index,) = asked.event.attributes
+        held = asked.event.holds({index: np.arange(schema.attributes[index].n_levels)})[:, None]
+        return Term(index, held, ("",), np.ones(len(held))), asked.event_text, True
     (index,) = asked.outcome
     attribute = schema.attributes[index]
     if inquiry.is_number(attribute) and (not attribute.boolean or attribute.name in inquiry.declared):
@@ -384,19 +371,16 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
             f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
         )
     levels = np.arange(attribute.n_levels)
-    term = _term(inquiry, index, (levels == 1)[:, None], (attribute.name,), levels < values)
-    return term, f"{attribute.name} = {attribute.levels[1]}", True
+    return (
+        Term(index, (levels == 1)[:, None], (attribute.name,), levels < values),
+        f"{attribute.name} = {attribute.levels[1]}",
+        True,
+    )
 
 
 def _number(inquiry: Inquiry, index: int) -> Term:
     own = inquiry.scores(index)
-    return _term(inquiry, index, own.filled[:, None], (inquiry.model.schema.names[index],), own.known)
-
-
-def _term(inquiry: Inquiry, index: int, columns: NDArray[Any], names: tuple[str, ...], known: NDArray[Any]) -> Term:
-    """The term of an attribute with these columns over its own levels."""
-    over = [inquiry.over_source(index, each.astype(np.float64)) for each in (columns, known)]
-    return Term(attribute=inquiry.source(index), columns=over[0], names=names, known=over[1])
+    return Term(index, own.filled[:, None], (inquiry.model.schema.names[index],), own.known)
 
 
 def _regressor(inquiry: Inquiry, index: int) -> Term:
@@ -427,17 +411,16 @@ def _regressor(inquiry: Inquiry, index: int) -> Term:
         note += ", counted as that level" if dropped else ", taken together" if len(rare) > 1 else ""
     inquiry.notes.append(note)
     names = tuple(f"{attribute.name} = {name}" for name in own)
-    return _term(inquiry, index, np.stack(list(own.values()), axis=1), names, known)
+    return Term(index, np.stack(list(own.values()), axis=1), names, known)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Term:
+class Term(NamedTuple):
     """One attribute's columns, shape (levels, k), with names; 0 where `known` is 0, for levels without a value."""
 
     attribute: int
-    columns: Floats
+    columns: NDArray[Any]
     names: tuple[str, ...]
-    known: Floats
+    known: NDArray[Any]
 
 
 class Records(NamedTuple):
@@ -463,12 +446,12 @@ class Design:
 
     def records(self, codes: Codes) -> Records:
         """The columns for these codes, shape (records, attributes)."""
-        where, kept = self.inquiry.where, self.inquiry.holds(self.inquiry.asked.given, codes)
-        outcome, *terms = ((term, codes[:, where.index(term.attribute)]) for term in (self.outcome, *self.regressors))
-        for term, own in (outcome, *terms):
+        kept, columns = self.inquiry.holds(self.inquiry.asked.given, codes), [np.ones((len(codes), 1))]
+        for term in (*self.regressors, self.outcome):
+            own = self.inquiry.levels(codes, term.attribute)
             kept = kept * term.known[own]
-        x = np.concatenate([np.ones((len(codes), 1)), *(term.columns[own] for term, own in terms)], axis=1)
-        return Records(x, outcome[0].columns[outcome[1], 0], kept)
+            columns.append(term.columns[own].astype(np.float64))
+        return Records(np.concatenate(columns[:-1], axis=1), columns[-1][:, 0], kept)
 
 
 def solve(records: Records, weights: Floats, start: Floats | None = None, *, logistic: bool) -> tuple[Floats, Floats]:
@@ -509,67 +492,25 @@ def linearize(design: Design, *, logistic: bool) -> Linearized:
         x, y, kept = design.records(codes)
         return np.asarray((x * (kept * (y - predicted(x)))[:, None]) @ inverse)
 
-    def rest(codes: Codes) -> Floats:
-        x = design.records(codes).x
-        return np.asarray(-(x * predicted(x)[:, None]) @ inverse)
-
-    if design.inquiry.asked.given is not None or not design.complete:
-        return Linearized(values=solution, by_fit=by_fit, influence=influence)
-    # A^-1 x (y - x'b), or A^-1 x y of a logistic regression, as a product of two sums over attributes: a constant of
-    # shape (q,), and a function of each attribute's levels, shape (q, levels).
-    pulls: dict[Subset, Floats] = {}
-    left: dict[Subset, Floats] = {(design.outcome.attribute,): design.outcome.columns.T.copy()}
-    stop = 1
-    for term in design.regressors:
-        own = slice(stop, stop + term.columns.shape[1])
-        stop = own.stop
-        add(pulls, (term.attribute,), inverse[:, own] @ term.columns.T)
-        if not logistic:
-            add(left, (term.attribute,), -(term.columns @ solution[own])[None, :])
-    constant = np.zeros(1) if logistic else -solution[:1]
-    exact: dict[Subset, Floats] = {}
-    for s, u in pulls.items():
-        add(exact, s, u * constant[:, None])
-        for t, r in left.items():
-            one, other = (u, r) if s < t else (r, u)
-            both = u * r if s == t else one[:, :, None] * other[:, None, :]
-            add(exact, tuple(sorted({*s, *t})), both)
-    for t, r in left.items():
-        add(exact, t, inverse[:, :1] * r)
-    return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
+    return Linearized(values=solution, by_fit=by_fit, influence=influence)
 
 
 def clearness(design: Design) -> float:
-    """By how many standard errors the smallest eigenvalue of the standardized regressors' noisy moments is above 0."""
-    effects, levels = design.inquiry.effects, dict[int, list[Floats]]()
-    for term in design.regressors:
-        margin = design.inquiry.reference.margin(term.attribute)
-        columns = term.columns - margin @ term.columns * term.known[:, None]
-        levels.setdefault(term.attribute, []).append(columns / np.sqrt(np.maximum(margin @ columns**2, 1e-12)))
-    columns_of = {attribute: np.concatenate(columns, axis=1) for attribute, columns in levels.items()}
-    ends = np.cumsum([columns.shape[1] for columns in columns_of.values()])
-    places = {s: slice(end - columns.shape[1], end) for end, (s, columns) in zip(ends, columns_of.items(), strict=True)}
-    moments = np.zeros((ends[-1], ends[-1]))
-    for s, columns in columns_of.items():
-        moments[places[s], places[s]] = (columns * _measured_table(effects, (s,))[:, None]).T @ columns
-        for t, others in columns_of.items():
-            if s < t:
-                block = columns.T @ _measured_table(effects, (s, t)) @ others
-                moments[places[s], places[t]], moments[places[t], places[s]] = block, block.T
-    values, vectors = np.linalg.eigh(moments)
-    sums = {s: columns @ vectors[places[s], 0] for s, columns in columns_of.items()}
-    functional: dict[Subset, Floats] = {(s,): one[None, :] ** 2 for s, one in sums.items()}
-    functional |= {(s, t): 2 * np.outer(sums[s], sums[t])[None, :, :] for s in sums for t in sums if s < t}
-    error = float(np.sqrt(noise_covariance(parts(functional), effects)[0, 0]))
-    return float(values[0]) / max(error, 1e-300)
+    """By how many standard errors of noise the smallest eigenvalue of the standardized regressors is above zero."""
+    reference = design.inquiry.reference
+    x, _, kept = design.records(reference.codes)
+    weights = reference.union * kept
+    center = weights @ x[:, 1:] / weights.sum()
+    spread = np.sqrt(np.maximum(weights @ (x[:, 1:] - center) ** 2, 1e-12))
+    standard = (x[:, 1:] - center) / spread
+    smallest = np.linalg.eigh((standard * weights[:, None]).T @ standard)[1][:, 0]
 
+    def square(codes: Codes) -> Floats:
+        x, _, kept = design.records(codes)
+        return np.asarray(kept * ((x[:, 1:] - center) / spread @ smallest) ** 2)[:, None]
 
-def _measured_table(effects: Effects, attributes: Subset) -> Floats:
-    """The noisy table of some attributes as shares of rows, all its effects pooled."""
-    sizes = [effects.by_set[(i,)].values.size for i in attributes]
-    table = np.full(sizes, 1 / math.prod(sizes))
-    for subset, effect in effects.by_set.items():
-        if set(subset) <= set(attributes):
-            shape = [size if i in subset else 1 for i, size in zip(attributes, sizes, strict=True)]
-            table = table + effect.values.reshape(shape) * math.prod(shape) / math.prod(sizes)
-    return table
+    here = square(reference.codes)
+    step = design.inquiry.one_step(
+        Linearized(values=reference.union @ here, by_fit=reference.weights @ here, influence=square)
+    )
+    return float(step.values[0] / max(math.sqrt(step.noise[0, 0]), 1e-300))

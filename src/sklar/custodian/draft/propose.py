@@ -12,9 +12,11 @@ import datetime as dt
 import math
 import re
 import sys
-from collections.abc import Sequence, Set
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib.resources import files
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, ColumnSummary
@@ -24,60 +26,22 @@ from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
+_STATED = tomllib.loads((files("sklar.custodian.draft") / "words.toml").read_text("utf-8"))
+_WORDS = {name: frozenset(words.split()) for name, words in _STATED["words"].items()}
+_BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["high"]) for each in _STATED["bounds"]]
+_CODES = set(_STATED["codes"]["texts"])
 _BINS, _AT_MOST = 20, 50
 # From so many rows on, a release finds and tells apart more categories.
 _LARGE_TABLE, _AT_MOST_OF_MANY = 100_000, 100
 _WIDE, _WIDER, _SIGNED_WIDER = 10**9, 10**15, 10**12
 _AGES = (*range(0, 101, 5), 120)
-_AGE_WORDS = _words("age ages alter edad eta idade")
-_HOUR_WORDS = _words("hours hour hrs stunden")
-# Words of a name that imply bounds: one of each set must be there. Whole numbers include the upper bound.
-_BOUNDS: tuple[tuple[tuple[Set[str], ...], int, int], ...] = (
-    ((_HOUR_WORDS, {"week", "weekly", "wk", "woche"}), 0, 168),
-    ((_HOUR_WORDS, {"day", "daily", "tag"}), 0, 24),
-    (({"minutes", "minute", "mins", "min"}, {"day", "daily"}), 0, 1_440),
-    (({"percent", "percentage", "pct", "prozent"},), 0, 100),
-    (({"latitude", "lat"},), -90, 90),
-    (({"longitude", "lon", "lng"},), -180, 180),
-    ((_AGE_WORDS,), 0, 120),
-)
-_YEAR_WORDS = _words("year yr yob jahr annee ano anno")
 _YEARS = (1000, 3000)
-_DAYS = (("1900-01-01", "2100-01-01"), ("1000-01-01", "3000-01-01"), ("0001-01-01", "9999-12-31"))
-# Bounds of days and times, the narrowest that hold all values; they name no day of the rows.
-_ENDS = {
-    "date": _DAYS,
-    "datetime": _DAYS,
-    "year": (("1900", "2100"), ("1000", "3000")),
-    "yearmonth": (("1900-01", "2100-01"), ("1000-01", "3000-01"), ("0001-01", "9999-12")),
-    "time": (("00:00", "24:00"),),
-    "duration": (("0:00:00", "100000:00:00"), ("-100000:00:00", "100000:00:00")),
-}
-_KEY_WORDS = _words("id ids uuid guid key hash url")
-_ID_WORDS = _words("ssn phone telephone telefon mobile fax email mail iban passport username")
-_ADDRESS_WORDS = _words("address street adresse surname forename firstname lastname fullname vorname nachname")
-# A name is one of people where the word stands alone, or beside one of these.
-_NAME_WORDS = _words("name names")
-_WHOSE_WORDS = _words("first last full given family middle maiden user customer client patient person employee student")
-_WHOSE_WORDS |= _words("member participant respondent subject contact mother father spouse child passenger household")
-# With these words a column is about an address or a name, and holds none.
-_ABOUT_WORDS = _words("type kind status flag has is count length opt verified")
+# Days as spreadsheets count them, from 1957 to 2064.
+_SERIALS = (21_000, 60_000)
 _HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
 _IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
-# Numbers in a column of dates that lie between these are days as spreadsheets count them: 1957 to 2064.
-_DATE_WORDS, _SERIALS = _words("date dates datum fecha dob"), (21_000, 60_000)
-# Whole numbers under such a name count nothing.
-_CODE_WORDS = _words("id code codes zip zipcode postal postcode plz fips naics sic soc isco occupation")
 # Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
 _MANY_CODES, _MANY_ROWS = 100, 500_000
-# Texts that customarily stand in a column of numbers.
-_CODES = _words("n na nap x * ** *** - -- n.a. unknown unk u refused r suppressed s d dk none missing m b bb bbb ..")
-_CODES |= {"not applicable", "don't know", "not stated"}
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
 # More digits after the point are those of a computation, not of how a number is written.
@@ -184,7 +148,7 @@ def _code_digits(seen: ColumnSummary) -> int:
     codes = [re.fullmatch(r"([0-9]{1,8})|([0-9]{5})-[0-9]{4}", text) for text in seen.counts]
     digits = {0 if code is None else len(code[1] or code[2]) for code in codes}
     # Without such a name numbers are codes where some begin with a zero, and none has lost it.
-    coded = bool(words_of(seen.name) & _CODE_WORDS) or ("integer" not in seen.axes and len(digits) == 1)
+    coded = bool(words_of(seen.name) & _WORDS["code"]) or ("integer" not in seen.axes and len(digits) == 1)
     return max(digits) if coded and len(codes) > _MANY_CODES and 0 not in digits and max(digits) >= 3 else 0
 
 
@@ -211,9 +175,13 @@ def _unfit(seen: ColumnSummary) -> str | None:
     if len(texts) == 1 and not seen.missing and not typed:
         return "it is constant"
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
-    named = bool(words & _NAME_WORDS) and (words <= _NAME_WORDS or bool(words & _WHOSE_WORDS))
-    if (named or words & (_ID_WORDS | _ADDRESS_WORDS)) and not words & _ABOUT_WORDS and truth_texts(set(texts)) is None:
-        return _IDENTIFIER if words & _ID_WORDS else "its name says that it holds names or addresses of people"
+    named = bool(words & _WORDS["name"]) and (words <= _WORDS["name"] or bool(words & _WORDS["whose"]))
+    if (
+        (named or words & (_WORDS["id"] | _WORDS["address"]))
+        and not words & _WORDS["about"]
+        and truth_texts(set(texts)) is None
+    ):
+        return _IDENTIFIER if words & _WORDS["id"] else "its name says that it holds names or addresses of people"
     if typed or seen.counted < _FEW_ROWS:
         return None
     if _most(sample, r"[^@\s]+@[^@\s]+\.\w+"):
@@ -225,14 +193,14 @@ def _unfit(seen: ColumnSummary) -> str | None:
     if "integer" in seen.axes or _most(sample, r"\d+"):
         axis = seen.axes.get("integer")
         dense = axis is not None and axis.high - axis.low < 2 * len(texts)
-        if seen.distinct_share == 1 and (words & _KEY_WORDS or dense):
+        if seen.distinct_share == 1 and (words & _WORDS["key"] or dense):
             return "it looks like an identifier: every row has another number"
         # Numbers of one length, too long to count anything.
         if many and len(texts[0]) >= 9 and all(len(text) == len(texts[0]) and text.isdigit() for text in texts):
             return _NUMBERED
     elif seen.axes:
         return None
-    if words & _KEY_WORDS and (many or words & _WHOSE_WORDS):
+    if words & _WORDS["key"] and (many or words & _WORDS["whose"]):
         return _IDENTIFIER
     if "integer" in seen.axes:
         return None
@@ -242,7 +210,7 @@ def _unfit(seen: ColumnSummary) -> str | None:
         return "it looks like free text"
     if len(texts) > _FEW_ROWS and _most(sample, r"\d+(\.\d+)? ?/ ?\d+(\.\d+)?"):
         return "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
-    return "it holds many names" if words & _NAME_WORDS and many and seen.distinct_share > _COMMON else None
+    return "it holds many names" if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
 
 
 def _most(texts: Sequence[str], pattern: str) -> bool:
@@ -251,7 +219,7 @@ def _most(texts: Sequence[str], pattern: str) -> bool:
 
 def _preferred(seen: ColumnSummary) -> list[str]:
     """The kinds as which the column reads: that of its type, then those with few odd texts, the plainest first."""
-    if "integer" in seen.axes and words_of(seen.name) & _CODE_WORDS:
+    if "integer" in seen.axes and words_of(seen.name) & _WORDS["code"]:
         return []
     order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
     typed = None if seen.type is None else seen.type.kind
@@ -270,16 +238,16 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
     numeric = plain in ("integer", "real")
     special = (*codes, *(int(float(seen.plain(text, kind))) if numeric else text for text in sentinels))
     named = words_of(seen.name)
-    if plain == "integer" and named & _YEAR_WORDS and low >= _YEARS[0] and high < _YEARS[1]:
+    if plain == "integer" and named & _WORDS["year"] and low >= _YEARS[0] and high < _YEARS[1]:
         plain = "year"
-    if kind == "integer" and named & _DATE_WORDS and low >= _SERIALS[0] and high < _SERIALS[1]:
+    if kind == "integer" and named & _WORDS["date"] and low >= _SERIALS[0] and high < _SERIALS[1]:
         # Special values of dates are texts.
         plain, form, special = "date", SERIAL, tuple(map(str, special))
         low, high = (point + days(SERIAL_ZERO.date()) for point in (low, high))
     # A text that is no customary code is not named here; it counts as missing.
     missing = "" if axis.odd and entry.missing is None else entry.missing
     entry = replace(entry, kind=cast(AttributeKind, plain), missing=missing, special=special, format=form or None)
-    if named & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120:
+    if named & _WORDS["age"] and plain == "integer" and low >= 0 and high <= 120:
         attribute, proposed = replace(entry, edges=_AGES), "ages in years, in public bins of five"
         decide = "are these bins fine enough?"
     else:
@@ -360,8 +328,8 @@ def _sentinels(seen: ColumnSummary, kind: str) -> tuple[tuple[str, ...], float, 
 
 def _bounds(seen: ColumnSummary, kind: str, form: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
     """Bounds that the name and the kind of a column imply; whether values are negative is all that rows decide."""
-    if kind in _ENDS:
-        every = [tuple(int(cast(int, AXES[kind].parse(end))) for end in ends) for ends in _ENDS[kind]]
+    if kind in _STATED["ends"]:
+        every = [tuple(int(cast(int, AXES[kind].parse(end))) for end in ends) for ends in _STATED["ends"][kind]]
         return next((ends for ends in every if ends[0] <= low and high < ends[1]), every[-1])
     words = words_of(seen.name) | ({"percent"} if form.endswith("%") else set())
     for needed, least, most in _BOUNDS:

@@ -7,12 +7,10 @@ the release path calls it.
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any, Literal
 
 from sklar.public.settings import PLAIN, Reading
 from sklar.rows.read import files_of
-from sklar.rows.text import DELIMITERS, begin, kind_of, open_bytes
+from sklar.rows.text import DELIMITERS, SIGNS, begin, kind_of, marks_of, open_bytes, records_of
 
 Sureness = Literal["certain", "likely", "guess"]
 
@@ -28,19 +26,12 @@ Sureness = Literal["certain", "likely", "guess"]
 NULL_TEXTS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "(null)", "None", "NaN", "nan", "\\N", "?", "-", "--", ".")
 
 _BEGINNING, _MOST_BYTES, _RECORDS = 1 << 20, 1 << 28, 2_000
-_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTES = {
     '"': "double quotes, or none, are around fields",
     "'": "fields begin and end with single quotes",
     "": "quotes stand alone: they do not enclose fields",
 }
 _SPOKEN = {",": "a comma", ".": "a point", " ": "a space", "'": "an apostrophe", "_": "an underline"}
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    # The mark of utf-32 begins with that of utf-16.
-    *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
-    *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
-)
 # The first wins where several fit. Windows-1252 holds all letters of latin-1.
 _WESTERN = ("windows-1252", "cp850", "mac-roman")
 _IN_A_WORD = re.compile(r"(?<=[A-Za-z])[^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f](?=[A-Za-z])")
@@ -106,9 +97,9 @@ def _encoding(path: Path) -> Remark:
     """The encoding, from up to 256 MiB: letters beyond ASCII may be few."""
     with open_bytes(path) as stream:
         first = stream.read(4096)
-    for mark, name in _MARKS:
-        if first.startswith(mark):
-            return Remark("encoding", name, "certain", f"it begins with the mark of {name}")
+    if marks := marks_of(path)[1]:
+        name = marks[0][0]
+        return Remark("encoding", name, "certain", f"it begins with the mark of {name}")
     for name, zeros in (("utf-16-le", first[1::2]), ("utf-16-be", first[::2])):
         if zeros and zeros.count(0) > len(zeros) / 2:
             return Remark("encoding", name, "likely", "every second byte is zero")
@@ -132,25 +123,20 @@ def _encoding(path: Path) -> Remark:
 
 
 def _records(text: str, delimiter: str, quote: str) -> list[list[str]]:
-    quoting = {"quotechar": quote} if quote else {"quotechar": None, "quoting": csv.QUOTE_NONE}
-    records = list[list[str]]()
-    # An unterminated quote makes a field that is longer than any.
-    with suppress(csv.Error):
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, **quoting)
-        records.extend(islice(filter(None, reader), _RECORDS))
-    return records
+    reading = replace(PLAIN, delimiter=delimiter, quote=quote)
+    return list(islice(filter(None, records_of(io.StringIO(text, newline=""), reading)), _RECORDS))
 
 
 def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
     """The delimiter and the quote with which most records have the same number of fields."""
     scores, shares = dict[tuple[str, str], float](), dict[tuple[str, str], float]()
-    for delimiter, quote in product(_NAMES, _QUOTES):
+    for delimiter, quote in product(SIGNS, _QUOTES):
         records = _records(text, delimiter, quote)
         width, times = next(iter(Counter(map(len, records)).most_common(1)), (0, 0))
         if width < 2:
             continue
         cells = [cell for record in records for cell in record]
-        foreign = sum(any(sign in cell for sign in _NAMES if sign not in (delimiter, ",")) for cell in cells)
+        foreign = sum(any(sign in cell for sign in SIGNS if sign not in (delimiter, ",")) for cell in cells)
         # A quote that encloses nothing takes whole lines into its field, up to the next one.
         swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
         share = shares[delimiter, quote] = times / len(records)
@@ -173,7 +159,7 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
     every, most = shares[best] == 1, shares[best] > _MOST
     sure: Sureness = "certain" if every and scores[best] - second > 0.2 else "likely" if most else "guess"
     word = "all" if every else "most" if most else "more than of any other sign"
-    reason = f"with {_NAMES[delimiter]} {word} of the first records have the same number of fields"
+    reason = f"with {SIGNS[delimiter]} {word} of the first records have the same number of fields"
     sure_of_quote: Sureness = "certain" if quote == '"' or _encloses(text, delimiter, quote) else "likely"
     return Remark("delimiter", delimiter, sure, reason), Remark("quote", quote, sure_of_quote, _QUOTES[quote])
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
 from sklar.budget.method import Method, MethodName
-from sklar.budget.plan import inside_sizes, plan_release, plan_scores
+from sklar.budget.plan import RULES, inside_sizes, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
@@ -54,6 +54,7 @@ _MAY_DIFFER = 0.01
 _SCALE_TOLERANCE = 1e-6
 # Three-way tables are chosen by fits: rounding may turn those that are hardly worth their price.
 _TRIPLES_ALIKE = 0.9
+_OLDER = "not recomputed: planned and fitted by the rules of another version of Sklar. Verify with the one that made it"
 
 
 def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
@@ -118,6 +119,8 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     if "factor" in (model.settings["method"], model.settings.get("kind")):
         detail = "not possible: this version of Sklar fits no model of method 'factor'. Verify with the one that did"
         return Check("refit", None, detail)
+    if _by_older_rules(model):
+        return Check("refit", None, _OLDER)
     return attempt("refit", _refit, model, progress)
 
 
@@ -149,7 +152,12 @@ def check_plan(model: Model) -> Check:
 
     A second stage is planned by noisy tables, within a cost that public facts fix.
     """
-    return attempt("plan", _replan, model)
+    return Check("plan", None, _OLDER) if _by_older_rules(model) else attempt("plan", _replan, model)
+
+
+def _by_older_rules(model: Model) -> bool:
+    """Whether a file states, or by its silence says, that an earlier Sklar planned and fitted it."""
+    return "kind" in model.settings and model.settings.get("rules") != RULES
 
 
 def _replan(model: Model) -> str:

@@ -1,4 +1,4 @@
-"""The reference of all commands as one page, made from the commands themselves: `python -m sklar.cli.reference`."""
+"""The reference of all commands as one page, made from the commands themselves: `python -m docs.reference`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklar.cli import cli
 
 _HEAD = """# Commands
 
-Every command with its options, made from the commands themselves by `python -m sklar.cli.reference docs/commands.md`; a
+Every command with its options, made from the commands themselves by `python -m docs.reference docs/commands.md`; a
 test fails when this page is stale. `sklar COMMAND --help` says the same.
 """
 

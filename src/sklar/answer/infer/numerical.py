@@ -1,0 +1,264 @@
+"""Any statistic of a weighted table: its influence function is taken numerically, and goes into the one-step estimator.
+
+A statistic is a function of weights on records, which are combinations of levels. Its influence function psi enters the
+one-step estimate only by its means over the cells of measured tables: the derivative as a little weight moves to the
+rows of one cell, as the model has them. So the statistic is evaluated once for each such cell, not for each record; psi
+is then the sum of functions of these tables that has these means. What psi has beyond it is not measured; its variance
+is that of derivatives toward tables drawn from the model, less what the sum explains of them.
+
+A first derivative says what a statistic does nearby. How far that is true is measured: tables are drawn from the model,
+of the size at which sampling alone would have the standard error that was found, and the statistic of each is compared
+with the sum. Where the difference (root mean square) exceeds `_CURVED` standard errors the answer cautions. Beyond
+`_BROKEN` of them, or where the derivative is zero, there is no interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sklar.answer.effects import Codes, Floats
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Statistic
+from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep
+from sklar.answer.predicate import QueryError
+from sklar.machine.extras import lazily
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
+
+# A statistic of weights on records that sum to one, shape (records,): q numbers.
+Weighed = Callable[[Floats], Floats]
+
+# Weight that moves to a cell. Solvers stop at 1e-6 or so, and are asked for a thousandth of what moves.
+_MOVED = 1e-3
+_MOST_MOVES = 20_000
+_MOST_FIGURES = 100
+# Tables that are drawn from the model, and the part of the way to them on which a derivative is taken.
+_TABLES, _TOWARD = 60, 0.05
+_SEED = 20_261_118
+_CURVED, _BROKEN = 0.5, 1.5
+_LEAST_ROWS = 20
+
+
+class Listed(NamedTuple):
+    """Distinct records, shape (records, attributes), the shares of them that each united fit says, (fits, records), and
+    a matrix of 1 where a record is in a cell of one of the largest measured tables, (records, cells).
+
+    `whole`: one table was measured of all the attributes, and its cells are the records.
+    """
+
+    codes: Codes
+    fits: Floats
+    cells: Any
+    whole: bool
+
+    @property
+    def shares(self) -> Floats:
+        """What the whole model says."""
+        return np.asarray(self.fits.mean(axis=0))
+
+
+def listed_records(inquiry: Inquiry) -> Listed:
+    """The records that a statistic of the asked attributes is a function of."""
+    from scipy.sparse import csr_array
+
+    reference, by_set, where = inquiry.reference, inquiry.effects.by_set, inquiry.where
+    flat = np.ravel_multi_index(reference.codes.T, reference.sizes)
+    whole = where in by_set and not by_set[where].coarse
+    # Any cell of a measured table may have rows, whatever the model says.
+    kept = np.arange(math.prod(reference.sizes)) if whole else np.unique(flat)
+    codes, at = np.stack(np.unravel_index(kept, reference.sizes), axis=1), np.searchsorted(kept, flat)
+    fits = np.stack([np.bincount(at, weights, kept.size) for weights in reference.weights]).astype(np.float64)
+    fine = [set(each) for each, effect in by_set.items() if not effect.coarse]
+    chosen = {each: own for each, own in by_set.items() if not any(set(each) < other for other in fine)}
+    starts, here = np.cumsum([0, *(own.values.size for own in chosen.values())]), replace(reference, codes=codes)
+    places = np.stack([start + here.places(*each) for start, each in zip(starts, chosen.items(), strict=False)], axis=1)
+    ends = np.arange(0, places.size + 1, len(chosen))
+    return Listed(codes, fits, csr_array((np.ones(places.size), places.ravel(), ends)), whole)
+
+
+def influence_of(statistic: Weighed, records: Listed, at: Floats) -> Floats:
+    """The sum of functions of measured tables whose mean over each cell is the derivative toward it, on records: shape
+    (records, q). Nothing is known of cells that the model leaves empty, but of those that are records.
+    """
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    shares, cells, members = records.shares, records.cells, records.cells.T.tocsr()
+    held, derivative = np.asarray(members @ shares), np.zeros((members.shape[0], at.size))
+    for cell in np.flatnonzero(held > 0 if not records.whole else held >= 0):
+        rows = members.indices[members.indptr[cell] : members.indptr[cell + 1]]
+        weights = (1 - _MOVED) * shares
+        weights[rows] += _MOVED * (shares[rows] / held[cell] if held[cell] > 0 else 1.0)
+        derivative[cell] = (statistic(weights) - at) / _MOVED
+    if records.whole:
+        return np.asarray(cells @ derivative)
+    # Both sides times what makes the diagonal 1; a little on it makes the solution unique.
+    scale = np.sqrt(np.where(held > 0, held, 1.0))
+    operator = LinearOperator(
+        (scale.size, scale.size), lambda x: (members @ (shares * (cells @ (x / scale)))) / scale + 1e-9 * x
+    )
+    columns = [cg(operator, held * each / scale, rtol=1e-8, maxiter=500)[0] / scale for each in derivative.T]
+    return np.asarray(cells @ np.stack(columns, axis=1))
+
+
+def linearize_weighed(inquiry: Inquiry, records: Listed, prepare: Callable[[], Weighed]) -> tuple[OneStep, Floats]:
+    """The one-step estimates of a statistic, and how curved each is: the root mean square of what its derivative
+    misses, in standard errors. It is prepared again for other scores of levels.
+    """
+    shares, n, statistic = records.shares, inquiry.effects.n_rows, prepare()
+    at = statistic(shares)
+    if (number := records.cells.shape[1]) > _MOST_MOVES or at.size > _MOST_FIGURES:
+        raise QueryError(
+            f"a statistic is of at most {_MOST_FIGURES:,} numbers and columns with {_MOST_MOVES:,} cells in their "
+            f"measured tables, got {at.size:,} and {number:,}. Name fewer columns, or ones of fewer levels."
+        )
+    psi = influence_of(statistic, records, at)
+    psi = psi - shares @ psi
+    flat = np.ravel_multi_index(records.codes.T, inquiry.reference.sizes)
+
+    def influence(codes: Codes) -> Floats:
+        return np.asarray(psi[np.searchsorted(flat, np.ravel_multi_index(codes.T, inquiry.reference.sizes))])
+
+    by_fit = np.stack([statistic(weights) for weights in records.fits])
+    inside = sum(((prepare()(shares) - at) ** 2 for _ in inquiry.shifts()), start=np.zeros(at.size))
+    step = inquiry.one_step(Linearized(values=at, by_fit=by_fit, influence=influence, inside=inside))
+    generator = np.random.Generator(np.random.SFC64(_SEED))
+    whole = shares / shares.sum()
+    if not records.whole:
+        toward = generator.multinomial(n, whole, _TABLES) / n - shares
+        found = np.stack([(statistic(shares + _TOWARD * each) - at) / _TOWARD for each in toward]) - toward @ psi
+        beyond = found.T @ found * n / _TABLES
+        step = replace(
+            step,
+            sampling=step.sampling + beyond / n,
+            model=step.model + ALIKE**2 * beyond,
+            influence=step.influence + beyond,
+            beyond=step.beyond + beyond,
+        )
+    errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 0.0))
+    spread, curved = np.diag(step.influence), np.zeros(at.size)
+    # Powers of two, so that figures of similar errors share their tables.
+    sizes = np.log2((np.maximum(spread, 1e-300) / np.maximum(errors**2, 1e-300)).clip(_LEAST_ROWS, n))
+    for power in np.unique(np.round(sizes)):
+        own, missed, size = np.round(sizes) == power, list[Floats](), int(2**power)
+        for drawn in generator.multinomial(size, whole, _TABLES) / size:
+            try:
+                missed.append(statistic(drawn) - at - (drawn - shares) @ psi)
+            except QueryError:
+                missed.append(np.full(at.size, math.inf))
+        square = np.mean(np.square(missed), axis=0) - np.diag(step.beyond) / size
+        curved[own] = (np.sqrt(np.maximum(square, 0.0)) / np.maximum(errors, 1e-300))[own]
+    return step, np.where(spread <= 1e-16 * np.maximum(at**2, 1e-300), math.inf, curved)
+
+
+def figures_of_weighed(
+    inquiry: Inquiry, names: Sequence[str], step: OneStep, curved: Floats, *, tested: bool = False
+) -> list[Figure]:
+    """The figures of a statistic; where its derivative says too little, without an interval."""
+    figures = []
+    for number, (name, value, slope) in enumerate(zip(names, step.values, np.eye(step.values.size), strict=True)):
+        broken = bool(curved[number] > _BROKEN)
+        ends = (-math.inf, math.inf) if broken else None
+        figures.append(inquiry.figure(name, float(value), slope, step, ends=ends, tested=tested and not broken))
+    for least, most, told in ((_CURVED, _BROKEN, "the interval may be too narrow"), (_BROKEN, math.inf, "it has none")):
+        own = [name for name, each in zip(names, curved, strict=True) if least < each <= most]
+        if own:
+            listed = ", ".join(own[:6]) + (" and others" if len(own) > 6 else "")
+            inquiry.cautions.append(
+                f"not smooth enough at this noise: {listed}. On tables drawn from the model a first-order "
+                f"approximation misses by more than {least:g} standard errors: {told}."
+            )
+    return figures
+
+
+def infer_function(
+    model: Any, function: Callable[[Any, Any], Any], columns: Sequence[str], **settings: Any
+) -> Inference:
+    """What a function of a table and weights says of the rows behind a model."""
+    schema = model.schema
+    unknown = next((name for name in columns if name not in schema.names), None)
+    if isinstance(columns, str) or not columns or unknown is not None or len(set(columns)) < len(columns):
+        shown = columns if unknown is None else unknown
+        raise QueryError(
+            f"columns must list different attributes of the schema that the function looks at, got {shown!r}. "
+            f"It has: {', '.join(schema.names[:12])}."
+        )
+    named = getattr(function, "__name__", type(function).__name__).replace("<lambda>", "function")
+    asked = Statistic(text=named, kind="function", names=tuple(schema.names.index(name) for name in columns))
+    inquiry = Inquiry(model, asked, **settings)
+    records = listed_records(inquiry)
+    labels: list[str] = []
+
+    def called(table: Any, weights: Floats) -> Floats:
+        try:
+            found = function(table, weights * inquiry.effects.n_rows)
+        except Exception as error:
+            raise QueryError(f"the function must take any table of its columns, and raised {error!r}.") from error
+        own, values = _numbers(found, named)
+        if labels and own != labels:
+            raise QueryError(f"the function must always return the same figures, got {own[:4]} after {labels[:4]}.")
+        labels[:] = own
+        return values
+
+    def prepare() -> Weighed:
+        return partial(called, table_of(inquiry, records.codes))
+
+    _require_statistic(called, table_of(inquiry, records.codes), records.shares)
+    step, curved = linearize_weighed(inquiry, records, prepare)
+    figures = figures_of_weighed(inquiry, labels, step, curved)
+    return inquiry.inference(f"{named} of {', '.join(columns)}", figures)
+
+
+def table_of(inquiry: Inquiry, codes: Codes) -> pl.DataFrame:
+    """The asked attributes of records: numbers and truth values as they are scored, categories as text, else null."""
+    columns: dict[str, Any] = {}
+    for index in inquiry.asked.names:
+        attribute = inquiry.model.schema.attributes[index]
+        own = inquiry.levels(codes, index)
+        if inquiry.is_number(attribute) or all(isinstance(value, int) for value in attribute.values):
+            columns[attribute.name] = pl.Series(inquiry.scores(index).values[own], nan_to_null=True)
+        else:
+            levels = dict(enumerate(attribute.levels)) | {attribute.missing_code: None}
+            columns[attribute.name] = [levels[each] for each in own.tolist()]
+    return pl.DataFrame(columns)
+
+
+def _require_statistic(called: Callable[[Any, Floats], Floats], table: Any, weights: Floats) -> None:
+    """Refuse what is no function of how much weight each combination of values has, but of rows, of order or chance."""
+    order = np.random.Generator(np.random.SFC64(_SEED)).permutation(2 * table.height) % table.height
+    found = called(table, weights)
+    if not np.array_equal(found, called(table, weights)):
+        raise QueryError("the function must return the same for the same table, and did not. Give it a seed.")
+    halves = called(table[order.tolist()], weights[order] / 2)
+    if not np.allclose(found, halves, rtol=1e-5, atol=1e-8):
+        raise QueryError(
+            f"the function must not depend on the order or the number of rows, only on weights, got {found[0]:.6g} and "
+            f"{halves[0]:.6g} with each row in two halves. Weigh what it sums, counts and divides by."
+        )
+    if np.array_equal(found, called(table, np.full(table.height, 1 / table.height))):
+        raise QueryError("the function must depend on its weights, and gave the same for others. Use them.")
+
+
+def _numbers(found: Any, named: str) -> tuple[list[str], Floats]:
+    """What a function returned: names and numbers."""
+    try:
+        if isinstance(found, Mapping) or (hasattr(found, "items") and hasattr(found, "index")):
+            labels, numbers = [str(each) for each, _ in found.items()], [float(each) for _, each in found.items()]
+        else:
+            numbers = np.asarray(found, dtype=np.float64).ravel().tolist()
+            labels = [named] if len(numbers) == 1 else [f"{named} {k}" for k in range(1, len(numbers) + 1)]
+    except (TypeError, ValueError):
+        raise QueryError(f"the function must return numbers, got {found!r:.60}. Return a number, or a dict.") from None
+    if not numbers or not np.isfinite(numbers).all():
+        raise QueryError(
+            f"the function must return finite numbers, got {dict(zip(labels[:4], numbers, strict=False))}. Leave out "
+            "rows whose values are null (not a number)."
+        )
+    return labels, np.array(numbers)
