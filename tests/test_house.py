@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_470,
+    "answer": 4_482,
     "budget": 3_405,
     "cli": 2_101,
     "custodian": 4_363,

@@ -54,6 +54,8 @@ _ABOUT = {
 }
 _EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
 _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
+# What is lost inside bins is cautioned about from this part of a standard error on.
+_CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
@@ -537,6 +539,16 @@ class Inquiry:
                 f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it, and nothing "
                 "says how wrong that may be. There is no interval, but bounds that the noisy tables leave, or nothing."
             )
+        for attribute, scores in self._scored.items() if self.asked.kind in ("corr", "formula") else ():
+            shares, own = self._shares(attribute) * scores.known, scores.filled
+            inside = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
+            part = inside / max(inside + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
+            if any(abs(each.estimate) * part > _CODED * each.standard_error for each in bounded):
+                name = self.model.schema.names[attribute]
+                self.cautions.append(
+                    f"about {100 * part:.1g}% of the variance of '{name}' lies inside its bins, whose numbers count as "
+                    "equal here: the same of raw values may differ by about such a part."
+                )
         if self.model.certificate.count == "rows":
             self.cautions.append(
                 f"of each person at most {self.model.certificate.rows_per_person:,} rows count: where people with more "
