@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -19,7 +20,7 @@ from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.effects import Effect, Floats, NoisyTable, Subset, pool_tables
 from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import OneStep, grid, noise_covariance, one_step, parts
-from sklar.answer.infer.statistics import asked_ratios, figures_of, independence, linear_in
+from sklar.answer.infer.statistics import asked_ratios, figures_of, interaction, linear_in
 from sklar.files.model import Model
 from sklar.kernel.theorems import noise_variance
 
@@ -87,14 +88,14 @@ def test_many(case: Case, model: Model, times: int, generator: np.random.Generat
                 continue
             pair = (min(place, other), max(place, other))
             own = Inquiry(model, f'independent("{case.shuffled}", "{name}")')
-            margins = [own.reference.margin(i) for i in pair]
+            linear = interaction(own.reference, pair, partial(own.holds, None))
             rejected = 0
             for at in range(len(rows)):
                 by_set = {
                     subset: Effect(values=drawn[subset][at], variance=effect.variance)
                     for subset, effect in own.effects.by_set.items()
                 }
-                found = independence(replace(own.effects, by_set=by_set), (margins[0], margins[1]), population=True)
+                found = own.test(one_step(replace(own.effects, by_set=by_set), own.reference, linear))
                 rejected += found.p_value < 0.05
             yield {
                 "kind": "independence",

@@ -13,10 +13,10 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 469,
-    "answer": 4_482,
-    "budget": 3_405,
+    "answer": 4_549,
+    "budget": 3_447,
     "cli": 2_101,
-    "custodian": 4_363,
+    "custodian": 4_365,
     "draw": 1_687,
     "files": 2_085,
     "fitting": 3_036,
@@ -26,7 +26,7 @@ ROOMS = {
     "paper": 839,
     "public": 3_577,
     "rows": 4_137,
-    "studio": 2_324,
+    "studio": 2_351,
     "trust": 4_303,
 }
 # Of the package, and of its tests.

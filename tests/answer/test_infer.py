@@ -17,8 +17,8 @@ import sklar
 from sklar.answer.effects import Effects, Floats, NoisyTable, pool_effects, pool_tables
 from sklar.answer.infer import infer
 from sklar.answer.infer.inquiry import MEASURED, Scores, read_question, score
-from sklar.answer.infer.onestep import applied, noise_covariance, parts
-from sklar.answer.infer.statistics import Records, correlate, fieller, independence, solve
+from sklar.answer.infer.onestep import Reference, applied, grid, noise_covariance, one_step, parts
+from sklar.answer.infer.statistics import Records, correlate, fieller, interaction, solve
 from sklar.answer.predicate import QueryError
 from sklar.budget.certificate import is_of_schema
 from sklar.cli import cli
@@ -295,6 +295,8 @@ def test_the_statistic_of_independence_has_its_degrees_of_freedom_on_average() -
     """
     generator = np.random.default_rng(5)
     p, q, n, sd = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.3, 0.2, 0.1]), 2000, 12.0
+    shares = np.outer(p, q).ravel()[None, :]
+    reference = Reference(where=(0, 1), sizes=(3, 4), codes=grid((3, 4)), weights=shares, drawn=None)
     drawn = []
     for _ in range(800):
         exact = generator.multinomial(n, np.outer(p, q).ravel()).reshape(3, 4)
@@ -305,7 +307,9 @@ def test_the_statistic_of_independence_has_its_degrees_of_freedom_on_average() -
         ]
         by_set = pool_tables(tables, (0, 1), n)
         effects = Effects(where=(0, 1), sizes=(3, 4), by_set=by_set, n_rows=n, n_rows_variance=0.0)
-        drawn.append(independence(effects, (p, q), population=True).statistic)
+        step = one_step(effects, reference, interaction(reference, (0, 1), lambda codes: np.ones(len(codes))))
+        d, covariance = step.values, step.covariance(population=True)
+        drawn.append(float(d @ np.linalg.solve(covariance, d)))
     assert np.mean(drawn) == pytest.approx(6.0, abs=0.65)
 
 
@@ -314,6 +318,10 @@ def test_dependence_is_found_and_told(model: Model) -> None:
     assert found.test is not None
     assert (found.test.p_value < 1e-6, found.test.degrees) == (True, 4)
     assert found.lines()[2] == "  independence is rejected at the level 0.05"
+    some = infer(model, "independent(sex, age) where owns = true")
+    assert some.test is not None
+    # Less is known of some rows than of all.
+    assert found.test.statistic > some.test.statistic > 4
     assert found.to_polars().columns == ["name", "statistic", "degrees", "p_value"]
 
 
@@ -430,7 +438,7 @@ REFUSED = {
     "difference mean(age)": "'of' is expected after 'difference', got 'mean'.",
     "difference of mean(age)": "a difference is between groups of a mean or a share. Write difference of mean(x) by z.",
     "corr(age, weight) by sex": "corr has no groups. Remove 'by', or ask for one group at a time with where.",
-    "independent(age, sex) where owns = true": "independent is asked of all rows. Remove 'where'.",
+    "independent(age, sex) by owns": "independent has no groups. Remove 'by'",
     "mean(region)": "attribute 'region' holds categories, which have no mean. Ask for a share, such as "
     "share(region = 'North'), or declare scores.",
     "age ~ sex ~ owns": "a formula has one '~', got more. Write outcome ~ name + name.",
@@ -474,8 +482,8 @@ def test_names_with_signs_and_blanks_are_read() -> None:
 def test_too_many_groups_and_too_many_contrasts_are_refused(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most, question, message in (
         ("_MOST_FIGURES", 9, "mean(age) by region, sex", "at most 9 figures are given at once, got 10. Ask"),
-        ("_MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
         ("_MOST_CONTRASTS", 3, "independent(age, sex)", "compares at most 3 contrasts, got 4. Use"),
+        ("_MOST_NUMBERS", 1, "mean(age)", "too many groups of too many levels at once. Ask about fewer of them"),
     ):
         monkeypatch.setattr(f"sklar.answer.infer.statistics.{name}", most)
         with pytest.raises(QueryError, match=message):
@@ -527,6 +535,11 @@ def test_what_the_release_did_is_told(model: Model) -> None:
     found = infer(many, "mean(age)")
     assert found.target == "table"
     assert "counted are rows, at most 3 of each person" in found.notes
+    noise, inside = "intervals cover the release's noise", "where numbers lie inside their bins"
+    assert f"{noise} and {inside}, but not which rows of a person were chosen" in found.notes
+    assert f"{noise} and sampling and {inside}" in infer(model, "mean(age)").notes
+    assert f"{noise} and sampling, but not {inside}" in infer(model, "owns ~ age").notes
+    assert f"{noise} and sampling" in infer(model, "mean(age)", scores={"age": "midpoint"}).notes
     with pytest.raises(QueryError, match=r"this release counts several rows of each person. Ask about the target"):
         infer(many, "mean(age)", target="population")
     assert infer(certified(many, count="people"), "mean(age)").target == "population"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
 from experiments.asked import measure_counts
+from hypothesis import given, settings
 
 import sklar
 from sklar.answer.query import estimate
@@ -101,6 +104,34 @@ def test_more_budget_buys_less_error_and_the_split_adds_up() -> None:
     once = forecast(SCHEMA, rows=5000, epsilon=1.0, method="binary").split
     assert [name for name, _ in once] == ["one-way tables", "two-way tables"]
     assert once[0][1] == pytest.approx(ONE_WAY_SHARE, abs=0.01)
+
+
+@given(
+    sizes=st.lists(st.integers(2, 40), min_size=1, max_size=5),
+    bits=st.booleans(),
+    searched=st.booleans(),
+    weight=st.sampled_from([1.0, 3.0]),
+    rows=st.integers(30, 10**6),
+    epsilons=st.lists(st.floats(0.2, 20.0), min_size=2, max_size=5),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_error_grows_with_epsilon(
+    sizes: list[int], bits: bool, searched: bool, weight: float, rows: int, epsilons: list[float]
+) -> None:
+    """Shares of the budget are continuous, and each grows more slowly than the budget: none of a table's error."""
+    levels = [tuple(map(str, range(2 if bits else size))) for size in sizes]
+    known = [Attribute(name=f"a{i}", kind="categorical", values=own) for i, own in enumerate(levels)]
+    if searched:
+        known.append(Attribute(name="income", kind="integer", edges=(0, 10**6), domain="private", at_most=20))
+    elif weight > 1 and not bits:
+        known[0] = replace(known[0], weight=weight)
+    schema = Schema(name="s", attributes=tuple(known))
+    found = [forecast(schema, rows=rows, epsilon=epsilon) for epsilon in sorted(epsilons)]
+    for one, two in pairwise(found):
+        for name in ("one_way_sd", "pair_sd", "search_factor", "one_way_error", "pair_error", "one_way_share"):
+            assert np.all(np.asarray(getattr(two, name)) <= np.asarray(getattr(one, name)) * (1 + 1e-4)), name
+        assert {*two.hopeless} <= {*one.hopeless}
+        assert {*two.mostly_noise} <= {*one.mostly_noise}
 
 
 def test_one_attribute_has_no_pairs() -> None:

@@ -132,8 +132,8 @@ def test_what_is_refused(folder: Path) -> None:
     before = '[attributes.town]\ntype = "categorical"\nvalues = ["Ulm"]\nreviewed = false\n'
     (folder / "d.toml").write_text(before)
     assert review("--accept", code=1).stderr == (
-        "sklar: these entries were read from the rows, or nobody says where they are from: town. --accept does not "
-        "vouch for them: answer their questions one by one, without --accept.\n"
+        "sklar: these entries were read from the rows, or nobody says where they are from: town. Accepting unread "
+        "does not vouch for them: answer their questions one by one.\n"
     )
     assert "--json asks nothing: add --accept." in review("--json", code=2).stderr
     assert (folder / "d.toml").read_text() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import stat
 import time
@@ -20,7 +21,7 @@ from sklar.kernel.theorems import Budget, Spend
 from sklar.studio import work
 from sklar.studio.folder import Folder
 from sklar.studio.guard import REPORT_POLICY
-from tests.studio.conftest import PEOPLE, SCHEMA, await_, running
+from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
 
 ORDER = {"kind": "release", "desk": "people", "epsilon": 1.0, "delta": 2.0**-30, "dataset": "people", "release": 1}
 
@@ -72,16 +73,44 @@ def left_behind(folder: Folder) -> set[str]:
     return {path.name for path in folder.root.iterdir()} - known
 
 
+def planned(studio: Browser) -> str:
+    """The plan that the page of a release shows, as its form says it."""
+    found = re.search(r'name="plan" value="([^"]*)"', studio.get("/t/people/release").text)
+    assert found
+    return found[1]
+
+
+def test_a_form_about_another_plan_spends_nothing(folder: Folder) -> None:
+    """Two tabs: one shows a release for epsilon 1, the other one changes the plan, the schema, or makes a release."""
+    with running(folder.root) as studio:
+        studio.get("/t/people/describe")
+        for change in ("epsilon", "schema"):
+            shown = planned(studio)
+            if change == "epsilon":
+                studio.post("/t/people/plan", epsilon="1.5")
+            else:
+                (folder.root / "people.toml").write_text(SCHEMA.replace("30, 50", "40, 50"))
+            said = studio.post("/t/people/release", plan=shown).said
+            assert "nothing was spent. The plan is epsilon 1.5 now: look at it again." in said
+        assert charges(folder) == 0
+        assert not list(folder.notes().glob("*.order.json"))
+    assert left_behind(folder) == set()
+
+
 def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Folder) -> None:
     with running(folder.root) as first:
         first.get("/t/people/describe")
-        assert "is being made" in first.post("/t/people/release", compare="yes").said
-        assert "other work is under way" in first.post("/t/people/release").said
+        plan = planned(first)
+        assert "is being made" in first.post("/t/people/release", compare="yes", plan=plan).said
+        assert "other work is under way" in first.post("/t/people/release", plan=plan).said
     # The first studio is gone. A second one finds the work, and what came of it.
     with running(folder.root) as second:
         await_(lambda: 'data-state="running"' not in second.get("/t/people/release/state").text)
         page = second.get("/t/people/release")
         assert "Release 1 is made" in page.said
+        # A second release is asked about, and the form of the first one makes none.
+        assert "changed since that page was shown" in second.post("/t/people/release", plan=plan, again="yes").said
+        assert "say that you want another release" in second.post("/t/people/release", plan=planned(second)).said
         assert "The ledger was charged for this release" in page.said
         assert charges(folder) == 1
         assert load(folder.root / "people-1.sklar").certificate.receipt is not None

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sklar.answer.query import estimate
-from sklar.fitting.denoise import interactions
-from sklar.fitting.margins import margins, pool
+from sklar.answer.report.publish import dependences
 from sklar.machine.extras import require
 
 if TYPE_CHECKING:
@@ -62,13 +61,12 @@ class Plots:
         return figure
 
     def dependence(self) -> Figure:
-        """For each pair of attributes, the share of rows that would have to change to make them independent."""
+        """The share of rows that would have to change to make a pair independent; nothing where noise may be all."""
         schema = self.model.measured_schema
         size = 1.8 + 0.3 * schema.n_attributes
         figure, ax = _figure(size + 0.8, size)
-        estimates = pool(self.model.measured)
-        square = schema.cells.symmetric(interactions(estimates, margins(estimates)) / (2 * self.model.n_rows))
-        np.fill_diagonal(square, np.nan)
+        square = schema.cells.symmetric(dependences(self.model)[0])
+        square[square == 0] = np.nan
         image = ax.imshow(100 * square, cmap="Oranges", vmin=0)
         names = [_short(name) for name in schema.names]
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)

@@ -38,6 +38,10 @@ _DISTINGUISHABLE, _HEAP = 2.0, 4.0
 # were 10 to 110 times too large, and of 12 between narrow ones 0.6 to 1.1 times; at 8.2 one mean was 500 times too
 # large, at 8.5 all of 15 within 6%.
 _RANGE = 9.0
+# 19 times out of 20.
+TWICE = 1.96
+# By the share of tables that are mostly noise.
+GRADES = ((0.1, "usable"), (0.5, "usable in part"), (math.inf, "mostly noise"))
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
@@ -46,6 +50,16 @@ _SHOWN_PAIRS, _SHOWN_COLUMNS = 8, 20
 _ROWS_PER_PERSON = (1, 2, 4, 8, 16, 32)
 _BARS: tuple[str, ...] = ("", *"▏▎▍▌▋▊▉")
 _WIDTH = 16
+
+
+def drowned(sds: Doubles, sizes: NDArray[Any], rows: int) -> float:
+    """The share of tables that are mostly noise: an average cell holds fewer rows than its standard error."""
+    return float(np.mean(sds * sizes > rows))
+
+
+def grade(share: float) -> str:
+    """What tables are good for of which this share is mostly noise."""
+    return next(word for most, word in GRADES if share <= most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -96,6 +110,16 @@ class Forecast(Tabular):
     def pair_share(self) -> float:
         """The same of a two-way count."""
         return min(_DISTINGUISHABLE * self.pair_error / self.n_rows, 1.0)
+
+    @property
+    def support(self) -> str:
+        """What counts will be usable for: "two" columns, "one" column, or "none"."""
+        cells, n = self.schema.cells, self.n_rows
+        noise = GRADES[-1][1]
+        if grade(drowned(self.one_way_sd, cells.sizes, n)) == noise:
+            return "none"
+        pairs = self.pair_sd.size and grade(drowned(self.pair_sd, cells.pair_sizes, n)) != noise
+        return "two" if pairs else "one"
 
     @property
     def mostly_noise(self) -> tuple[tuple[str, str], ...]:

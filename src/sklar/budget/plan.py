@@ -109,9 +109,9 @@ CELLS_POWER = 0.2
 # The second stage's cost of a pair grows with the square root of its distance from independence and so many rows, which
 # leave no pair out; it is rounded to powers of the other, which keeps the certificate short.
 _DISTANCE_FLOOR, _COST_GRID = 200.0, 1.1
-# Three-way tables are measured where noise alone is expected to cost two-way tables at most this total variation (and
-# has at least this scale: below it an epsilon promises little), and take at most this share of the second-stage
-# reserve. To look at more of them than this takes too long.
+# Three-way tables are measured where noise alone is expected to cost two-way tables over levels as coarse as theirs at
+# most this total variation (and has at least this scale: below it an epsilon promises little), and take at most this
+# share of the second-stage reserve. To look at more of them than this takes too long.
 TRIPLES_UP_TO, _LEAST_NOISE = 0.05, 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
@@ -123,8 +123,8 @@ _MOST_SCORED_CELLS = 1 << 24
 _MOST_SCORED_WORK = 2e9
 # A score is of use up to noise of this share of what a column that follows from two others would show.
 _MOST_SCORE_NOISE = 1 / 8
-_ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
-_ONE_WAY_TARGET = 0.025
+# A middle one-way share, the total variation to expect at it where a share of 0.1 is best, and the least and most.
+_MIDDLE_SHARE, _ONE_WAY_NOISE, _ONE_WAY_SHARES = 0.3, 0.02, (0.05, 0.5)
 # Of the whole precision, what first moments inside the bins of one number take, and of all numbers together. The tokens
 # that a row deals: a power of two, so that a noise scale in tokens is held as exactly as one in rows; and their kind.
 _OF_ONE_NUMBER, _OF_NUMBERS = 0.015, 0.05
@@ -133,9 +133,10 @@ TOKENS, INSIDE = 1024, "inside"
 # three ones, three pairs and one triple; most triples say little beyond their pairs, and are shrunk by the fit: their
 # noise counts for a tenth.
 _PARITY_WEIGHTS = (3.0, 3.0, 0.1)
-# Triples are measured where so many attributes have few of them, and their noise is at most this share of the rows.
+# Triples are measured where so many attributes have few of them, from noise of this share of the rows on, with their
+# whole weight at half of it; and not where they have less than the least share of its root.
 _MOST_BITS = 30
-_MOST_NOISE = 0.02
+_MOST_NOISE, _LEAST_TRIPLES = 0.03, 1e-4
 
 
 # The same public facts give the same plan, which an audit asks for thousands of times.
@@ -201,16 +202,20 @@ def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend
 
     Of triples too, where rows can be counted again, and few triples have little noise beside the public number of rows.
     """
-    plan = None
+    plan = _parities(cells, budget, 2, rest)
     if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS:
-        three = _parities(cells, budget, 3, rest)
-        plan = three if float(three.scales(3)[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows else None
-    return Stages(budget=budget, first=plan or _parities(cells, budget, 2, rest), reserve=np.empty(0))
+        whole = _parities(cells, budget, 3, rest)
+        noise = float(whole.scales(3)[0]) / math.sqrt(2)
+        share = min(_MOST_NOISE * n_rows / noise - 1, 1.0)
+        # Without a step: triples begin with little of the cost, and as much noise as can be drawn.
+        if share > _LEAST_TRIPLES and noise * share**-0.5 < MAX_SCALE / 2:
+            plan = _parities(cells, budget, 3, rest, share)
+    return Stages(budget=budget, first=plan, reserve=np.empty(0))
 
 
-def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> Plan:
-    """The plan of one of two looks at parities up to this order."""
-    query, shape = Parities(cells=cells, orders=orders), best_parities(cells.n_attributes, orders)
+def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None, share: float = 1.0) -> Plan:
+    """The plan of one of two looks at parities up to this order, triples at a `share` of the root of their weight."""
+    query, shape = Parities(cells=cells, orders=orders), best_parities(cells.n_attributes, orders, share)
 
     def plan(factor: float) -> Plan:
         scales = drawable(factor * shape)
@@ -236,9 +241,9 @@ def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> 
 
 
 @lru_cache(maxsize=64)
-def best_parities(m: int, orders: int) -> Doubles:
+def best_parities(m: int, orders: int, share: float = 1.0) -> Doubles:
     """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost."""
-    moved, weights = moved_sets(m)[:, :orders], np.array(_PARITY_WEIGHTS[:orders])
+    moved, weights = moved_sets(m)[:, :orders], np.array([*_PARITY_WEIGHTS[:2], _PARITY_WEIGHTS[2] * share**2][:orders])
     # Costs of orders 2 and 3 beside that of ones, from coarse to fine.
     best, width = -math.log(m) * np.arange(1.0, orders), math.log(4.0)
     while width > 1e-4:
@@ -269,9 +274,10 @@ def plan_stages(
 ) -> Stages:
     """Plan two stages of Gaussian noise that spend the whole budget together, or as much as `rest` costs.
 
-    The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
-    of 0.025; where the number of rows is not public, the share is 0.3. First moments inside bins take at most 0.05
-    beside, and are left out where so much noise on tokens cannot be drawn.
+    With v the total variation to expect in one-way tables at a share of 0.3, their share is 0.1 (v / 0.02)^0.5, from
+    0.05 to 0.5; where the number of rows is not public, it is 0.3. v falls at most with the root of the whole
+    precision, and so does the share: with a larger budget no table has more noise. First moments inside bins take at
+    most 0.05 beside, and are left out where so much noise on tokens cannot be drawn.
     """
     taken = min(_OF_ONE_NUMBER * len(inside), _OF_NUMBERS)
     # The whole precision, as one table has it, in half as many looks: about what they get.
@@ -282,7 +288,8 @@ def plan_stages(
     of_levels, of_pairs = _weights(cells, importance)
     weights = cells.pair_sizes**CELLS_POWER * of_pairs
     single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
-    for share in (1.0,) if m == 1 else (0.3,) if n_rows is None else _ONE_WAY_SHARES:
+
+    def shared(share: float) -> Stages:
         pairs = (1 - share) * weights / weights.sum()
         costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs, moments]
         scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
@@ -290,10 +297,13 @@ def plan_stages(
         plan = _of_scales(cells, first, total)
         if looks:
             plan = Plan(parts=(*plan.parts, (inside_query(inside), dealt * TOKENS)))
-        stages = Stages(budget=budget, first=plan, reserve=reserve.copy())
-        if n_rows is None or expected_one_way_tv(cells, n_rows, stages) <= _ONE_WAY_TARGET:
-            break
-    return stages
+        return Stages(budget=budget, first=plan, reserve=reserve.copy())
+
+    stages = shared(1.0 if m == 1 else _MIDDLE_SHARE)
+    if n_rows is None or m == 1:
+        return stages
+    noise = expected_one_way_tv(cells, n_rows, stages)
+    return shared(float(np.clip(0.1 * math.sqrt(noise / _ONE_WAY_NOISE), *_ONE_WAY_SHARES)))
 
 
 def _scales(budget: Budget, weights: Doubles, rest: Spend | None) -> Doubles:
@@ -329,9 +339,14 @@ def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 
 
-def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
-    """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike."""
-    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * stages.pair_precision**-0.5 / n_rows, 1.0)))
+def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages, most: int | None = None) -> float:
+    """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike.
+
+    With at most so many levels an attribute, a cell is a sum of several.
+    """
+    coarse = np.prod(np.minimum(cells.sizes, most or cells.n_levels)[np.stack(cells.pairs)], axis=0)
+    sd = np.sqrt(cells.pair_sizes / coarse) * stages.pair_precision**-0.5
+    return float(np.mean(np.minimum(0.4 * coarse * sd / n_rows, 1.0)))
 
 
 def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
@@ -342,7 +357,10 @@ def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
     m = cells.n_attributes
     if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
         return False
-    return stages.first.scales(2).min() >= _LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+    return (
+        stages.first.scales(2).min() >= _LEAST_NOISE
+        and expected_pair_tv(cells, n_rows, stages, MOST_COARSE) <= TRIPLES_UP_TO
+    )
 
 
 def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stages] | None:

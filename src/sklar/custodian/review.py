@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,16 +80,23 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
     chosen = [
         each for each in schema.attributes if (each.reviewed is not True if about is None else each.name in about)
     ]
-    return [_question(text, attribute, entries[attribute.name], draft) for attribute in chosen]
+    lines, rules = text.splitlines(), open_rules(text)
+    places = _places(lines)
+
+    def ask(attribute: Attribute) -> Question:
+        own = lines[slice(*places.get(("attributes", attribute.name), (0, 0)))]
+        return _question(attribute, entries[attribute.name], own, rules, draft)
+
+    return list(map(ask, chosen))
 
 
-def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
+def _question(
+    attribute: Attribute, entry: Entry, own: list[str], rules: tuple[OpenRule, ...], draft: Draft | None
+) -> Question:
     seen = None if draft is None else draft.column(attribute.name)
-    lines = text.splitlines()
-    own = lines[slice(*_place(lines, {"attributes": {attribute.name: {}}}))]
     # What a draft wrote below the entry's header.
     notes = {mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in own if line.startswith(mark)}
-    tied = [pair for rule in open_rules(text) if attribute.name in (pair := (rule.first, rule.second))]
+    tied = [pair for rule in rules if attribute.name in (pair := (rule.first, rule.second))]
     others = ", ".join(second if first == attribute.name else first for first, second in tied)
     rule = f" A rule with {others} is possible only where both list their values." if others else ""
     stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
@@ -185,14 +192,20 @@ def answer(text: str, name: str, entry: Entry | None) -> str:
             raise SchemaError(f"'{name}' is the last column of the schema, which needs one. Keep it.")
         schema = Schema.from_toml(text)
         for place in schema.columns[schema.attribute(name).column]:
-            text = _replace(text, schema.names[place], None)
+            text = _replace(text, {schema.names[place]: None})
         for rule in (each for each in open_rules(text) if name in (each.first, each.second)):
             text = answer_rule(text, rule, ())
         return _tidy(text)
-    alone = build_attribute(name, entry)
-    changed = _replace(text, name, describe_attribute(alone))
-    if Schema.from_toml(changed).attribute(name) != alone:
-        raise SchemaError(f"attribute '{name}': its lines could not be replaced. Edit the file by hand.")
+    return _answer_all(text, {name: entry})
+
+
+def _answer_all(text: str, entries: Mapping[str, Entry]) -> str:
+    """The file with these entries in place of the open ones: lines are looked through once, however many there are."""
+    alone = {name: build_attribute(name, entry) for name, entry in entries.items()}
+    changed = _replace(text, {name: describe_attribute(each) for name, each in alone.items()})
+    made = {each.name: each for each in Schema.from_toml(changed).attributes}
+    if wrong := [name for name, each in alone.items() if made.get(name) != each]:
+        raise SchemaError(f"attribute '{wrong[0]}': its lines could not be replaced. Edit the file by hand.")
     return _tidy(changed)
 
 
@@ -263,15 +276,11 @@ def accept_all(text: str) -> str:
     if refused:
         raise SchemaError(
             f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. "
-            "--accept does not vouch for them: answer their questions one by one, without --accept."
+            "Accepting unread does not vouch for them: answer their questions one by one."
         )
-    for question in waiting:
-        text = answer(
-            text, question.name, _without(question.choices[0].entry or {}, "provenance") | {"reviewed": "unread"}
-        )
-    for rule in open_rules(text):
-        text = answer_rule(text, rule, ())
-    return text
+    unread = {each.name: _without(each.choices[0].entry or {}, "provenance") for each in waiting}
+    text = _answer_all(text, {name: entry | {"reviewed": "unread"} for name, entry in unread.items()})
+    return _tidy("\n".join(line for line in text.splitlines() if not _RULE_LINE.fullmatch(line)))
 
 
 def save(path: Path, text: str) -> None:
@@ -302,9 +311,9 @@ def name_person(text: str, person: Person | None) -> str:
     if person is not None and person.column in Schema.from_toml(text).names:
         text = answer(text, person.column, None)
     lines = text.splitlines()
-    if _place(lines, {"table": {}}) == (0, 0):
+    if ("table",) not in _places(lines):
         lines = ["[table]", "", *lines]
-    start, end = _place(lines, {"table": {}})
+    start, end = _places(lines)["table",]
     kept = [line for line in lines[start + 1 : end] if not _PERSON_LINE.match(line)]
     stated = [f"{key} = {toml_value(value)}" for key, value in describe_person(person).items()]
     changed = "\n".join([*lines[: start + 1], *kept, *stated, *lines[end:]]) + "\n"
@@ -323,31 +332,42 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _place(lines: list[str], header: Entry) -> tuple[int, int]:
-    """Where the lines below a header begin and end: from it to its last key; (0, 0) where there is no such header."""
+def _places(lines: list[str]) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Where the lines below each header begin and end, by its keys: from the header to its last key."""
+    places = dict[tuple[str, ...], tuple[int, int]]()
     for start, line in enumerate(lines):
         with suppress(ValueError):
-            if line.lstrip().startswith("[") and tomllib.loads(line) == header:
-                end = start + 1
-                while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
-                    end += 1
-                while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
-                    end -= 1
-                return start, end
-    return 0, 0
+            if not line.lstrip().startswith("["):
+                continue
+            held, keys = tomllib.loads(line), tuple[str, ...]()
+            while isinstance(held, dict) and held:
+                [(key, held)] = held.items()
+                keys += (key,)
+            end = start + 1
+            while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
+                end += 1
+            while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+                end -= 1
+            places.setdefault(keys, (start, end))
+    return places
 
 
-def _replace(text: str, name: str, entry: Entry | None) -> str:
+def _replace(text: str, entries: Mapping[str, Entry | None]) -> str:
+    """The file with other lines below the headers of these attributes; without those whose entry is None."""
     lines = text.splitlines()
-    start, end = _place(lines, {"attributes": {name: {}}})
-    if not end:
-        header = f"[attributes.{toml_key(name)}]"
-        raise SchemaError(f"attribute '{name}': its header {header} was not found. Edit the file by hand.")
-    if entry is None:
-        while end < len(lines) and not lines[end].strip():
-            end += 1
-        return "\n".join(lines[:start] + lines[end:]).rstrip("\n") + "\n"
-    own = [line for line in lines[start + 1 : end] if line.lstrip().startswith("#")]
-    own = [line for line in own if not line.startswith((PROPOSED, DECIDE))]
-    written = [f"{key} = {toml_value(value)}" for key, value in entry.items()]
-    return "\n".join([*lines[: start + 1], *own, *written, *lines[end:]]) + "\n"
+    places = _places(lines)
+    if lost := [name for name in entries if ("attributes", name) not in places]:
+        header = f"[attributes.{toml_key(lost[0])}]"
+        raise SchemaError(f"attribute '{lost[0]}': its header {header} was not found. Edit the file by hand.")
+    # From the end on: lines before it stay where they are.
+    for name in sorted(entries, key=lambda name: places["attributes", name], reverse=True):
+        (start, end), entry = places["attributes", name], entries[name]
+        if entry is None:
+            while end < len(lines) and not lines[end].strip():
+                end += 1
+            lines[start:end] = []
+            continue
+        own = [line for line in lines[start + 1 : end] if line.lstrip().startswith("#")]
+        own = [line for line in own if not line.startswith((PROPOSED, DECIDE))]
+        lines[start + 1 : end] = [*own, *(f"{key} = {toml_value(value)}" for key, value in entry.items())]
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -21,7 +21,7 @@ STATE = ".sklar-studio"
 LEDGER = "ledger.db"
 DATABASES = (".duckdb", ".ddb", ".db")
 TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ndjson", ".jsonl")
-_MOST_FILES, _MOST_DEPTH = 2_000, 4
+_MOST_FILES, _MOST_DEPTH, _PUBLISHED = 2_000, 4, "passport.json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -78,7 +78,8 @@ class Folder:
         for parent, folders, names in os.walk(self.root):
             depth = len(Path(parent).relative_to(self.root).parts)
             folders[:] = sorted(each for each in folders if not each.startswith(".")) if depth < _MOST_DEPTH else []
-            for name in sorted(names):
+            # What was published is no table to release.
+            for name in () if _PUBLISHED in names else sorted(names):
                 path = Path(parent) / name
                 kind = kind_of(path)
                 if kind not in (*TABLES, *DATABASES) or name.startswith(".") or _is_product(path):

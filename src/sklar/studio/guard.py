@@ -150,7 +150,8 @@ class Guard:
         if not known and not session.admit(request.query_params.get("token", "")):
             return _refuse(403, "This address was used before, or is not complete. Run sklar studio again.")
         # No redirect: a browser that came from a file would not send the cookie along with one.
-        response = HTMLResponse('<meta http-equiv="refresh" content="0;url=/">')
+        icon = '<link rel="icon" href="/static/icon.svg">'
+        response = HTMLResponse(f'{icon}<meta http-equiv="refresh" content="0;url=/">')
         response.set_cookie(session.cookie, session.secret, httponly=True, samesite="strict", path="/")
         return response
 

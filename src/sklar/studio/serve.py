@@ -46,7 +46,6 @@ _GET: dict[str, Page] = {
     "reading/rows": opening.rows_read,
     "describe": describing.describe,
     "plan": planning.plan,
-    "plan/curve": planning.curve,
     "plan/forecast": planning.forecast,
     "release": released.release,
     "release/state": released.state,

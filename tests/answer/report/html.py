@@ -13,7 +13,7 @@ DRAWN = {"rect", "path", "line"}
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section", "div", "a",
     "h1", "h2", "h3", "p", "b", "em", "code", "pre", "ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption",
-    "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "desc", "text", *DRAWN,
+    "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "g", "desc", "text", *DRAWN,
 }  # fmt: skip
 
 

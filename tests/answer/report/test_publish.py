@@ -72,20 +72,66 @@ def test_every_part_is_there_and_equal_models_give_equal_bytes(model: Model, doc
     assert publishable(model, file_name="census.sklar") == document
     text = words(document)
     parts = (
-        "What was released; The privacy promise, in plain words; Where the privacy budget went; What the table "
-        "describes; One attribute at a time; How attributes depend on each other; How well the synthetic rows match; "
-        "Which tables are mostly noise; How to compute with this release; How to cite and verify it; "
+        "what was released; The privacy promise, in plain words; Where the privacy budget went; What the table "
+        "describes; One column at a time; How columns depend on each other; How well the synthetic rows match; "
+        "Which tables are mostly noise; Ask it; sklar infer census.sklar; How to cite and verify it; "
         "sklar verify census.sklar; 88.1% sure of it"
     )
     assert [part for part in parts.split("; ") if part not in text] == []
     assert read(document).tags >= {"svg", "table", "nav", "main", "header", "footer"}
     # The first page is for everyone; the risk names its theorem.
     first = text[: text.index("The details")]
-    parts = "What is this?; How are people protected?; How good is it?; What not to do; at most 58.4% are"
+    parts = "What you can use it for; Which columns go together; How are people protected?; at most 58.4% are"
     assert [part for part in parts.split("; ") if part not in first] == []
     assert "theorem" not in first
     assert "even: one of two 50% at most 58.4% at most 88.1%" in text
     assert "is at most 16.8%. It follows from ε, δ and the kind of noise in the certificate by the Gaussian" in text
+
+
+CLAIMS = {
+    "each column by itself: together, the columns of a record say nothing": "hopeless independent",
+    "Beyond the noise, 3 of the 3 pairs of columns depend": "good independent",
+    "; the records do not show it, the noisy tables do": "independent",
+    "No two of the columns depend on each other beyond the noise": "one hopeless",
+    "Two columns together usable": "good independent",
+    "One column usable": "good one independent",
+    "One column mostly noise": "hopeless",
+    "Two columns together mostly noise": "one hopeless",
+    "No group stands out": "hopeless",
+    "as well as the noise allows, or nearly so": "good",
+    "Only the noisy tables know pairs": "hopeless independent",
+    "The model draws every column by itself": "hopeless independent",
+    "rests on pairs of which most are noise": "one",
+    "Three or more a hypothesis": "good",
+    "No pair stands out of the noise": "one hopeless",
+    "Choose a number to see its table": "good independent",
+    "what the release can reveal about any one row": "good one hopeless independent",
+    "If you have several rows, more may be right about you": "good one hopeless independent",
+    "columns by the synthetic records: they are drawn one by one": "hopeless independent",
+}
+
+
+def test_every_sentence_of_the_first_screen_follows_from_what_was_released() -> None:
+    """At epsilon 20 each pair is 100 standard errors or more from independence; other tables have noise of a seed."""
+    rows = pl.DataFrame({"a": ["x", "y"] * 500, "b": ["x", "y"] * 500, "c": ["x", "y", "x", "x"] * 250})
+    kind = '{type="categorical", values=["x","y"]}'
+    pairs = Schema.from_toml("".join(f"attributes.{name} = {kind}\n" for name in "abc"))
+    good = sklar.fit(rows, pairs, epsilon=20.0)
+    even = LatentModel(schema=pairs, probabilities=np.full((1, 6), 0.5, dtype=np.float32))
+    models = {
+        "good": good,
+        "one": wide(6, levels=20, rows=3_000),
+        "hopeless": wide(40, levels=20, rows=300),
+        "independent": replace(good, copula=even, settings={"kind": "independence"}),
+    }
+    models["one"] = replace(models["one"], settings={"kind": "mixture"})
+    told = {name: words(publishable(each)).partition("The details")[0] for name, each in models.items()}
+    found = {claim: " ".join(name for name in told if claim in told[name]) for claim in CLAIMS}
+    assert found == CLAIMS
+    people = replace(good.certificate, count="people")
+    person = words(publishable(replace(good, measured=replace(good.measured, certificate=people))))
+    assert "any one person in it, with all their rows" in person
+    assert "several rows, more may be right" not in person
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from markupsafe import Markup
 import sklar
 from sklar.answer.report.publish import draw
 from sklar.answer.report.render import clean, render
-from sklar.answer.report.svg import WIDTH, Bar, bars, bins, fitted, heat_map, paired_bars, text_width, wrap
+from sklar.answer.report.svg import WIDTH, Bar, Binned, bars, bins, fitted, heat_map, paired_bars, text_width, wrap
 from sklar.draw.decode import Shape
 from sklar.public.schema import Schema
 
@@ -60,7 +60,7 @@ def test_the_area_of_a_bin_is_its_share() -> None:
     shares = np.array([0.2, 0.2, 0.6])
     edges, told = np.array([0.0, 0.1, 0.3, 1.0]), ("one", "two", "three")
     whiskers = np.stack([shares, shares - 0.01, shares + 0.01, shares])
-    drawn = bins(edges, whiskers, ((0.0, "0"), (1.0, "1,000,000")), told, title="t", description="d")
+    drawn = bins(Binned(edges, whiskers, ((0.0, "0"), (1.0, "1,000,000")), told), title="t", description="d")
     boxes = re.findall(r'class="bar" x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', drawn)
     areas = [(float(width) + 0.6) * float(height) for width, height in boxes]
     assert np.array(areas) / sum(areas) == pytest.approx(shares, abs=0.01)
@@ -75,20 +75,23 @@ def test_a_map_has_room_for_its_labels() -> None:
     assert fitted("x" * 100, 60, 11).endswith("…")
 
 
-def test_a_number_that_towers_over_the_others_stands_apart() -> None:
-    schema = Schema.from_toml('[attributes.hours]\ntype = "integer"\nedges = [0, 1, 2, 20, 60]')
+def test_a_heap_is_cut_in_its_place_and_a_thin_tail_is_told() -> None:
+    toml = '[attributes.hours]\ntype = "integer"\nedges = [0, 20, 40, 41, 60, 1_000_000_000]'
+    schema = Schema.from_toml(toml)
 
-    def drawn(hours: list[int]) -> tuple[str, str | None]:
+    def drawn(hours: list[int], synthetic: list[float]) -> str:
         model = sklar.fit(pl.DataFrame({"hours": hours}), schema, epsilon=10.0, method="binary")
-        chart = draw(model, schema.attributes[0], np.full(4, 0.25))
-        assert chart["on_axis"] is not None
-        return chart["sentence"], chart["apart"]
+        chart = draw(model, schema.attributes[0], np.array(synthetic))
+        assert chart["apart"] is None
+        return str(chart["on_axis"])
 
-    sentence, apart = drawn([0] * 4000 + list(range(2, 60)) * 20)
-    assert sentence.endswith("single values, and what lies on no axis, have bars below.")
-    assert apart is not None
-    assert apart.count('class="bar"') == 1
-    assert drawn([0] * 4000 + [1] * 3000 + list(range(2, 60)) * 20)[1] is None
+    rest = list(range(2, 60)) * 20
+    heap = drawn([40] * 4000 + rest, [0.07, 0.08, 0.77, 0.08, 0])
+    # Its own share stands above it, and the axis ends at 60.
+    assert re.search(r'class="cut".*?>7[678]%</text>', heap, re.DOTALL)
+    assert "of the rows lie beyond, as far as 1G" in heap
+    even = drawn([*rest, *range(60, 10**9, 10**6)], [0.1, 0.2, 0, 0.2, 0.5])
+    assert "lie beyond" not in even
 
 
 def test_the_axis_ends_where_numbers_are_drawn_and_not_at_the_last_edge() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,7 +40,7 @@ def test_every_part_is_there_and_says_private() -> None:
     text = " ".join(read(document).text)
     for part in (
         *("What to use, and what not", "Column by column, real beside synthetic", "Raw values of numbers"),
-        *("Missing values and texts", "How columns go together", "Errors of counts", "Distribution of errors"),
+        *("Missing values and texts", "How columns go together", "Errors of counts"),
         *("Trained on synthetic rows, tested on real ones", "Synthetic counts are scaled", "real test rows; 0:"),
     ):
         assert part in text
@@ -104,7 +105,7 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
     assert found.score is not None
     assert document.index(str(escape(found.score.line))) < document.index("<section")
     assert "exactly 0: 0.2% for 90.0%" in document
-    assert document.index("Numbers of gain, heaps apart") < document.index("Numbers of hours")
+    assert document.index("Numbers of gain") < document.index("Numbers of hours")
     for table in ("Quantiles", "Heaps: shares", "Round numbers: shares", "Pairs, the worst first"):
         assert f"<caption>{table}" in document
 
@@ -118,11 +119,9 @@ def test_a_table_that_is_written_otherwise_is_compared_with_a_plain_release(tmp_
     assert numbers["real"]["mean"] == pytest.approx(2.5 / 3)
 
 
-def drawn(kind: str, real: object, synthetic: object, without: tuple[float, ...] = ()) -> svg.PairedSteps:
+def drawn(kind: str, real: object, synthetic: object) -> svg.Binned:
     one, two = held(real), held(synthetic)
-    found = bin_numbers(on_axis(kind), one, two, (one.size, two.size), without=np.array(without, dtype=np.float64))
-    assert found is not None
-    return found
+    return bin_numbers(on_axis(kind), one, two, (one.size, two.size))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,8 @@ def drawn(kind: str, real: object, synthetic: object, without: tuple[float, ...]
 )
 def test_every_number_is_in_a_bin(kind: str, real: list[float], synthetic: list[float]) -> None:
     found = drawn(kind, real, synthetic)
-    assert (found.first.sum(), found.second.sum()) == pytest.approx((1, 1))
+    assert found.shares.sum(axis=1) == pytest.approx(np.ones(4))
+    assert found.beyond == ""
     assert (np.diff(found.edges) > 0).all()
     assert (found.edges[0], found.edges[-1]) == pytest.approx((0, 1))
     assert found.edges.size <= 41
@@ -148,15 +148,12 @@ def test_every_number_is_in_a_bin(kind: str, real: list[float], synthetic: list[
     assert all(-1e-9 <= place <= 1 + 1e-9 for place, _ in found.ticks)
 
 
-def test_few_whole_numbers_have_a_bar_each_and_heaps_stand_apart() -> None:
+def test_few_whole_numbers_have_a_bar_each_and_a_thin_tail_is_told() -> None:
     found = drawn("integer", [1, 2, 2, 4], [1, 1, 1, 4])
-    assert (found.first.tolist(), found.second.tolist()) == ([0.25, 0.5, 0, 0.25], [0.75, 0, 0, 0.25])
-    found = drawn("integer", [0] * 90 + list(range(10)), list(range(100)), without=(0.0,))
-    assert (found.first.sum(), found.second.sum()) == pytest.approx((0.09, 0.99))
-    (mark,) = found.marks
-    assert mark < 0.1
-    zero = held([0.0, 0.0])
-    assert bin_numbers(on_axis("integer"), zero, zero, (2, 2), without=np.zeros(1)) is None
+    assert found.shares[[0, 3]].tolist() == [[0.25, 0.5, 0, 0.25], [0.75, 0, 0, 0.25]]
+    found = drawn("integer", [*[1, 2, 3, 4] * 100, 9_000], [1, 2, 3, 4] * 100)
+    assert found.shares[[0, 3]].sum(axis=1) == pytest.approx((400 / 401, 1))
+    assert found.beyond == "0.25% | 0% lie beyond, as far as 9k"
 
 
 def test_the_axis_is_logarithmic_where_numbers_are_skewed() -> None:
@@ -166,7 +163,7 @@ def test_the_axis_is_logarithmic_where_numbers_are_skewed() -> None:
     assert axis_scale(on_axis("integer"), skewed.center, skewed.counts) == 10
     # Half of the picture for the thousands, though one number is a hundred times as large.
     steps = drawn("integer", [*range(1_000, 9_000, 10), 900_000], [5_000])
-    assert steps.edges[np.searchsorted(np.cumsum(steps.first), 0.99)] > 0.3
+    assert steps.edges[np.searchsorted(np.cumsum(steps.shares[0]), 0.99)] > 0.3
 
 
 @pytest.mark.parametrize(
@@ -188,6 +185,7 @@ def test_a_chart_shows_heaps_missing_values_and_texts() -> None:
     assert numbers is not None
     chart = draw_numbers("x", found.columns[0], numbers, (100, 100))
     # Shares are of all rows, not of the numbers alone.
-    for label in ("exactly 40", "missing", ">N<", "50% | 50%"):
+    for label in ("missing", ">N<", "5.0% | 5.0%"):
         assert label in chart["bars"]
-    assert "heaps apart" in chart["numbers"]
+    # The heap is cut in its place, with its share.
+    assert re.search(r'class="cut".*?>50%</text>', chart["numbers"], re.DOTALL)

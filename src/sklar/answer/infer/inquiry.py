@@ -341,8 +341,6 @@ class _Reader(TokenReader):
             raise QueryError("a difference is between groups of a mean or a share. Write difference of mean(x) by z.")
         if word in ("corr", "independent") and by:
             raise QueryError(f"{word} has no groups. Remove 'by', or ask for one group at a time with where.")
-        if word == "independent" and given:
-            raise QueryError("independent is asked of all rows. Remove 'where'.")
         if len(set(by)) < len(by):
             raise QueryError("groups are by different attributes, got one twice. Remove one.")
         return Statistic(text=self._text.strip(), difference=difference, by=by, **about, **given)
@@ -475,9 +473,13 @@ class Inquiry:
         return float(np.sum(shares**2 * (scores.errors**2 + (others * _APART * scores.widths) ** 2)))
 
     def shifts(self) -> Iterator[None]:
-        """Turn after turn, the score of one level of a number is off by its standard error."""
+        """Turn after turn, the score of one level of a number is off by its standard error.
+
+        Beside other columns a function may look at parts of a bin's rows, whose means differ (`inside`): as if all did.
+        """
+        apart = _APART if len(self.where) > 1 else 0.0
         for attribute, scores in list(self._scored.items()):
-            errors = np.broadcast_to(scores.errors, scores.values.shape)
+            errors = np.broadcast_to(np.hypot(scores.errors, apart * scores.widths), scores.values.shape)
             for level in np.flatnonzero(errors):
                 self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
                 yield
@@ -530,6 +532,18 @@ class Inquiry:
             bounds=held is not None,
         )
 
+    def test(self, step: OneStep) -> WaldTest:
+        """Whether all statistics are zero, by Wald's test: chi-square with as many degrees of freedom as they have."""
+        from scipy.special import chdtrc
+
+        values, vectors = np.linalg.eigh(step.covariance(population=self.population))
+        clear = values > 1e-9 * values.max()
+        statistic, degrees = float(np.sum((step.values @ vectors)[clear] ** 2 / values[clear])), int(clear.sum())
+        measured = 1 - np.trace(step.beyond) / max(np.trace(step.influence), 1e-300)
+        if measured < MEASURED:
+            self.cautions.append(f"only {measured:.0%} of what is tested was measured; the model says the rest")
+        return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
+
     def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
         bounded = [figure for figure in figures if figure.low is not None and not figure.bounds]
@@ -541,8 +555,8 @@ class Inquiry:
             )
         for attribute, scores in self._scored.items() if self.asked.kind in ("corr", "formula") else ():
             shares, own = self._shares(attribute) * scores.known, scores.filled
-            inside = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
-            part = inside / max(inside + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
+            hidden = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
+            part = hidden / max(hidden + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
             if any(abs(each.estimate) * part > _CODED * each.standard_error for each in bounded):
                 name = self.model.schema.names[attribute]
                 self.cautions.append(
@@ -564,7 +578,13 @@ class Inquiry:
             )
         taken = not lost and certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
         widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
+        inside, bins = "where numbers lie inside their bins", any(np.any(own.errors) for own in self._scored.values())
+        apart = self.asked.kind == "formula"
+        chance = "sampling" if self.target == "population" else "the choice of rows of people"
+        covered = [each for each, has in ((chance, self.population), (inside, bins and not apart)) if has]
+        covers = " and ".join(["the release's noise", *covered]) + (f", but not {inside}" if bins and apart else "")
         notes = {
+            f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,
             f"counted are {certificate.counted}": certificate.count is not None,
             "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",

@@ -8,8 +8,9 @@ is that of derivatives toward tables drawn from the model, less what the sum exp
 
 A first derivative says what a statistic does nearby. How far that is true is measured: tables are drawn from the model,
 of the size at which sampling alone would have the standard error that was found, and the statistic of each is compared
-with the sum. Where the difference (root mean square) exceeds `_CURVED` standard errors the answer cautions. Beyond
-`_BROKEN` of them, or where the derivative is zero, there is no interval.
+with the sum. So is that of the model tilted along psi, as far as the noisy tables moved the figure and a standard error
+to either side. Where the difference (root mean square, or in a direction) exceeds `_CURVED` standard errors the answer
+cautions. Beyond `_BROKEN` of them, or where the derivative is zero, there is no interval.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,7 +45,7 @@ _MOST_FIGURES = 100
 # Tables that are drawn from the model, and the part of the way to them on which a derivative is taken.
 _TABLES, _TOWARD = 60, 0.05
 _SEED = 20_261_118
-_CURVED, _BROKEN = 0.5, 1.5
+_CURVED, _BROKEN = 0.5, 1.0
 _LEAST_ROWS = 20
 
 
@@ -155,6 +157,15 @@ def linearize_weighed(inquiry: Inquiry, records: Listed, prepare: Callable[[], W
                 missed.append(np.full(at.size, math.inf))
         square = np.mean(np.square(missed), axis=0) - np.diag(step.beyond) / size
         curved[own] = (np.sqrt(np.maximum(square, 0.0)) / np.maximum(errors, 1e-300))[own]
+    # In the direction that moves a figure most, as far as the noisy tables moved it, and a standard error.
+    for own, far in product(range(at.size), (0, 1, 2)):
+        length = (errors[own], -errors[own], step.values[own] - at[own])[far] / max(spread[own], 1e-300)
+        tilted = whole * np.exp(np.clip(length * psi[:, own], -30, 30))
+        try:
+            missed_by = (statistic(tilted / tilted.sum()) - at - (tilted / tilted.sum() - shares) @ psi)[own]
+        except QueryError:
+            missed_by = math.inf
+        curved[own] = max(curved[own], abs(missed_by) / max(errors[own], 1e-300))
     return step, np.where(spread <= 1e-16 * np.maximum(at**2, 1e-300), math.inf, curved)
 
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.effects import Codes, Effects, Floats, normal_quantile
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, WaldTest
+from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval
 from sklar.answer.infer.numerical import Weighed, figures_of_weighed, linearize_weighed, listed_records
 from sklar.answer.infer.onestep import (
     MOST_LISTED,
@@ -257,65 +257,53 @@ def correlate(columns: Floats, weights: Floats) -> Floats:
 
 def answer_independence(inquiry: Inquiry) -> Inference:
     """`independent(x, y)`."""
-    schema = inquiry.model.schema
+    schema, pair = inquiry.model.schema, tuple(sorted({inquiry.source(i) for i in inquiry.asked.names}))
     names = " and ".join(f"'{schema.names[i]}'" for i in inquiry.asked.names)
-    if len(inquiry.where) < 2:
+    if len(pair) < 2:
         raise QueryError(f"{names} must be measured apart, and a rule determines one by the other. Name another.")
-    if min(inquiry.effects.sizes) < 2:
+    sizes = [inquiry.reference.sizes[inquiry.where.index(i)] for i in pair]
+    if min(sizes) < 2:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
-    p, q = (inquiry.reference.margin(i) for i in inquiry.where)
-    test = independence(inquiry.effects, (p, q), population=inquiry.population)
+    degrees = math.prod(size - 1 for size in sizes)
+    if degrees > (most := min(_MOST_CONTRASTS, _MOST_NUMBERS // len(inquiry.reference.codes))):
+        raise QueryError(
+            f"a test of independence compares at most {most:,} contrasts, got {degrees:,}. Use fewer levels."
+        )
+    if pair not in inquiry.effects.by_set:
+        raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
+    step = inquiry.one_step(interaction(inquiry.reference, pair, partial(inquiry.holds, inquiry.asked.given)))
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
         for name in (schema.names[i] for i in inquiry.asked.names)
         if name in schema.determined
     ]
-    return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=test)
+    return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=inquiry.test(step))
 
 
-def independence(effects: Effects, margins: tuple[Floats, Floats], *, population: bool) -> WaldTest:
-    """A Wald test on the noisy interaction of two attributes, whose margins by the model are `margins`.
+def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> Linearized:
+    """The shares of cells of two attributes less the products of their margins' shares, for all levels but the first.
 
-    With p and q the margins, D = C (T / n - p q') C is the interaction, centered both ways. Where the attributes are
-    independent, its covariance is the sum of
-
-    - sampling, for a population: C (diag p - p p') C x C (diag q - q q') C / n;
-    - the table's noise: sigma^2 on the centered cells;
-    - the margins' noise, of variance v on their contrasts: v_i (Cq)(Cq)' and v_j (Cp)(Cp)', and v_i v_j.
-
-    D' Cov^-1 D is then chi-square with (K_i - 1)(K_j - 1) degrees of freedom.
+    With p and q the margins of records `within`, psi is (1_x - p) (1_y - q), less its mean, over the share of them.
     """
-    from scipy.special import chdtrc
+    axes = [reference.where.index(i) for i in pair]
 
-    pair, (first, second) = effects.where, ((i,) for i in effects.where)
-    # An orthonormal basis of the contrasts of the levels, shape (levels, levels - 1).
-    bases = [np.linalg.qr(np.eye(size)[:, : size - 1] - 1 / size)[0] for size in effects.sizes]
-    degrees = bases[0].shape[1] * bases[1].shape[1]
-    if degrees > _MOST_CONTRASTS:
-        raise QueryError(
-            f"a test of independence compares at most {_MOST_CONTRASTS:,} contrasts, got {degrees:,}. Use attributes "
-            "of fewer levels."
-        )
-    if pair not in effects.by_set:
-        raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
-    # Measured margins, in contrasts: the mean of all levels is known.
-    p, q = (1 / size + effects.by_set[each].values for size, each in zip(effects.sizes, (first, second), strict=True))
-    interaction = effects.by_set[pair].values - np.outer(p - p.mean(), q - q.mean())
-    d = (bases[0].T @ interaction @ bases[1]).ravel()
-    p, q = margins
-    cp, cq = bases[0].T @ p, bases[1].T @ q
-    vi, vj, noise = (effects.by_set[each].variance for each in (first, second, pair))
-    one, two = (np.eye(basis.shape[1]) for basis in bases)
-    covariance = (noise + vi * vj) * np.eye(degrees)
-    covariance += vi * np.kron(one, np.outer(cq, cq)) + vj * np.kron(np.outer(cp, cp), two)
-    flat = np.outer(cp, cq).ravel()
-    covariance += effects.n_rows_variance / effects.n_rows**2 * np.outer(flat, flat)
-    if population:
-        pairs = zip(bases, (p, q), strict=True)
-        spread = [basis.T @ (np.diag(each) - np.outer(each, each)) @ basis for basis, each in pairs]
-        covariance += np.kron(spread[0], spread[1]) / effects.n_rows
-    statistic = float(d @ np.linalg.solve(covariance, d))
-    return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
+    def levels(codes: Codes) -> list[Floats]:
+        return [np.eye(reference.sizes[axis])[codes[:, axis], 1:] for axis in axes]
+
+    def shares(weights: Floats) -> tuple[Floats, ...]:
+        kept, (one, other) = weights * within(reference.codes), levels(reference.codes)
+        p, q, share = kept @ one, kept @ other, np.maximum(kept.sum(), _LEAST)
+        return p / share, q / share, share, (kept * one.T @ other / share - np.outer(p, q) / share**2).ravel()
+
+    p, q, share, at = shares(reference.union)
+
+    def influence(codes: Codes) -> Floats:
+        one, other = levels(codes)
+        apart = ((one - p)[:, :, None] * (other - q)[:, None, :]).reshape(len(codes), -1)
+        return np.asarray((apart - at) * (within(codes) / share)[:, None])
+
+    by_fit = np.stack([shares(weights)[-1] for weights in reference.weights])
+    return Linearized(values=at, by_fit=by_fit, influence=influence)
 
 
 def answer_formula(inquiry: Inquiry) -> Inference:

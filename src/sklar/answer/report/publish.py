@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,11 +17,12 @@ from sklar.answer.effects import Floats
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
+from sklar.budget.forecast import TWICE, drowned, grade
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
 from sklar.budget.search import search_spend
 from sklar.draw.decode import Shape
 from sklar.draw.repair import sample_codes
-from sklar.fitting.denoise import interactions
+from sklar.fitting.denoise import PairTables
 from sklar.fitting.margins import margins, pool
 from sklar.kernel.queries import PARTS
 from sklar.kernel.theorems import Spend
@@ -43,11 +44,12 @@ MANY_BARS = 20
 _MAX_BINS = 200
 _MAX_FIGURES = 60
 _SQUEEZED = 30.0
-_FLATTENS = 3.0
 
 _SAMPLED_ROWS = 20_000
-_NO_DEPENDENCE = 0.005
-_RATIOS = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+# If no pair depended, at least one would stand out of the noise in at most this share of all releases.
+_ALARMS = 0.01
+# Levels of each side of a pair's table.
+_OPENED = 12
 _NEAR = 1.25
 
 _COPULA = "a Gaussian copula over the levels of all attributes"
@@ -65,11 +67,45 @@ _KNOWN_FROM = {
 
 
 def typical_errors(model: Model) -> tuple[float, float | None]:
-    """The standard errors of a count over one attribute and over two, as root mean squares; None without pairs."""
+    """Root mean squares of errors of a count over one attribute and over two, 19 times out of 20; None: no pairs."""
+    one, pairs = (TWICE * root_mean_square(each) if each.size else None for each in _standard_errors(model))
+    return one or 0.0, pairs
+
+
+def _standard_errors(model: Model) -> tuple[Floats, Floats]:
+    """Of counts of each attribute's levels, of no more attributes than are drawn, and of each pair's cells."""
     names = model.measured_schema.names[:MAX_CHARTS]
-    one_way = root_mean_square(np.array([model.estimate(name).standard_errors[0] for name in names]))
-    pairs = pool(model.measured).pair_sd
-    return one_way, root_mean_square(pairs) if pairs.size else None
+    return np.array([model.estimate(name).standard_errors[0] for name in names]), pool(model.measured).pair_sd
+
+
+def uses(model: Model, findings: Findings) -> dict[str, Any]:
+    """What noisy tables and the model are good for, in grades and figures: what the first screen says follows from it.
+
+    Of one column and of pairs: how many tables there are, their grade, the typical error of a count 19 times out of 20,
+    and within what a group of a round size comes back.
+    """
+    cells, n = model.measured_schema.cells, model.n_rows
+    tenth = max(n / 10, 1.0)
+    power = 10 ** math.floor(math.log10(tenth))
+    group = next(each * power for each in (5, 2, 1) if each * power <= tenth)
+
+    def use(sds: Floats, sizes: NDArray[Any], error: float | None) -> dict[str, Any] | None:
+        if error is None:
+            return None
+        low, high = max(group - error, 0.0), min(group + error, float(n))
+        graded = grade(drowned(sds, sizes[: sds.size], n))
+        return {"tables": sizes.size, "grade": graded, "error": error, "group": group, "low": low, "high": high}
+
+    sizes = cells.sizes, cells.pair_sizes
+    one, pairs = map(use, _standard_errors(model), sizes, typical_errors(model))
+    return {
+        "one": one,
+        "pairs": pairs,
+        "beyond": int(np.count_nonzero(findings.dependence)),
+        "triples": sum(each.tables for each in model.certificate.measurements if each.order == 3),
+        "sets": math.comb(cells.n_attributes, 3),
+        "independent": model.settings.get("kind") == "independence",
+    }
 
 
 def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
@@ -99,7 +135,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         "n_rows": model.n_rows,
         "measured": measured.n_attributes,
         "kind": _KINDS.get(str(model.settings.get("kind")), _COPULA),
-        "error": typical_errors(model)[0],
+        "uses": uses(model, findings),
         "chance": chance,
         "factor": rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
         "surest": odds / (1 + odds),
@@ -125,7 +161,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         "charts": charts,
         "pairs": compare_pairs(model, findings) if measured.n_attributes > 1 else None,
-        "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
+        "asked": measured.attributes,
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
     return render("sklar.answer.report", "publishable.html.j2", shown)
@@ -147,13 +183,6 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
         ", ".join(short(level, 60) for level in listed),
         _KNOWN_FROM["unread" if attribute.reviewed == "unread" else attribute.known_from],
     )
-
-
-def _condition(attribute: Attribute) -> str:
-    """A question about the first level of an attribute, as it stands in double quotes on a command line."""
-    name, level = attribute.name, attribute.levels[0].replace("'", "''")
-    plain = all(letter.isalnum() or letter in "_-." for letter in name)
-    return f"{name} = '{level}'" if plain else f"\\\"{name}\\\" = '{level}'"
 
 
 def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
@@ -205,13 +234,15 @@ def _precise(share: float) -> str:
 class Findings(NamedTuple):
     """Shares of all levels among synthetic rows, shape (d,), and figures of all pairs of attributes, shape (n_pairs,).
 
-    `dependence` is the share of rows that would have to change to make a pair independent. `ratios` are the squared
-    differences between model and noisy table, divided by those that noise alone is expected to make.
+    `dependence` is the share of rows that would have to change to make a pair independent; 0 unless it is beyond the
+    noise. `reach`, shape (2, n_pairs), holds the ends of its 95% interval if its pattern is the estimated one. `ratios`
+    are the squared differences between model and noisy table, divided by those that noise alone is expected to make.
     """
 
     levels: Floats
     pair_sd: Floats
     dependence: Floats
+    reach: Floats
     ratios: Floats
 
 
@@ -230,13 +261,49 @@ def find(model: Model) -> Findings:
     if sampling:
         variance += n**2 * sampling * expected * (1 - expected)
     squares = (estimates.pairs - n * expected) ** 2 / variance
+    dependence, reach = dependences(model)
     return Findings(
         levels=np.diagonal(predicted),
         pair_sd=estimates.pair_sd,
-        # Half the L1 distance is the total variation distance from independence.
-        dependence=interactions(estimates, margins(estimates)) / (2 * model.n_rows),
+        dependence=dependence,
+        reach=reach,
         ratios=np.add.reduceat(squares, cells.pair_offsets[:-1]) / cells.pair_sizes,
     )
+
+
+def dependences(model: Model) -> tuple[Floats, Floats]:
+    """How far pairs are from independence beyond the noise, shape (n_pairs,), with intervals, shape (2, n_pairs).
+
+    The squares of a table's interaction, in units of its noise, sum to a noncentral chi-square with (r - 1)(c - 1)
+    degrees of freedom. Errors of the margins, whose product was taken off, make each of its parts larger by at most
+    the factor that it is divided by. Squares of Laplace noise have 2.5 times the variance, and longer tails.
+    """
+    estimates = pool(model.measured)
+    levels, cells, m = margins(estimates), estimates.cells, estimates.cells.n_attributes
+    distances, squares, sizes = (np.zeros(cells.n_pairs) for _ in range(3))
+    for members in cells.alike():
+        tables = PairTables(estimates, levels, members)
+        # Half the L1 distance is the total variation distance from independence.
+        found = tables.fitted() - tables.independent
+        distances[members] = np.abs(found).sum(axis=(1, 2)) / 2
+        sizes[members] = (found**2).sum(axis=(1, 2)) / tables.sd**2
+        squares[members] = (tables.centered**2).sum(axis=(1, 2)) / tables.sd**2
+    first, second = cells.pairs
+    uneven = np.add.reduceat(levels**2, cells.offsets[:m]) - 1 / cells.sizes
+    one, other = ((estimates.one_way_sd[each] / estimates.pair_sd) ** 2 for each in (first, second))
+    squares /= 1 + one * uneven[second] + other * uneven[first]
+    freedom = (cells.sizes[first] - 1.0) * (cells.sizes[second] - 1.0)
+    longer = 1.0 if model.certificate.mechanism == "gaussian" else 2.5
+    # Laurent and Massart (2000), lemma 1: exceeded with a chance of at most e^-x, here an equal one of each pair.
+    x = math.log(max(cells.n_pairs, 1) / _ALARMS)
+    least = freedom + longer * (2 * np.sqrt(freedom * x) + 2 * x)
+    beyond = (squares > least) & (sizes > 0)
+    # Wilson's way: the values of which the sum of squares lies within 1.96 of its standard errors.
+    middle = squares - freedom + 2 * TWICE**2
+    half = TWICE * np.sqrt(np.maximum(4 * middle - 4 * TWICE**2 + 2 * longer * freedom, 0.0))
+    per_size = np.where(beyond, distances / np.sqrt(np.where(sizes > 0, sizes, 1.0)), 0.0)
+    ends = np.sqrt(np.maximum(np.stack([middle - half, middle + half]), 0.0))
+    return np.where(beyond, distances, 0.0), np.minimum(per_size * ends, 1.0)
 
 
 def _predict(model: Model) -> tuple[Floats, float]:
@@ -262,7 +329,7 @@ def _predict(model: Model) -> tuple[Floats, float]:
 
 def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     """What is shown about pairs of attributes."""
-    cells, pair_sd, dependence, ratios = model.measured_schema.cells, *findings[1:]
+    cells, pair_sd, dependence, reach, ratios = model.measured_schema.cells, *findings[1:]
     names = tuple(shown_name(each) for each in model.measured_schema.attributes)
     expected = model.n_rows / cells.pair_sizes
     relative = pair_sd / expected
@@ -275,10 +342,26 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
         return short(" \N{MULTIPLICATION SIGN} ".join(names[each[index]] for each in cells.pairs), 90)
 
     def noise(index: int) -> str:
-        return f"± {pair_sd[index]:,.0f}"
+        return f"± {TWICE * pair_sd[index]:,.0f}"
+
+    def opened(index: int) -> dict[str, Any]:
+        """The noisy table of a pair: its largest levels, and how far each count may be off."""
+        own = [model.measured_schema.attributes[each[index]] for each in cells.pairs]
+        counts = model.estimate(*(each.name for each in own)).counts
+        kept = [np.sort(np.argsort(-counts.sum(axis=1 - at), kind="stable")[:_OPENED]) for at in (0, 1)]
+        labels = [[short(shown_levels(each)[k], 40) for k in chosen] for each, chosen in zip(own, kept, strict=True)]
+        rows = [[f"{count:,.0f}" for count in row] for row in np.maximum(counts[np.ix_(*kept)], 0.0)]
+        return {
+            "anchor": f"pair-{index}",
+            "name": name(index),
+            "error": noise(index),
+            "head": ["", *labels[1]],
+            "rows": [(label, *row) for label, row in zip(labels[0], rows, strict=True)],
+            "whole": kept[0].size * kept[1].size == counts.size,
+        }
 
     strongest, near = largest(dependence, dependence > 0), float(np.mean(ratios < _NEAR))
-    told = f"The strongest pair is {name(strongest[0])}." if strongest else "No pair shows any dependence."
+    told = f"The strongest pair is {name(strongest[0])}." if strongest else "No pair stands out of the noise."
     square, labels = cells.symmetric(dependence), list(names)
     if len(names) > MAX_MAP:
         # Neighbors are drawn together.
@@ -290,25 +373,27 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
         square,
         labels,
         title="Dependence between attributes, corrected for noise",
-        description=f"Darker cells show stronger dependence. {told} The table below lists the strongest.",
-    )
-    between = [f"{low:g}\N{EN DASH}{high:g}" for low, high in pairwise(_RATIOS)]
-    histogram = svg.histogram(
-        [int(np.count_nonzero((ratios >= low) & (ratios < high))) for low, high in pairwise((0.0, *_RATIOS, math.inf))],
-        [f"< {_RATIOS[0]:g}", *between, f"≥ {_RATIOS[-1]:g}"],
-        title="How far the synthetic rows are from the noisy tables, by pair",
-        description=f"{100 * near:.0f}% of the pairs have a ratio below {_NEAR:g}.",
+        description=f"Darker cells show stronger dependence; empty ones show none beyond the noise. {told}",
+        links=None
+        if len(names) > MAX_MAP
+        else {(int(cells.pairs[0][at]), int(cells.pairs[1][at])): f"#pair-{at}" for at in strongest},
     )
     return {
         "number": cells.n_pairs,
-        "error": root_mean_square(pair_sd),
         "heat_map": heat_map,
-        "map_width": min(width, 700),
+        "map_width": width,
         "groups": MAX_MAP if len(names) > MAX_MAP else 0,
-        "strongest": [(name(at), f"{100 * dependence[at]:.1f}", noise(at)) for at in strongest],
-        "least_dependence": _NO_DEPENDENCE,
-        "independent": int(np.count_nonzero(dependence < _NO_DEPENDENCE)),
-        "histogram": histogram,
+        "strongest": [
+            (
+                name(at),
+                f"{100 * dependence[at]:.1f}",
+                f"{100 * reach[0, at]:.1f} to {100 * reach[1, at]:.1f}",
+                noise(at),
+            )
+            for at in strongest
+        ],
+        "opened": [opened(at) for at in strongest],
+        "alarms": _ALARMS,
         "near_ratio": _NEAR,
         "near": near,
         "worst": [(name(at), f"{ratios[at]:.2f}") for at in largest(ratios, ratios >= _NEAR)],
@@ -330,9 +415,8 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
     on_axis = attribute.bin_codes if attribute.edges else every[:0]
-    heaps = _heaps(attribute, counts, on_axis)
-    apart = np.union1d(np.setdiff1d(every, on_axis), heaps)
-    if on_axis.size - heaps.size <= 1:
+    apart = np.setdiff1d(every, on_axis)
+    if on_axis.size <= 1:
         # One bin has no shape.
         on_axis, apart = on_axis[:0], every
     shown, left_out = apart, apart[:0]
@@ -361,10 +445,8 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
         ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
         what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
-        kept = ~np.isin(every, heaps)
         lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
-        figures = (kept * each for each in (counts, half, synthetic))
-        axis = svg.bins(*_on_axis(attribute, (min(lows), max(highs)), n, *figures), title, told)
+        axis = svg.bins(_on_axis(attribute, (min(lows), max(highs)), n, counts, half, synthetic), title, told)
     if left_out.size:
         what += f". The {left_out.size:,} smallest values have one bar together"
         entries.append(bar(f"{left_out.size:,} others together", left_out))
@@ -390,24 +472,19 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
     }
 
 
-def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bins of a single whole number that would flatten all others: they stand apart, as points do."""
-    if attribute.kind not in ("integer", "year"):
-        return codes[:0]
-    widths = np.diff(np.array(attribute.edges, dtype=np.float64))
-    density = np.maximum(counts[codes], 0.0) / widths
-    order = np.argsort(-density, kind="stable")
-    # From the tallest on, as long as it is a single number that towers over the next.
-    towers = (widths[order[:-1]] == 1) & (density[order[:-1]] > _FLATTENS * density[order[1:]])
-    return np.sort(codes[order[: int(np.argmin([*towers, False]))]])
-
-
 def _on_axis(
     attribute: Attribute, ends: tuple[float, float], n: int, counts: Floats, half: Floats, synthetic: Floats
-) -> tuple[Floats, Floats, svg.Ticks, list[str]]:
+) -> svg.Binned:
     """The bins of an attribute between the ends of what is drawn, neighbors together where they are too many."""
     labels, edges = shown_levels(attribute), np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
     codes, edges = attribute.bin_codes[np.diff(edges) > 0], np.unique(edges)
+    first, last = svg.inner(edges, np.maximum(synthetic[codes], 0.0))
+    outer, beyond = np.delete(codes, np.s_[first:last]), ""
+    if outer.size:
+        count, reach = float(counts[outer].sum()), math.sqrt(float((half[outer] ** 2).sum()))
+        end = svg.tick_text(attribute, float(edges[-1 if last < codes.size else 0]))
+        beyond = f"{_unless_noise(percent(count / n), count, reach)} of the rows lie beyond, as far as {end}"
+    codes, edges = codes[first:last], edges[first : last + 1]
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
     counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
     half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
@@ -431,4 +508,4 @@ def _on_axis(
         for k, start in enumerate(starts)
     ]
     labeled = tuple(zip(place(np.array(at)).tolist(), (svg.tick_text(attribute, each) for each in at), strict=True))
-    return place(kept), shares, labeled, told
+    return svg.Binned(edges=place(kept), shares=shares, ticks=labeled, told=told, beyond=beyond)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,10 +32,11 @@ _LONGEST = 240.0
 _NARROW, _WIDE_LETTERS = frozenset("iljtfrI.,:;'|![]() "), frozenset("mwMWQ@%&—…")
 # Narrow letters, wide ones, those of East Asian scripts, capitals; all others are 0.6.
 _WIDTHS = (0.36, 0.95, 1.05, 0.72)
-_DASHES = ("", "6 3", "2 2", "8 2 2 2")
-_STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
 # An axis is symmetric-logarithmic when the largest number is this many times a small one (the least tenth of them).
 _WIDE = 30.0
+# A tail with less than this share of rows is not drawn where it would take most of an axis; how much taller than all
+# others a narrow bar is that is cut.
+_TAIL, _TOWERS = 0.005, 3.0
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SECOND = 1_000_000
 # Months between ticks of dates.
@@ -58,14 +59,18 @@ class Bar(NamedTuple):
     told: str
 
 
-class PairedSteps(NamedTuple):
-    """Shares of two tables in the same bins, with the bins' edges and labeled places as positions from 0 to 1."""
+class Binned(NamedTuple):
+    """Shares of two tables in bins on an axis: edges and ticks are positions from 0 to 1.
+
+    `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table; `told`
+    says what each bin is, to those who point at it, and `beyond` what lies where the drawing ends.
+    """
 
     edges: Doubles
-    first: Doubles
-    second: Doubles
+    shares: Doubles
     ticks: Ticks
-    marks: tuple[float, ...] = ()
+    told: Sequence[str]
+    beyond: str = ""
 
 
 def text_width(label: str, size: float) -> float:
@@ -100,9 +105,14 @@ def wrap(label: str, width: float) -> list[str]:
     return [line for line in lines if line] or [label]
 
 
-def bars(entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9) -> Markup:
-    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more."""
-    top = max(max(max(entry.high, entry.mark) for entry in entries), least)
+def bars(
+    entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9, most: float = math.inf
+) -> Markup:
+    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more.
+
+    Whiskers that lead beyond `most` end there.
+    """
+    top = min(max(max(max(entry.high, entry.mark) for entry in entries), least), most)
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
         entry, scale = entries[at], (right - left) / top
@@ -157,63 +167,66 @@ def _rows(
     return drawing(WIDTH, y + 2, [axis(left, 0, left, y), *parts], title, description)
 
 
-def bins(edges: Doubles, shares: Doubles, labels: Ticks, told: Sequence[str], title: str, description: str) -> Markup:
-    """Upright bars on an axis: the area of each is its share, so that wide bins do not look larger than they are.
+def inner(edges: Doubles, shares: NDArray[Any]) -> tuple[int, int]:
+    """The bins to draw, from the first to before the last: without tails of half a percent that take half of an axis.
 
-    Edges and ticks are positions from 0 to 1; `shares`, shape (4, bins), are those of a table, the ends of their
-    intervals, and those of a second table; `told` says what each bin is, to those who point at it.
+    >>> inner(np.array([0.0, 1.0, 2.0, 1e9]), np.array([0.5, 0.499, 0.001]))
+    (0, 2)
     """
-    left, right, top, base = 6.0, WIDTH - 6.0, 8.0, 132.0
-    across = left + (right - left) * edges
+    upto = np.cumsum(shares) / max(float(shares.sum()), 1e-300)
+    first, last = (int(at) for at in (np.searchsorted(upto, _TAIL, "right"), np.searchsorted(upto, 1 - _TAIL) + 1))
+    last = min(last, shares.size)
+    cut = edges[last] - edges[first] < (edges[-1] - edges[0]) / 2
+    return (first, last) if cut else (0, shares.size)
+
+
+def bins(binned: Binned, title: str, description: str) -> Markup:
+    """Upright bars on two axes: the area of each is its share, so that wide bins do not look larger than they are.
+
+    Narrow bars that tower over all others would flatten them: they are cut, with their share above.
+    """
+    left, right, top, base = 40.0, WIDTH - 6.0, 18.0, 132.0
+    across = left + (right - left) * binned.edges
     widths = np.maximum(np.diff(across), 0.5)
-    density = shares / widths
-    tallest = max(float(density[[0, 3]].max()), 1e-12)
+    # Shares of as many rows as a twentieth of the axis would hold.
+    density = binned.shares / widths * (right - left) / 20
+    order = np.argsort(-density[[0, 3]].max(axis=0), kind="stable")
+    sizes, narrow = density[[0, 3]].max(axis=0)[order], widths[order] <= (right - left) / 20
+    towers = narrow[:-1] & (sizes[:-1] > _TOWERS * sizes[1:]) & (sizes[1:] > 0)
+    tallest = max(float(sizes[int(np.argmin([*towers, False]))]), 1e-12)
     # Whiskers of narrow bins may be very tall: they end at the top of the drawing.
-    tallest = min(max(tallest, float(density[2].max())), 1.6 * tallest)
+    tallest = min(max(tallest, float(np.where(density[0] <= tallest, density[2], 0).max())), 1.6 * tallest)
     heights = base - (base - top) * np.clip(density / tallest, 0.0, 1.0)
     parts, caps = [axis(left, base, right, base)], len(widths) <= _CAPS
+    for share in (0.5, 1.0):
+        y = base - (base - top) * share
+        parts += [axis(left, y, right, y), soft(left - 4, y + 4, percent(share * tallest), anchor="end")]
     for at, (x, width, (bar, low, high, mark)) in enumerate(zip(across, widths, heights.T.tolist(), strict=False)):
         x, width = float(x), float(width)
         middle, cap = x + width / 2, min(3.0, width / 3)
         ends = [step for y in (low, high) for step in ("M", middle - cap, y, "h", 2 * cap)] if caps else []
         inside = [
-            element("title", told[at]),
+            element("title", binned.told[at]),
             # As wide as the bin and as tall as the drawing, so that small bins can be pointed at.
             rect("hover", x, top, width, base - top),
             rect("bar", x, bar, max(width - 0.6, 0.4), base - bar),
-            path("whisker", "M", middle, low, "V", high, *ends),
+            *([path("whisker", "M", middle, low, "V", high, *ends)] if low != high else []),
             path("tick", "M", x, mark, "h", width),
         ]
+        if max(density[0, at], density[3, at]) > tallest:
+            told = percent(float(binned.shares[0, at]))
+            anchor = "start" if middle < left + 20 else "end" if middle > right - 20 else "middle"
+            inside += [path("cut", "M", x - 3, top + 9, "l", width + 6, -5), text(middle, top - 4, told, anchor=anchor)]
         parts.append(element("g", Markup("").join(inside)))
-    for place, label in labels:
+    for place, label in binned.ticks:
         x, half = left + (right - left) * place, text_width(label, 11) / 2
         parts += [axis(x, base, x, base + 4), soft(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle")]
-    return drawing(WIDTH, base + 22, parts, title, description)
-
-
-def paired_steps(steps: PairedSteps, title: str, description: str) -> Markup:
-    """Two histograms over the same bins: the first filled, the second as an outline over it."""
-    left, right, top, base, width = 34.0, 352.0, 6.0, 126.0, 360.0
-    most = max(float(max(steps.first.max(), steps.second.max())), 1e-9)
-    across = left + (right - left) * steps.edges
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        y = base - (base - top) * share
-        parts += [axis(left, y, right, y), soft(left - 4, y + 4, percent(share * most), anchor="end")]
-    for x, wide, share in zip(across, np.diff(across), steps.first, strict=False):
-        tall = (base - top) * float(share) / most
-        if tall > 0:
-            parts.append(rect("bar", float(x), base - tall, max(float(wide) - 0.4, 0.4), tall))
-    heights = (base - (base - top) * steps.second / most).tolist()
-    outline = [step for y, x in zip(heights, across[1:].tolist(), strict=True) for step in ("V", y, "H", x)]
-    parts.append(path("outline", "M", float(across[0]), base, *outline, "V", base))
-    places = [left + (right - left) * place for place in steps.marks]
-    parts += [path("mark", "M", x, base + 1, "l", "-3 6", "h", "6z") for x in places]
-    for place, label in steps.ticks:
-        x = left + (right - left) * place
-        anchor = "start" if place < 0.08 else "end" if place > 0.92 else "middle"
-        parts += [axis(x, base, x, base + 4), soft(min(max(x, 4.0), width - 2), base + 20, label, anchor=anchor)]
-    return drawing(width, base + 26, parts, title, description)
+    if binned.beyond:
+        parts += [
+            path("cut", "M", right - 7, base + 4, "l", 5, -8),
+            soft(right, base + 33, binned.beyond, anchor="end"),
+        ]
+    return drawing(WIDTH, base + (38 if binned.beyond else 22), parts, title, description)
 
 
 def heat_map(
@@ -225,10 +238,14 @@ def heat_map(
     columns: Sequence[str] | None = None,
     written: Sequence[Sequence[str]] | None = None,
     top: float | None = None,
+    links: Mapping[tuple[int, int], str] | None = None,
 ) -> tuple[Markup, int]:
-    """Darker cells for larger values, and its width; without `columns` symmetric, with an empty diagonal."""
+    """Darker cells for larger values, and its width; without `columns` symmetric, with an empty diagonal.
+
+    `links` are where cells lead, by row and column or column and row.
+    """
     rows, across = values.shape
-    side = 36.0 if across <= 24 else 18.0 if across <= 60 else 12.0
+    side = (28.0 if written is None else 36.0) if across <= 24 else 18.0 if across <= 60 else 12.0
     low = 22.0 if written is not None and across <= 60 else side
     across_top = labels if columns is None else columns
     left = min(max(max(text_width(label, 11.5) for label in labels) + 14, 60.0), _LONGEST)
@@ -250,57 +267,13 @@ def heat_map(
                 continue
             x = left + side * j
             shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
-            if shade >= 0.005:
-                parts.append(rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}"))
-            if written is not None or across <= 24:
+            cell = [rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}")] if shade >= 0.005 else []
+            if written is not None or (across <= 24 and shade >= 0.005):
                 shown = written[i][j] if written is not None else f"{100 * values[i, j]:.0f}"
-                parts.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
+                cell.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
+            place = (links or {}).get((min(i, j), max(i, j)))
+            parts += cell if place is None else [element("a", Markup("").join(cell), href=place)]
     return drawing(width, height, parts, title, description), int(width)
-
-
-def histogram(counts: Sequence[int], labels: Sequence[str], title: str, description: str) -> Markup:
-    """Upright bars with counts above and labels below."""
-    width, height, base = 640.0, 190.0, 150.0
-    step = (width - 20) / len(counts)
-    most = max(max(counts), 1)
-    parts = [axis(10, base, width - 10, base)]
-    for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
-        x, tall = 10 + step * index, 120 * count / most
-        parts += [
-            rect("bar", x + 3, base - tall, step - 6, tall),
-            text(x + step / 2, base - tall - 5, f"{count:,}", size=12, anchor="middle"),
-            soft(x + step / 2, base + 18, label, size=12, anchor="middle"),
-        ]
-    return drawing(width, height, parts, title, description)
-
-
-def cdfs(lines: Sequence[tuple[str, Doubles, Doubles]], *, title: str, description: str) -> Markup:
-    """Shares of queries y by absolute error x, of lines (label, x, y). The axis is logarithmic above one."""
-    width, left, right, top, base = 520.0, 46.0, 490.0, 10.0, 284.0
-    height = base + 52 + 18 * len(lines)
-    most = max((float(x[-1]) for _, x, _ in lines), default=1.0)
-    decades = math.ceil(math.log10(max(most, 10.0)))
-
-    def across(x: Doubles) -> Doubles:
-        share = np.where(x <= 1, x, 1 + np.log10(np.maximum(x, 1.0))) / (1 + decades)
-        return left + (right - left) * share
-
-    parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = base - (base - top) * share
-        parts += [axis(left, y, right, y), soft(left - 6, y + 4, f"{share:.0%}", anchor="end")]
-    for value in (0, *(10**k for k in range(decades + 1))):
-        x = float(across(np.array(float(value))))
-        parts += [axis(x, top, x, base), soft(x, base + 16, f"{value:,}", anchor="middle")]
-    parts.append(soft((left + right) / 2, base + 36, "absolute error (rows)", size=12, anchor="middle"))
-    for index, (label, errors, shares) in enumerate(lines):
-        xs, ys = across(errors).tolist(), (base - (base - top) * shares).tolist()
-        steps = [each for x, y in zip([*xs[1:], right], ys, strict=True) for each in ("V", y, "H", x)]
-        at, stroke = base + 62 + 18 * index, {"style": f"stroke:{_STROKES[index % 4]}"}
-        for line in (["M", left, base, "H", xs[0], *steps], ["M", left, at - 4, "h", 34]):
-            parts.append(path("line", *line, **stroke, stroke_dasharray=_DASHES[index % 4]))
-        parts.append(text(left + 44, at, label, size=12))
-    return drawing(width, height, parts, title, description)
 
 
 def axis_scale(attribute: Attribute, points: Doubles, counts: NDArray[Any]) -> float:

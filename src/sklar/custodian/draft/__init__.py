@@ -237,13 +237,15 @@ def _histogram(seen: ColumnSummary) -> Markup | None:
     width = math.ceil((high - low + 1) / _BARS) if kind.startswith("integer") else (high - low) / _BARS
     edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
     edges[-1] = max(edges[-1], high)
-    counts, _ = np.histogram(np.clip(points, low, high), bins=edges, weights=times)
-    return svg.histogram(
-        counts.astype(int).tolist(),
-        [svg.tick_text(_ANY_NUMBER, edge) for edge in edges[:-1]],
-        title=f"Histogram of {short(seen.name, 60)}",
-        description="Numbers beyond the middle 98% are counted in the outer bars.",
+    shares = np.histogram(np.clip(points, low, high), bins=edges, weights=times)[0] / times.sum()
+    wide = float(edges[-1] - low)
+    marked = svg.ticks(_ANY_NUMBER, low, float(edges[-1]), 0.0)
+    at = tuple(((each - low) / wide, svg.tick_text(_ANY_NUMBER, each)) for each in marked)
+    binned = svg.Binned(
+        np.asarray((edges - low) / wide), np.stack([shares] * 4), at, [percent(each) for each in shares.tolist()]
     )
+    beyond = "Numbers beyond the middle 98% are counted in the outer bars."
+    return svg.bins(binned, title=f"Histogram of {short(seen.name, 60)}", description=beyond)
 
 
 def _tie(tie: Tie) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, render, short
+from sklar.answer.report.render import Rows, percent, render, short
 from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text, ticks
 from sklar.custodian.check import Hidden
-from sklar.custodian.evaluate import NOTICE, Evaluation, Result
+from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
@@ -28,7 +28,7 @@ MARK = "PRIVATE"
 MAX_ATTRIBUTES = MAX_CHARTS = 300
 MAX_PAIRS, MAX_SHARES = 100, 200
 _MAX_MAP = 16
-_BINS, _BARS, _HEAPS = 40, 20, 6
+_BINS, _BARS = 40, 20
 
 
 def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
@@ -48,7 +48,6 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
         best=[f"Best {percent}%" for percent in PERCENTS],
         classes=[result.cells() for result in evaluation.results],
-        panels=[(title, _cdfs(title, results)) for title, results in evaluation.panels.items() if results],
         n_attributes=true.schema.n_attributes,
         dependence=_dependence(evaluation) if evaluation.pairs else None,
         scores=[score.cells() for score in evaluation.scores],
@@ -76,56 +75,43 @@ def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answ
 
 
 def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int, int]) -> Hidden:
-    """The numbers of a column without its heaps, and its heaps, missing values and texts as bars below.
-
-    All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
-    """
-    both = real, synthetic = numbers.real, numbers.synthetic
+    """The numbers of a column on an axis, and its missing values and texts as bars below: shares of all rows."""
+    both = numbers.real, numbers.synthetic
     told = f"KS {numbers.ks:.3f}, mean {' | '.join(brief(column.attribute, each.mean) for each in both)}"
-    heaps = sorted(numbers.heaps, key=lambda heap: -max(heap.real, heap.synthetic))[:_HEAPS]
-    # Few values have a bar each.
-    apart = [] if max(each.counts.size for each in both) <= _BARS else sorted(heaps, key=lambda heap: heap.value)
-    held = real.size / rows[0], synthetic.size / rows[1]
-    entries = [(f"exactly {heap.what}", heap.real * held[0], heap.synthetic * held[1]) for heap in apart]
-    entries += [(each.what, each.real, each.synthetic) for each in column.absent]
-    without = np.array([heap.value for heap in heaps[: len(apart)]])
-    steps = bin_numbers(column.attribute, real, synthetic, rows, without=without)
-    heading = f"Numbers of {name}" + (", heaps apart" if apart else "")
-    return Hidden(
-        name=name,
-        told=told,
-        verdict=column.verdict,
-        numbers=None if steps is None else svg.paired_steps(steps, title=heading, description=told),
-        # Below an axis a bar stands for its share of all rows, not for the largest of a few.
-        bars=paired_bars(entries, title=f"Heaps and gaps of {name}", description=told, least=0.5) if entries else None,
-    )
+    entries = [(each.what, each.real, each.synthetic) for each in column.absent]
+    drawn = svg.bins(bin_numbers(column.attribute, *both, rows), title=f"Numbers of {name}", description=told)
+    # Below an axis a bar stands for its share of all rows, not for the largest of a few.
+    bars = paired_bars(entries, title=f"Gaps of {name}", description=told, least=0.5) if entries else None
+    return Hidden(name=name, told=told, verdict=column.verdict, numbers=drawn, bars=bars)
 
 
-def bin_numbers(
-    attribute: Attribute, real: Distribution, synthetic: Distribution, rows: tuple[int, int], *, without: Floats
-) -> svg.PairedSteps | None:
-    """Both tables' shares of rows in bins that fit the axis, without these values; None when nothing else is left."""
-    kept = [(held, ~(held.single & np.isin(held.low, without))) for held in (real, synthetic)]
-    points, counts = [held.center[here] for held, here in kept], [held.counts[here] for held, here in kept]
-    both = np.concatenate(points)
-    if both.size == 0:
-        return None
-    scale = axis_scale(attribute, both, np.concatenate(counts))
-    # The axis covers heaps too: they are marked on it.
-    edges = _edges(attribute, np.unique(np.concatenate([both, without])), scale)
-    first, second = (
-        np.histogram(values, bins=edges, weights=times)[0] / n
-        for values, times, n in zip(points, counts, rows, strict=True)
-    )
+def bin_numbers(attribute: Attribute, real: Distribution, synthetic: Distribution, rows: tuple[int, int]) -> svg.Binned:
+    """Both tables' shares of rows in bins that fit the axis, without tails that would take most of it."""
+    both = np.concatenate([real.center, synthetic.center])
+    weights = np.concatenate([each.counts / n for each, n in zip((real, synthetic), rows, strict=True)])
+    values, place = np.unique(both, return_inverse=True)
+    first, last = svg.inner(np.append(values[:1], values), np.bincount(place, weights))
+    kept = (values[first] <= both) & (both <= values[last - 1])
+    scale = axis_scale(attribute, both[kept], weights[kept])
+    edges = _edges(attribute, values[first:last], scale)
+    held = np.split(weights, [real.center.size])
+    shares = [
+        np.histogram(points, edges, weights=each)[0]
+        for points, each in zip((real.center, synthetic.center), held, strict=True)
+    ]
     low, high = bend(edges[[0, -1]], scale)
 
-    def place(values: Floats) -> Floats:
-        return np.asarray((bend(values, scale) - low) / (high - low))
+    def across(points: Floats) -> Floats:
+        return np.asarray((bend(points, scale) - low) / (high - low))
 
-    at = ticks(attribute, float(edges[0]), float(edges[-1]), scale)
-    labeled = tuple(zip(place(np.array(at)).tolist(), (tick_text(attribute, value) for value in at), strict=True))
-    marks = tuple(place(without).tolist())
-    return svg.PairedSteps(edges=place(edges), first=first, second=second, ticks=labeled, marks=marks)
+    at, beyond = ticks(attribute, float(edges[0]), float(edges[-1]), scale), ""
+    labeled = tuple(zip(across(np.array(at)).tolist(), (tick_text(attribute, value) for value in at), strict=True))
+    if not kept.all():
+        lost = (each.sum() - drawn.sum() for each, drawn in zip(held, shares, strict=True))
+        end = tick_text(attribute, float(values[-1 if last < values.size else 0]))
+        beyond = f"{' | '.join(percent(float(share)) for share in lost)} lie beyond, as far as {end}"
+    told = [" | ".join(map(percent, pair)) for pair in zip(*(each.tolist() for each in shares), strict=True)]
+    return svg.Binned(across(edges), np.stack([*[shares[0]] * 3, shares[1]]), labeled, told, beyond)
 
 
 def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
@@ -195,12 +181,6 @@ def _dependence(evaluation: Evaluation) -> Hidden:
 
 def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
     return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
-
-
-def _cdfs(title: str, results: Sequence[Result]) -> Markup:
-    within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
-    heading = f"Cumulative shares of absolute errors: {title}"
-    return svg.cdfs([(each.name, *each.errors.cdf()) for each in results], title=heading, description="; ".join(within))
 
 
 def _maps(

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import Forecast, forecast
+from sklar.budget.forecast import TWICE, Forecast, forecast, grade
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 DELTA = 2.0**-30
+# Most columns of categories have no more; a search may find as many as a schema lets it.
+FEW = 10
 # How many pairs of columns the remembered forecasts may have together: 16 bytes each.
 _MOST_PAIRS = 1 << 23
 # Beyond this many levels a forecast takes longer than a page may: the column's part in it is not computed.
 _MOST_LEVELS = 3_000
-# 19 times out of 20.
-TWICE = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,6 +69,23 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
         while len(_kept) > 1 and sum(each.forecast.pair_sd.size for each in _kept.values()) > _MOST_PAIRS:
             del _kept[next(iter(_kept))]
     return foreseen
+
+
+def with_few(schema: Schema) -> Schema:
+    """The schema as if columns whose categories are searched had `FEW` of them at most; it is public, as the other."""
+    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.categorical else each for each in schema.attributes)
+    return replace(schema, attributes=tuple(fewer))
+
+
+def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[str, str]:
+    """What counts of a column will be good for, if searches find few categories, and how far one may be off."""
+    foreseen = foresee(with_few(schema), epsilon, rows)
+    outlook = foreseen.forecast
+    place, pairs = outlook.schema.names.index(name), max(outlook.schema.n_attributes - 1, 1)
+    error, levels = float(outlook.one_way_sd[place]), outlook.schema.attributes[place].n_levels
+    # Where its own counts survive, pairs that do not leave it usable in part.
+    noisy = 1.0 if error * levels > rows else min(float(foreseen.by_column[place]) / pairs, 0.5)
+    return grade(noisy), f"\N{PLUS-MINUS SIGN}{TWICE * error:,.0f}"
 
 
 def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside: bool = False) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Step 2, describe: one card per column, the open decisions first; and what is said of the table as a whole.
+"""Step 2, who and what: whether a person can have several rows; then a line for each column, and one column's card.
 
 A card has what was decided, or the question about it, with what the rows show and a picture of bins.
 """
@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -23,19 +23,26 @@ from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
+from sklar.public.axis import AXES
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
 from sklar.studio.looks import TableLook
-from sklar.studio.pages.cost import column_cost, parsed
+from sklar.studio.pages.cost import column_cost, column_noise, parsed
 from sklar.studio.pages.visit import Visit, go
 
-_PER_PAGE = 20
+_PER_PAGE = 100
 _WAIT_S = 1.5
 _MOST_LEVELS_SHOWN = 40
 _NOT_KNOWN = "What it costs is known when the rows have been read: their number decides."
-_BARS = 60
+_BARS, _SPARKS = 60, 12
+# Columns of which the list can show those alone: what its entry must be.
+_FILTERS: dict[str, Callable[[Attribute], bool]] = {
+    "open": lambda attribute: not attribute.reviewed,
+    "wide": lambda attribute: attribute.private and attribute.binned,
+    "rows": lambda attribute: attribute.known_from == "rows" or attribute.reviewed == "unread",
+}
 # Kinds whose edges a person can drag: numbers, and days.
 _DRAGGED = ("integer", "real", "year", "date")
 # The question about a column and the picture of its bins; none about one that is decided.
@@ -43,7 +50,7 @@ About: TypeAlias = tuple[Question | None, dict[str, Any] | None]
 
 
 def describe(visit: Visit) -> Response:
-    """The cards of one page of columns."""
+    """The question about people, the columns of one page, and the card of the column that was asked for."""
     text = visit.text
     if text is None:
         return go(visit.address("open"))
@@ -53,32 +60,33 @@ def describe(visit: Visit) -> Response:
         return visit.tell(visit.address("open"), f"{visit.desk.schema}: {error}", form={})
     look, reading = _look(visit, schema)
     draft = None if look is None else look.draft
-    desk = visit.desk
     search, only, column = visit.query("q"), visit.query("only"), visit.query("column")
+    fits = _FILTERS.get(only, bool)
     listed = [
-        attribute
-        for attribute in schema.attributes
-        if search.lower() in attribute.name.lower() and (only != "open" or not attribute.reviewed)
+        each for each in schema.attributes if search.lower() in each.name.lower() and (fits is bool or fits(each))
     ]
-    # The open decisions first; a card that was asked for before all.
-    listed.sort(key=lambda attribute: (attribute.name != column, bool(attribute.reviewed)))
     pages = max(math.ceil(len(listed) / _PER_PAGE), 1)
     page = min(max(int(visit.query("page", "1")) if visit.query("page", "1").isdigit() else 1, 1), pages)
     chosen = listed[(page - 1) * _PER_PAGE : page * _PER_PAGE]
+    # The card that was asked for; else the first one of the page that waits, or the first one.
+    card = next((each for each in schema.attributes if each.name == column), None)
+    card = card or next((each for each in chosen if not each.reviewed), chosen[0] if chosen else None)
     entries = schema.to_dict()["attributes"]
-    marks = {each.name: _mark(entries[each.name]) for each in chosen if not each.reviewed or each.name == column}
-    about = _questions(text, look, marks)
+    asked = card is not None and (not card.reviewed or card.name == column)
+    about = _questions(text, look, {card.name: _mark(entries[card.name])}) if card and asked else {}
     names = () if draft is None else tuple(each.name for each in draft.columns if each.name)
     return visit.page(
         "describe.html.j2",
-        "Describe the columns",
+        "Who and what",
         "describe",
         private=True,
         commands=tuple(f"sklar schema {verb} {visit.schema_path} {visit.table}" for verb in ("review", "check")),
-        rows=desk.rows,
-        epsilon=desk.epsilon,
+        rows=visit.desk.rows,
+        epsilon=visit.desk.epsilon,
         reading=reading,
-        cards=[_card(visit, schema, each, entries[each.name], about.get(each.name, (None, None))) for each in chosen],
+        people=review.people(text, draft),
+        lines=[_line(visit, schema, each, look) for each in chosen],
+        card=card and _card(visit, schema, card, entries[card.name], about.get(card.name, (None, None))),
         n_columns=schema.n_attributes,
         n_found=len(listed),
         waiting=len(schema.not_reviewed),
@@ -98,10 +106,41 @@ def describe(visit: Visit) -> Response:
             for rule in open_rules(text)
         ],
         person=schema.person,
+        asks=schema.ask_person,
         # Those that are no attribute first.
-        ids=sorted(names, key=lambda name: name in schema.names),
+        ids=sorted(names, key=lambda name: (name not in schema.ask_person, name in schema.names)),
         provenance=review.PROVENANCE,
     )
+
+
+def _line(visit: Visit, schema: Schema, attribute: Attribute, look: TableLook | None) -> dict[str, Any]:
+    """The line of a column: what it is, what its values look like (PRIVATE), and whether its counts drown in noise."""
+    rows, name, noisy = visit.desk.rows, attribute.name, ("", "")
+    if rows is not None and name not in schema.determined:
+        noisy = column_noise(schema, name, visit.desk.epsilon, rows)
+    shown = {} if look is None else look.shown
+    key = ("spark", name, attribute.kind)
+    if look is not None and key not in shown and look.draft is not None:
+        shown[key] = _spark(attribute.kind, look.draft.column(name))
+    spark = shown.get(key, ("", ""))
+    return {"attribute": attribute, "noisy": noisy[0], "error": noisy[1], "bars": spark[0], "ends": spark[1]}
+
+
+def _spark(kind: str, summary: ColumnSummary | None) -> tuple[str, str]:
+    """A small picture of a column's values, as the path of its bars, and what lies at its ends: PRIVATE."""
+    if summary is None or not summary.counts:
+        return "", ""
+    points, times = _points(kind, summary)
+    ends = f"{len(summary.counts):,}{' or more' if summary.many else ''} different"
+    bars = [times for _, times in summary.counts.most_common(_SPARKS)]
+    if points.size > _SPARKS and kind in AXES:
+        low, high = np.quantile(points, (0.01, 0.99), weights=times, method="inverted_cdf")
+        bars = np.histogram(points, bins=2 * _SPARKS, range=(low, max(high, low + 1)), weights=times)[0].tolist()
+        ends = " to ".join(AXES[kind].text(int(end) if float(end).is_integer() else float(end)) for end in (low, high))
+    wide = 120 / max(len(bars), _SPARKS)
+    tall = [24 * bar / max(bars) for bar in bars]
+    path = (f"M{wide * at:.1f} 24V{24 - each:.1f}h{wide - 1:.1f}V24z" for at, each in enumerate(tall) if each > 0)
+    return "".join(path), ends
 
 
 def _questions(text: str, look: TableLook | None, marks: Mapping[str, str]) -> dict[str, About]:
@@ -281,8 +320,10 @@ def cost(visit: Visit) -> Response:
 def accept(visit: Visit) -> Response:
     """Accept what is proposed for all columns that are left."""
     visit.back = visit.address("describe")
+    if visit.schema.ask_person:
+        raise SchemaError("say first whether a person can have several rows: it decides whom a release protects.")
     _save(visit, review.accept_all(visit.text or ""))
-    return visit.tell(visit.back, "Every column is reviewed: what was proposed is accepted. The schema is public now.")
+    return visit.tell(visit.back, "Accepted unread: what was proposed stands. Every report of a release says so.")
 
 
 def decide_rule(visit: Visit) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +15,14 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
-from sklar.budget.forecast import Forecast
+from sklar.budget.certificate import rounded_up
+from sklar.budget.forecast import TWICE, Forecast
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
 from sklar.errors import BudgetError, LedgerError, SklarError
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.cost import DELTA, TWICE, foresee
+from sklar.studio.pages.cost import DELTA, FEW, foresee, with_few
 from sklar.studio.pages.visit import Visit, go, show
 
 # Where the slider stands: from hardly any budget to hardly a promise, in steps that look even.
@@ -29,13 +30,9 @@ EPSILONS = (
     *(0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 1.75),
     *(2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0),
 )
-_CURVE = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
-# A forecast of so many levels takes a second: fewer points must do.
-_MANY_LEVELS = 2_000
 _TOTAL = 3.0
-# The drawing of the curves.
-_WIDTH, _HEIGHT, _LINE = 560.0, 250.0, 15.0
-_LEFT, _RIGHT, _TOP, _BASE = 64.0, 440.0, 14.0, 206.0
+# Shares of an invented column, whose error bars a plan shows.
+_INVENTED = (0.34, 0.25, 0.17, 0.11, 0.08, 0.05)
 
 
 def plan(visit: Visit) -> Response:
@@ -63,7 +60,7 @@ def plan(visit: Visit) -> Response:
         waiting=len(schema.not_reviewed),
         epsilons=EPSILONS,
         place=min(range(len(EPSILONS)), key=lambda at: abs(math.log(EPSILONS[at] / epsilon))),
-        bought=_bought(schema, epsilon, desk, account),
+        bought=bought_by(schema, epsilon, desk, account),
         account=account,
         ledger_problem=problem,
         total=_TOTAL,
@@ -95,25 +92,46 @@ def _epsilon(text: str | None, default: float) -> float:
     return default
 
 
-def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> dict[str, Any]:
-    """What one epsilon buys, in figures and words."""
-    foreseen = foresee(schema, epsilon, desk.rows or 1)
-    forecast, m = foreseen.forecast, foreseen.forecast.schema.n_attributes
+def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> dict[str, Any]:
+    """What one epsilon buys, in figures and words: in the worst case, and if searches find few categories."""
+    cases = [foresee(each, epsilon, desk.rows or 1) for each in (schema, with_few(schema))]
+    worst, likely = (each.forecast for each in cases)
+    n, m = worst.n_rows, worst.schema.n_attributes
+
+    def band(figures: Sequence[float], write: Callable[[float], str]) -> str:
+        low, high = write(min(figures)), write(max(figures))
+        return low if low == high else f"{low} to {high}"
+
+    def rows(error: float) -> str:
+        return f"\N{PLUS-MINUS SIGN}{TWICE * error:,.0f}"
+
     return {
         "epsilon": epsilon,
-        "one_way": f"±{TWICE * forecast.one_way_error:,.0f} rows",
-        "pair": f"±{TWICE * forecast.pair_error:,.0f} rows",
-        "one_way_share": percent(forecast.one_way_share),
-        "pair_share": percent(forecast.pair_share),
-        "noisy": foreseen.noisy,
+        "support": worst.support,
+        "likely": likely.support,
+        "one_way": band([each.one_way_error for each in (worst, likely)], rows),
+        "pair": band([each.pair_error for each in (worst, likely)], rows),
+        "noisy": band([each.noisy for each in cases], "{:,.0f}".format),
         "pairs": m * (m - 1) // 2,
-        "noisiest": [f"{one} x {other}" for one, other in foreseen.noisiest],
-        "split": [(name, 100 * share, percent(share)) for name, share in forecast.split],
+        "noisiest": [f"{one} x {other}" for one, other in cases[0].noisiest],
+        "preview": [_invented(1, likely.one_way_error, n), _invented(2, likely.pair_error, n)],
+        "few": FEW,
+        "split": [(name, 100 * share, percent(share)) for name, share in worst.split],
         "promise": promise(epsilon, unit_of(schema)),
-        "fits": account is None or choose_accountant(account, forecast.budget, forecast.spend) is not None,
+        "fits": account is None or choose_accountant(account, worst.budget, worst.spend) is not None,
         "left": "" if account is None else f"{account.left:.4g}",
-        "goals": [_goal(number, goal, schema, forecast) for number, goal in enumerate(desk.goals)],
+        "goals": [_goal(number, goal, schema, worst) for number, goal in enumerate(desk.goals)],
     }
+
+
+def _invented(columns: int, error: float, rows: int) -> Markup:
+    """A chart of invented counts of one column, or of the half of each that a second one leaves, with error bars."""
+    half, entries = TWICE * error / rows, []
+    for at, share in enumerate(_INVENTED):
+        part = share / columns
+        entries.append(svg.Bar(f"value {at + 1}", part, part - half, part + half, part, f"{part * rows:,.0f}"))
+    title = f"Invented counts of {columns} column{'s'[: columns - 1]}, with the error bars of this plan"
+    return svg.bars(entries, title, f"each \N{PLUS-MINUS SIGN}{half * rows:,.0f} rows", least=0.6, most=0.6)
 
 
 def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[str, Any]:
@@ -150,10 +168,10 @@ def set_goals(visit: Visit) -> Response:
 
 def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     """What an epsilon promises to any one row or person, in plain words."""
-    odds = math.exp(min(epsilon, 700.0))
+    times = f"{float(rounded_up(math.exp(min(epsilon, 700.0)), 3)):,.12g}"
     _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
     return (
-        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {_times(odds)} times "
+        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {times} times "
         f"as likely, or as unlikely, because of that {unit}'s own data.",
         f"Anyone guessing a yes-or-no fact about one {unit} is right at most {math.ceil(1000 * guess) / 10:.4g}% of "
         "the time after seeing the release.",
@@ -161,21 +179,10 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     )
 
 
-def _times(odds: float) -> str:
-    """A factor in three digits, rounded up.
-
-    >>> _times(2.7183), _times(22026.4)
-    ('2.72', '22,100')
-    """
-    digits = 2 - math.floor(math.log10(odds))
-    raised = math.ceil(odds * 10.0**digits - 1e-9) / 10.0**digits
-    return f"{raised:,.{max(digits, 0)}f}" if odds < 1e15 else f"{raised:.3g}"
-
-
 def forecast(visit: Visit) -> Response:
     """What another epsilon would buy: for the script, as the slider moves."""
     epsilon = _epsilon(visit.query("epsilon"), visit.desk.epsilon)
-    return show("bought.html.j2", bought=_bought(visit.schema, epsilon, visit.desk, account_of(visit)[0]))
+    return show("bought.html.j2", bought=bought_by(visit.schema, epsilon, visit.desk, account_of(visit)[0]))
 
 
 def choose(visit: Visit) -> Response:
@@ -201,57 +208,3 @@ def _number(form: Mapping[str, str], name: str) -> float:
         if 0 < (value := float(text)) < math.inf:
             return value
     raise BudgetError(f"{name} must be a positive number, got {text!r}.")
-
-
-def curve(visit: Visit) -> Response:
-    """The forecast's curves, fetched after the page: they take several forecasts."""
-    schema = visit.schema
-    points = _CURVE if schema.n_levels < _MANY_LEVELS else _CURVE[::3]
-    drawing = _curves([foresee(schema, epsilon, visit.desk.rows or 1).forecast for epsilon in points])
-    return show("curve.html.j2", drawing=drawing)
-
-
-def _curves(forecasts: Sequence[Forecast]) -> Markup:
-    """Errors of counts (19 times out of 20) as a share of the rows, against epsilon, both on logarithmic axes."""
-    lines = [("one-way counts", "one", [TWICE * each.one_way_error / each.n_rows for each in forecasts])]
-    if forecasts[0].pair_sd.size:
-        lines.append(("two-way counts", "two", [TWICE * each.pair_error / each.n_rows for each in forecasts]))
-    shares = [share for _, _, line in lines for share in line]
-    low, high = math.floor(math.log10(min(shares))), math.ceil(math.log10(max(shares)))
-    high = max(high, low + 1)
-
-    def across(epsilon: float) -> float:
-        # The script places its marker by the same rule.
-        return _LEFT + (_RIGHT - _LEFT) * math.log(epsilon / _CURVE[0]) / math.log(_CURVE[-1] / _CURVE[0])
-
-    def up(share: float) -> float:
-        return _BASE - (_BASE - _TOP) * (math.log10(share) - low) / (high - low)
-
-    parts = []
-    for power in range(low, high + 1):
-        y = up(10.0**power)
-        parts += [svg.axis(_LEFT, y, _RIGHT, y)]
-        parts += [svg.soft(_LEFT - 8, y + 4, percent(10.0**power), size=12, anchor="end")]
-    words = [(across(epsilon), 18, f"{epsilon:g}") for epsilon in _CURVE] + [((_LEFT + _RIGHT) / 2, 38, "epsilon")]
-    parts += [svg.soft(x, _BASE + below, each, size=12, anchor="middle") for x, below, each in words]
-    for (label, name, errors), end in zip(lines, _apart([up(line[-1]) for _, _, line in lines]), strict=True):
-        points = ((across(each.budget.epsilon), up(share)) for each, share in zip(forecasts, errors, strict=True))
-        parts.append(svg.path(f"curve {name}", "M", *(place for point in points for place in point)))
-        parts.append(svg.text(_RIGHT + 8, end + 4, label, size=12))
-    x = across(1.0)
-    parts.append(svg.element("line", class_="marker", id="marker", x1=x, y1=_TOP, x2=x, y2=_BASE))
-    title = "Error of a count, 19 times out of 20, as a share of the rows, against epsilon"
-    box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
-    return svg.element("svg", Markup("").join(parts), viewBox=box, role="img", aria_label=title)
-
-
-def _apart(ends: list[float]) -> list[float]:
-    """Where the labels of one or two lines stand: beside their ends, and not over one another.
-
-    >>> _apart([100.0, 104.0]), _apart([100.0, 40.0])
-    ([94.5, 109.5], [100.0, 40.0])
-    """
-    if len(ends) < 2 or abs(ends[0] - ends[1]) >= _LINE:
-        return ends
-    middle, step = sum(ends) / 2, _LINE / 2 if ends[0] <= ends[1] else -_LINE / 2
-    return [middle - step, middle + step]

@@ -1,6 +1,6 @@
-"""Steps 4 to 7: release, look at it beside the real rows and as readers will, publish it, and keep the books.
+"""Steps 4 and 5: release; share it, which is to look at it, beside the real rows and as readers will, and to publish.
 
-A release begins with what will happen; then its page shows how far it is, and what came of it.
+A release begins with what will happen; then its page shows how far it is, and what came of it. Books are beside.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from sklar.answer.report import publishable
 from sklar.budget.account import Account
 from sklar.budget.ledger import Ledger, check_releases
-from sklar.errors import DataError, SklarError
+from sklar.errors import BudgetError, DataError, SklarError
 from sklar.files.archive import load
 from sklar.files.write import write_text
 from sklar.studio.folder import LEDGER, Folder
 from sklar.studio.guard import REPORT_POLICY
 from sklar.studio.pages.cost import DELTA, foresee
-from sklar.studio.pages.planning import account_of, promise, unit_of
+from sklar.studio.pages.planning import account_of, bought_by, promise, unit_of
 from sklar.studio.pages.visit import Visit, go, show
 from sklar.studio.work import STAGES, Stage, State
 from sklar.trust.verify import verify
@@ -51,7 +51,10 @@ def release(visit: Visit) -> Response:
         private=last is not None,
         commands=(command,),
         schema=schema,
-        waiting=len(schema.not_reviewed),
+        waiting=len(schema.not_reviewed) + bool(schema.ask_person),
+        unread=sum(each.reviewed == "unread" for each in schema.attributes),
+        bought=bought_by(schema, desk.epsilon, desk, account),
+        plan=_plan(visit),
         account=account,
         left="" if account is None else f"{account.left:.4g}",
         promise=promise(desk.epsilon, unit_of(schema))[:1],
@@ -62,6 +65,11 @@ def release(visit: Visit) -> Response:
         message="" if last is None else visit.plain(last.message),
         asking=visit.query("cancel") == "ask",
     )
+
+
+def _plan(visit: Visit) -> str:
+    """What a release would spend, on which schema, after which others: a form about another plan is refused."""
+    return f"{visit.desk.epsilon!r} {max(visit.releases, default=0)} {visit.schema.digest}"
 
 
 def _last(visit: Visit) -> State | None:
@@ -115,6 +123,13 @@ def start(visit: Visit) -> Response:
     account, problem = account_of(visit)
     if account is None:
         return visit.tell(visit.address("plan"), problem or "Set the data set's total first.", form={})
+    if visit.form.get("plan") != _plan(visit):
+        raise BudgetError(
+            f"the plan, the schema or the releases changed since that page was shown, and nothing was spent. The plan "
+            f"is epsilon {desk.epsilon:g} now: look at it again."
+        )
+    if visit.releases and visit.form.get("again") != "yes":
+        raise BudgetError("say that you want another release: what it spends is added to what was spent.")
     order = {
         "epsilon": desk.epsilon,
         "delta": DELTA,
@@ -166,7 +181,7 @@ def report(visit: Visit) -> Response:
 
 
 def _look(visit: Visit, commands: tuple[str, ...], *, public: bool = False, **values: Any) -> Response:
-    title = f"Look: {'the public report' if public else 'beside the real rows'}"
+    title = f"Share: {'the public report' if public else 'first look, beside the real rows'}"
     values |= {"release": visit.release, "releases": visit.releases, "public": public}
     return visit.page("look.html.j2", title, "look", private=not public, commands=commands, **values)
 
@@ -216,8 +231,8 @@ def publishing(visit: Visit) -> Response:
     works = [each for each in visit.works.all(visit.desk.name) if each.kind == "publish" and each.release == number]
     return visit.page(
         "publish.html.j2",
-        "Publish",
-        "publish",
+        "Share: publish",
+        "look",
         commands=commands,
         release=number,
         releases=visit.releases,

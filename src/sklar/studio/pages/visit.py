@@ -24,7 +24,8 @@ from sklar.studio.looks import Looks
 from sklar.studio.pages.cost import parsed
 from sklar.studio.work import Works
 
-STEPS = ("open", "describe", "plan", "release", "look", "publish", "books")
+# Addresses of the five steps, and what they are called.
+STEPS = {"open": "Open", "describe": "Who and what", "plan": "Plan", "release": "Release", "look": "Share"}
 _MOST_NOTES = 100
 
 
@@ -173,25 +174,24 @@ class Visit:
 
     def _steps(self, here: str, desk: Desk | None) -> list[dict[str, Any]]:
         """The steps in the bar at the top of a page."""
-        addresses, waiting, done = {"open": "/", "books": "/books"}, None, dict[str, bool]()
+        addresses, waiting, done = {"open": "/"}, None, dict[str, bool]()
         if desk is not None:
             addresses = {name: f"/t/{desk.name}/{name}" for name in STEPS}
-            # Without a schema that can be read, nothing is described.
+            # Without a schema that can be read, nothing is described. Whose rows are is a decision, too.
             with suppress(SklarError):
-                waiting = len(self.schema.not_reviewed)
+                waiting = len(self.schema.not_reviewed) + bool(self.schema.ask_person)
             folders = (self.folder.root / f"{desk.name}-{number}-published" for number in self.releases)
             done = {"open": True, "describe": waiting == 0, "plan": waiting == 0 and bool(desk.target)}
-            done |= dict.fromkeys(("release", "look"), bool(self.releases))
-            done["publish"] = any(folder.is_dir() for folder in folders)
+            done |= {"release": bool(self.releases), "look": any(folder.is_dir() for folder in folders)}
         return [
             {
-                "label": name.capitalize(),
+                "label": label,
                 "address": addresses.get(name, ""),
                 "done": done.get(name, False),
                 "here": name == here,
                 "count": waiting or "" if name == "describe" else "",
             }
-            for name in STEPS
+            for name, label in STEPS.items()
         ]
 
 

@@ -1,6 +1,32 @@
 "use strict";
 // The live parts of the pages. Every page works without them; no library, no network but the studio itself.
 
+// Say that nobody answers, once, above what asked.
+const unheard = (part) => {
+  if (document.getElementById("unheard")) return;
+  const told = document.createElement("p");
+  told.id = "unheard";
+  told.className = "said failed";
+  told.setAttribute("role", "alert");
+  told.textContent = `The studio does not answer.${part.dataset.live ? " The release goes on without it." : ""} Start sklar studio again in the same folder, and open its address: nothing that was saved is lost.`;
+  part.before(told);
+};
+// A form that nobody would take is not sent: what was typed stays.
+for (const form of document.querySelectorAll("form[method=post]")) {
+  let heard = false;
+  form.addEventListener("submit", (event) => {
+    if (heard) return;
+    event.preventDefault();
+    fetch("/static/icon.svg")
+      .then(() => {
+        heard = true;
+        form.requestSubmit(event.submitter);
+        heard = false;
+      })
+      .catch(() => unheard(form));
+  });
+}
+
 // Parts that are fetched once, after the page: [data-later].
 for (const part of document.querySelectorAll("[data-later]")) {
   fetch(part.dataset.later)
@@ -26,16 +52,7 @@ for (const part of document.querySelectorAll("[data-live]")) {
         else setTimeout(look, 700);
       })
       .catch(() => {
-        let told = document.getElementById("unheard");
-        if (!told) {
-          told = document.createElement("p");
-          told.id = "unheard";
-          told.className = "said failed";
-          told.setAttribute("role", "alert");
-          told.textContent =
-            "The studio does not answer. The release goes on without it: start sklar studio again in the same folder.";
-          part.before(told);
-        }
+        unheard(part);
         setTimeout(look, 2000);
       });
   };
@@ -48,7 +65,7 @@ for (const told of document.querySelectorAll("[data-reading]")) {
       .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
       .then((found) => {
         told.textContent = `${found.rows.toLocaleString("en")} rows were read.`;
-        if (found.over) document.querySelector("main form").submit();
+        if (found.over) document.querySelector("main form").requestSubmit();
         else setTimeout(look, 700);
       })
       .catch(() => setTimeout(look, 2000));
@@ -106,17 +123,8 @@ if (plan) {
   const exact = plan.querySelector("[data-epsilon]");
   let last = 0;
   let waiting = 0;
-  const mark = () => {
-    const marker = document.getElementById("marker");
-    const epsilon = Math.min(Math.max(Number(exact.value), 0.1), 10);
-    if (!marker || !epsilon) return;
-    const x = 64 + (376 * Math.log(epsilon / 0.1)) / Math.log(100);
-    marker.setAttribute("x1", x);
-    marker.setAttribute("x2", x);
-  };
   const same = document.querySelector("[data-same]");
   const ask = () => {
-    mark();
     same.value = exact.value;
     clearTimeout(waiting);
     waiting = setTimeout(() => {
@@ -132,7 +140,7 @@ if (plan) {
             if (old) old.replaceChildren(...part.childNodes);
           }
         })
-        .catch(() => {});
+        .catch(() => unheard(plan));
     }, 60);
   };
   slider.addEventListener("input", () => {
@@ -142,7 +150,13 @@ if (plan) {
   });
   exact.addEventListener("input", () => {
     const wanted = Number(exact.value);
-    if (!(wanted > 0)) return;
+    // Figures of another epsilon must not stand beside it.
+    if (!(wanted > 0)) {
+      clearTimeout(waiting);
+      last += 1;
+      document.getElementById("buys").textContent = `Epsilon must be a positive number, not “${exact.value}”.`;
+      return;
+    }
     let nearest = 0;
     epsilons.forEach((each, place) => {
       if (Math.abs(Math.log(each / wanted)) < Math.abs(Math.log(epsilons[nearest] / wanted))) nearest = place;
@@ -151,7 +165,6 @@ if (plan) {
     slider.setAttribute("aria-valuetext", exact.value);
     ask();
   });
-  plan.addEventListener("filled", mark);
 }
 
 // Cards: what a column costs with the answer that is being given.
