@@ -20,11 +20,11 @@ ROOMS = {
     "draw": 1_687,
     "files": 2_085,
     "fitting": 3_036,
-    "generate": 785,
+    "generate": 696,
     "kernel": 1_693,
     "machine": 849,
-    "paper": 839,
-    "public": 3_577,
+    "paper": 827,
+    "public": 3_576,
     "rows": 4_137,
     "studio": 2_351,
     "trust": 4_303,
@@ -33,7 +33,7 @@ ROOMS = {
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 27
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 18, 112, 26
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

@@ -339,6 +339,7 @@ def test_numbers_in_plain_writing() -> None:
 
 
 @given(text=st.text("0123456789.,' e+-\u00a0x", max_size=12))
+@settings(deadline=None)
 def test_no_text_is_read_as_a_number_that_its_writing_does_not_have(text: str) -> None:
     """Beside a decimal comma a point is none: what Python then reads comes from the comma alone."""
     found = parse_number(Reading(decimal=",").plain(text).strip())

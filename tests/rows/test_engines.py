@@ -224,11 +224,6 @@ def test_answers_are_those_of_the_plain_routine(
     assert same(count_in(LAYOUTS[layout](tmp_path, rows), ASK), wanted)
 
 
-def test_the_plain_routine_is_brute_force() -> None:
-    rows = table(500)
-    assert same(answers_by(codes_of(rows), ask_all(SCHEMA), compiled=False), expected(rows))
-
-
 BITS = Schema(name="t", attributes=tuple(Attribute(name=f"a{i}", kind="boolean") for i in range(5)))
 
 

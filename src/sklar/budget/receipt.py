@@ -82,7 +82,7 @@ class ChargeNote(str):
 
 @contextmanager
 def telling(charged: Sequence[Receipt | None], epsilon: float) -> Iterator[None]:
-    """Whatever fails in this block says, in a note, that a release was charged, once `charged` is filled."""
+    """Add a note to any exception of this block that a release was charged, once `charged` is filled."""
     try:
         yield
     except BaseException as error:
@@ -93,5 +93,5 @@ def telling(charged: Sequence[Receipt | None], epsilon: float) -> Iterator[None]
 
 
 def charge_notes(error: BaseException) -> list[str]:
-    """What an exception tells of charges that were made before it."""
+    """The notes of an exception about charges made before it."""
     return [note for note in getattr(error, "__notes__", ()) if isinstance(note, ChargeNote)]

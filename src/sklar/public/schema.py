@@ -44,7 +44,7 @@ from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidd
 
 __all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
 
-# Where something holds a number for every pair of levels at once, as one square: 1.6 GB in single precision.
+# For squares of all pairs of levels: 1.6 GB in single precision.
 MAX_SQUARE = 20_000
 MAX_ATTRIBUTES = 10_000
 # A single two-way table is worked on as a whole.

@@ -124,7 +124,7 @@ def count_resumable(
         path = part.path or origin
         return path.relative_to(origin).as_posix(), version_of(path)
 
-    # What is kept is good for these files under this schema, and for the tables that were counted.
+    # Kept counts are valid for these files, this schema and the tables that were counted.
     tables = sha256(repr([ask.inside, *map(key_of, ask.tables)]).encode()).hexdigest()
     about = {"schema": schema.digest, "origin": str(origin.resolve()), "tables": tables}
     with _own(folder):
@@ -149,7 +149,7 @@ def count_resumable(
                 last = time.monotonic()
                 took = last - begun
         (folder / _FILE).unlink(missing_ok=True)
-        # What somebody else put there stays.
+        # Files of others stay.
         with suppress(OSError):
             folder.rmdir()
     return total
@@ -304,7 +304,7 @@ class Measurer:
         return self._values.n_rows if self._values and self.budget.rows_are_public else None
 
     def search(self) -> tuple[Search, tuple[Block, ...]]:
-        """What the rows say, with noise, about each private domain, and the plan by which they were asked.
+        """Noisy answers about each private domain, and the plan by which they were asked.
 
         Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
         tables before it, as do the categories that are searched again. The whole release is charged here, before the
@@ -356,7 +356,7 @@ class Measurer:
         return replace(block, values=values)
 
     def _watched(self, stage: str) -> Progress:
-        """Whoever watches a stage: told of rows only where the number of those that are read is public."""
+        """The progress of a stage: it counts rows only if the number of rows read is public."""
         if not (self.budget.rows_are_public and self.budget.rows_per_person is None):
             self._progress.stage(stage)
             return SILENT
