@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from sklar.answer import DEFAULT_LEVEL, effects
 from sklar.answer.condition import divide_shapes, level_classes, limits_of, shown_limits
 from sklar.answer.effects import Floats, NoisyTable, has_parities, normal_quantile
+from sklar.answer.infer import infer
 from sklar.answer.predicate import Expression, QueryError, borders, divide, parse
 from sklar.budget.certificate import Measured
 from sklar.draw.decode import Shape
@@ -374,9 +375,6 @@ def count_cells(
 
 def _inferred(model: Model, predicate: str, level: float) -> tuple[dict[str, Any], str]:
     """What `infer` says of rows of the table over more attributes, and by what it was measured, or why not."""
-    # Imported here: most questions are about one or two attributes.
-    from sklar.answer.infer import infer
-
     try:
         found = infer(model, f"share({predicate})", level=level, target="table")
     except QueryError as error:
