@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
-    from sklar.files.archive import load, load_linked
+    from sklar.files.archive import load, load_linked, resume
     from sklar.files.model import LinkedModel, Model, fit_tables, infer, query, report
     from sklar.files.tables import read_tables, write_tables
     from sklar.kernel.queries import Block
@@ -50,8 +50,8 @@ __all__ = [
     "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Linked", "LinkedModel",
     "Measured", "Method", "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema",
     "SchemaError", "SklarError", "Synthesizer", "check", "draft", "evaluate", "fit", "fit_linked", "fit_tables",
-    "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "read_tables", "report", "verify",
-    "write_tables",
+    "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "read_tables", "report", "resume",
+    "verify", "write_tables",
 ]  # fmt: skip
 
 # Where names live. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
@@ -65,7 +65,7 @@ _HOMES = {
     "custodian.evaluate": "evaluate",
     "errors": "BudgetError DataError LedgerError MissingExtraError ModelError NoiseError OutputError SchemaError "
     "SklarError",
-    "files.archive": "load load_linked",
+    "files.archive": "load load_linked resume",
     "files.model": "LinkedModel Model fit_tables infer query report",
     "files.tables": "read_tables write_tables",
     "kernel.queries": "Block",

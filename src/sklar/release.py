@@ -11,7 +11,7 @@ from sklar.budget.forecast import require_support
 from sklar.budget.method import Method
 from sklar.budget.plan import inside_sizes, plan_release
 from sklar.budget.receipt import Bill, LedgerLike, telling
-from sklar.files.model import LinkedModel, Model, fit_people, fit_tables
+from sklar.files.model import LinkedModel, Model, check_keep, fit_people, fit_tables
 from sklar.fitting.domains import find_domains
 from sklar.fitting.third import look_ahead
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
@@ -41,6 +41,7 @@ def fit(
     dataset: str | None = None,
     engine: Literal["local", "spark"] | None = None,
     checkpoint: str | Path | None = None,
+    keep: str | Path | None = None,
     anyway: bool = False,
     progress: Progress = SILENT,
 ) -> Model:
@@ -55,13 +56,17 @@ def fit(
 
     `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
     Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
-    over a folder of files goes on where it ended. A table whose rows, public or stated as `rows_about` in the schema,
-    cannot support its columns is refused before anything is charged (`budget.forecast`), but for `anyway`.
+    over a folder of files goes on where it ended. What was measured is written to the file `keep`, noisy values alone,
+    before a model is fitted: `sklar.resume(keep)` goes on from there at no cost. A table whose rows, public or stated
+    as `rows_about` in the schema, cannot support its columns is refused before anything is charged
+    (`budget.forecast`), but for `anyway`.
     """
     method = Method.of(method, preset=preset, dummies=dummies)
     budget = method.budget_of(
         budget, epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition
     )
+    schema = Schema.of(schema)
+    check_keep(keep, schema.cells.n_cells)
     measured = measure(
         data,
         schema,
@@ -75,8 +80,8 @@ def fit(
         anyway=anyway,
         progress=progress,
     )
-    with telling([measured.certificate.receipt], measured.certificate.epsilon):
-        return fit_tables(measured, method=method, progress=progress)
+    with telling([measured.certificate.receipt], measured.certificate.epsilon, keep):
+        return fit_tables(measured, method=method, keep=keep, progress=progress)
 
 
 def measure(
@@ -139,8 +144,8 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
     blocks = [measurer.measure(*part) for _ in range(stages.looks) for part in stages.first.parts]
     if stages.reserve.size:
         outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)
-        scores = [measurer.measure(*part) for part in outlook.scores]
-        blocks += [measurer.measure(*part) for part in outlook.plan(scores).parts] + scores
+        scores = measurer.measure_all(outlook.scores)
+        blocks += measurer.measure_all(outlook.plan(scores).parts) + scores
     certificate = certify(schema, budget, blocks, measurer.n_rows, search.findings)
     return Measured(schema=schema, blocks=(*noisy, *blocks), certificate=certificate)
 
@@ -154,6 +159,7 @@ def fit_linked(
     epsilon: float | None = None,
     ledger: LedgerLike = None,
     dataset: str | None = None,
+    keep: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> LinkedModel:
     """Measure a table of people and one of their events once, within one budget per person, and fit a model of both.
@@ -162,9 +168,10 @@ def fit_linked(
     arguments are those of `fit`.
     """
     budget = Method().budget_of(budget, epsilon)
+    check_keep(keep, 0)
     measured = measure_linked(people, events, schema, budget, ledger=ledger, dataset=dataset, progress=progress)
-    with telling([measured.certificate.receipt], measured.certificate.epsilon):
-        return fit_people(measured, progress=progress)
+    with telling([measured.certificate.receipt], measured.certificate.epsilon, keep):
+        return fit_people(measured, keep=keep, progress=progress)
 
 
 def measure_linked(

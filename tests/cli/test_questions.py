@@ -108,7 +108,7 @@ def test_people_come_first(folder: Path) -> None:
         *(f"P{n % 500:03},{line.partition(',')[2]}" for n, line in enumerate(lines[1:])),
     ]
     (folder / "v.csv").write_text("\n".join(visits) + "\n")
-    call("schema", "draft", "v.csv", "-o", "d.toml", cwd=folder)
+    call("schema", "draft", "v.csv", "-o", "d.toml", "--replace", cwd=folder)
     before = (folder / "d.toml").read_text()
     assert "can a person have several rows? patient_id may say" in review("--accept", code=1).stderr
     assert (folder / "d.toml").read_text() == before

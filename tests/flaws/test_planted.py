@@ -15,7 +15,7 @@ from tests.flaws.run import LEAST_BY_THE_AUDIT, by_audit, by_tests
 NAMED = {flaw.name: flaw for flaw in FLAWS}
 # Of each kind one, with the attack that must succeed: the whole audit takes too long here.
 FAST = {
-    "half the sensitivity": "check_changes(release_once, whole_numbers(2, 3), Budget(epsilon=1.0), '')",
+    "half the sensitivity": "attack_cost(kinds()[0], [kinds()[0].measure()])",
     "stage two reuses the noise of stage one": ("attack_noise(kinds()[0], [kinds()[0].measure() for _ in range(20)])"),
     # Counted without compiled code, which the copy would have to compile.
     "data-dependent clipping above 1,000 rows": "next(check_counts(folder, replace(QUICK, wide_rows=1_000)))",
@@ -25,12 +25,10 @@ ATTACK = """
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from sklar.kernel.theorems import Budget
 from sklar.trust.audit import QUICK
-from sklar.trust.audit.by_kind import attack_noise
-from sklar.trust.audit.inventions import release_once, whole_numbers
+from sklar.trust.audit.by_kind import attack_cost, attack_noise
 from sklar.trust.audit.kinds import kinds
-from sklar.trust.audit.sensitivity import check_changes, check_counts
+from sklar.trust.audit.sensitivity import check_counts
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     raise SystemExit(0 if {attack}.passed else 7)

@@ -17,12 +17,14 @@ from itertools import cycle, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER
 from sklar.cli import cli
 from sklar.errors import DataError, NoiseError
@@ -35,6 +37,7 @@ from sklar.trust.audit.__main__ import ATTACKS, carry_out
 from sklar.trust.audit.by_kind import (
     BY_KIND,
     LEAST_RUNS,
+    attack_charge,
     attack_cost,
     attack_facts,
     attack_guess,
@@ -42,12 +45,12 @@ from sklar.trust.audit.by_kind import (
     attack_noise,
     attack_plan,
 )  # fmt: skip
-from sklar.trust.audit.inventions import PURE, Release, Released, exactly, release_once, release_twice, whole_numbers
+from sklar.trust.audit.inventions import Release, Released, exactly, release_once, whole_numbers
 from sklar.trust.audit.kinds import Everything, kinds, rows_of
 from tests.flaws.attacks import LESS, ONCE, PAGE, page
 
 LOOSE = Budget(epsilon=18.0)
-GAUSSIAN = Budget(epsilon=1.0)
+PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
 
 
 def flawed(change: Any, sound: Release = release_once) -> Release:
@@ -92,7 +95,7 @@ def literal(data: Any, schema: Schema, budget: Budget) -> Any:
     cells = np.concatenate([(u.T @ v).ravel() for u in (x, 1 - x) for v in (y, 1 - y)])
     scales = np.full(cells.size, max(float(np.float32(2 / budget.epsilon)), 2.0**-20))
     noisy = cells + discrete_laplace(scales[:1], np.array([cells.size]))
-    return Released(cells=noisy, scales=scales, tables=np.zeros(cells.size, dtype=np.int64), measured=None)  # type: ignore[arg-type]
+    return Released(cells=noisy, scales=scales, tables=np.zeros(cells.size, dtype=np.int64))
 
 
 def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
 
 # All attacks, each with a few tries: sound code must pass whatever the effort, and flaws are for other tests.
 FEW = Effort(
-    wide_rows=20_000, neighbors={3: 120, 70_000: 4}, each=5, stretches=1, draws=20_000, once=6, twice=2, searches=10,
+    wide_rows=20_000, neighbors={3: 120, 70_000: 4}, each=5, draws=20_000, once=6, twice=2, searches=10,
 )  # fmt: skip
 
 
@@ -134,7 +137,7 @@ def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatc
     begun: list[list[str]] = []
     program = (
         "from sklar.trust.audit import QUICK, __main__ as process, leaks, noises\n"
-        "process.ATTACKS = (leaks.check_seal, noises.check_threshold)\nprocess.main(QUICK)"
+        "process.ATTACKS = (leaks.check_seal, sensitivity.check_passes)\nprocess.main(QUICK)"
     )
 
     class Process(subprocess.Popen[str]):
@@ -178,14 +181,11 @@ def test_an_attack_that_fails_is_a_finding() -> None:
     assert found.part == "what"
 
 
-@pytest.mark.parametrize("budget", [PURE, GAUSSIAN], ids=["laplace", "gaussian"])
-def test_wrong_sensitivity_is_flagged(budget: Budget) -> None:
+@pytest.mark.parametrize("name", ["rows", "Laplace"])
+def test_wrong_sensitivity_is_flagged(name: str) -> None:
     """Noise for half the sensitivity: what replace-one would get if it were planned as add-remove."""
-
-    def halved(data: object, schema: Schema, budget: Budget) -> Released:
-        return release_once(data, schema, replace(budget, epsilon=2 * budget.epsilon))
-
-    worst = sensitivity.check_changes(halved, whole_numbers(3, 3), budget, "")
+    kind = KINDS[name]
+    worst = attack_cost(kind, [kind.measure(budget=replace(kind.budget, epsilon=2.0))])
     assert not worst.passed
     assert worst.measured > 1.3
 
@@ -241,16 +241,6 @@ def test_noise_that_comes_back_in_the_next_release_is_flagged() -> None:
         return kept[(len(kept) - 1) % 3]
 
     assert not noise_with(again, "rows").passed
-
-
-def test_noise_of_large_tables_is_attacked() -> None:
-    def twice_the_key(_exact: Any, noise: Any) -> Any:
-        noise[65_536:75_536] = noise[:10_000]
-        return noise
-
-    (stretches,) = noises.check_stretches(Path(), QUICK, flawed(twice_the_key, release_twice))
-    assert not stretches.passed
-    assert stretches.found == "A stretch of noise comes back."
 
 
 def changed_rows(change: Any) -> Release:
@@ -338,16 +328,18 @@ def knowing_more(real: Any, data: Any, schema: Schema, budget: Budget, *, method
     return replace(honest, copula=real(data, schema, replace(budget, epsilon=1e6), method=method).copula)
 
 
-def uncharged(real: Any, data: Any, schema: Schema, budget: Budget, **others: Any) -> Any:
-    real(data, schema, budget, **others)
-    return real(data, schema, replace(budget, epsilon=0.5))
+def generous(real: Any, *arguments: Any) -> Any:
+    book = real(*arguments)
+    opened = partial(Ledger.open_account, book, epsilon=1.5)
+    return Mock(wraps=book, spec=Ledger, open_account=lambda name, epsilon, **others: opened(name, **others))
 
 
 def cheaper_threshold(real: Any, *arguments: Any, **settings: Any) -> Any:
-    measured = real(*arguments, **settings)
-    *others, finding = measured.certificate.domains
-    lower = replace(finding, threshold=(finding.threshold or 0) - 1)
-    return replace(measured, certificate=replace(measured.certificate, domains=(*others, lower)))
+    model = real(*arguments, **settings)
+    stated, *others = model.certificate.domains
+    domains = (replace(stated, threshold=(stated.threshold or 0) - 1), *others)
+    certificate = replace(model.certificate, domains=domains)
+    return replace(model, measured=replace(model.measured, certificate=certificate))
 
 
 def rare_town(real: Any, *arguments: Any, **others: Any) -> Any:
@@ -363,11 +355,19 @@ def leaving(real: Any, *arguments: Any, checkpoint: Path, **others: Any) -> Any:
     return measured
 
 
+def charged(folder: Path, _: Effort) -> list[Comparison]:
+    return [attack_charge(KINDS["rows"], [KINDS["rows"].measure()], [], folder)]
+
+
+def cheaper(*_: Any) -> list[Comparison]:
+    return [attack_model(KINDS["private domains"])]
+
+
 # What is replaced by what, the attack, and what comes out of it: all of it certain.
 REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
     "a model that knows more": (by_kind, "fit", knowing_more, lambda *_: [attack_model(KINDS["rows"])], [False]),
-    "a ledger charged too little": (leaks, "measure", uncharged, leaks.check_ledger, [False]),
-    "a threshold paid too little for": (noises, "measure", cheaper_threshold, noises.check_threshold, [False]),
+    "a ledger that lets more out": (by_kind, "Ledger", generous, charged, [False]),
+    "a threshold paid too little for": (by_kind, "fit", cheaper_threshold, cheaper, [False]),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
     "a checkpoint that stays": (leaks, "measure", leaving, leaks.check_checkpoint, [True, False]),
 }
@@ -400,9 +400,12 @@ def test_a_sampler_that_can_be_replaced_is_flagged(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("sizes", "times"), [((4, 5), 14), ((6, 6), 20)])
 def test_the_literal_algorithm_2_is_flagged(sizes: tuple[int, int], times: int) -> None:
-    worst = sensitivity.check_changes(literal, whole_numbers(*sizes), PURE, "")
-    assert not worst.passed
-    assert worst.measured == pytest.approx(times)
+    """One record beside another: the cells of every pair of dummies that differ."""
+    schema = whole_numbers(*sizes)
+    one, two = (inventions.frame_of(schema, np.array([[code, 0], [code, 0]])) for code in (0, 1))
+    here, there = (exactly(literal)(frame, schema, PURE).cells for frame in (one, two))
+    scales = literal(one, schema, PURE).scales
+    assert sensitivity.cost_of(PURE, scales, np.abs(here - there)) == pytest.approx(times * PURE.epsilon)
 
 
 def test_repeated_noise_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.rows.shares import count_tokens, join
 from sklar.trust.audit.by_kind import LOOSE, attack_cost, attack_guess
-from sklar.trust.audit.kinds import rows_of, whole_numbers
+from sklar.trust.audit.inventions import whole_numbers
+from sklar.trust.audit.kinds import rows_of
 from sklar.trust.verify import verify
 from tests.linked import small, tables
 from tests.trust.forge import failed

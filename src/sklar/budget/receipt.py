@@ -81,14 +81,20 @@ class ChargeNote(str):
 
 
 @contextmanager
-def telling(charged: Sequence[Receipt | None], epsilon: float) -> Iterator[None]:
-    """Add a note to any exception of this block that a release was charged, once `charged` is filled."""
+def telling(charged: Sequence[Receipt | None], epsilon: float, kept: str | Path | None = None) -> Iterator[None]:
+    """Add a note to any exception of this block that a release was charged, once `charged` is filled.
+
+    The note also says how to go on from what the release measured, where the file `kept` holds it.
+    """
     try:
         yield
     except BaseException as error:
         for receipt in filter(None, charged):
             note = f"The ledger was charged for this release of epsilon={epsilon:.6g} before (entry {receipt.entry}), "
             error.add_note(ChargeNote(f"{note}and that stays spent."))
+        if kept is not None and Path(kept).exists():
+            go_on = f"To go on at no cost: sklar fit --resume {kept} --model FILE"
+            error.add_note(ChargeNote(f"What was measured is in {kept}. {go_on}"))
         raise
 
 

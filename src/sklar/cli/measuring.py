@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +21,11 @@ from sklar.cli.products import check_out, write_rows
 from sklar.errors import OutputError
 
 if TYPE_CHECKING:
+    from sklar.budget.method import Method
     from sklar.files.model import LinkedModel, Model
+    from sklar.kernel.theorems import Budget
     from sklar.machine.progress import Progress
+    from sklar.public.events import Linked
     from sklar.public.schema import Schema
 
 _TABLES = "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables)."
@@ -29,19 +34,23 @@ _KNOWN = "What is publicly known of both tables, with [people] and [events]."
 _CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
 # Lines of an evaluation that a release of a draft shows.
 _LOST = 12
-# The options that `fit` takes together with --tables; all others are about measuring.
-_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "json", "quiet", "timings")
+# Options that are not about measuring; and what replaces DATA, with the options that it needs and takes beside these.
+_ALWAYS = {"model_path", "out", "rows", "seed", "spreadsheet", "replace", "threads", "json", "quiet", "timings"}
+_SOURCES = {"tables_path": ({"schema_path"}, {"method", "dummies"}), "resume": (set[str](), set[str]())}
+_BUDGET = ("epsilon", "delta", "neighbors", "mechanism", "composition")
 
 
 @command("Measure a table, fit, and draw rows.", JSON, TIMINGS)
 @shared.privacy_options(shared.SCHEMA_OR_DRAFT)
 @shared.together(shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.SPREADSHEET, shared.MODEL_OUT)
+@shared.together(shared.REPLACE, shared.RESUME)
 def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
     DATA is a file (CSV, TSV or JSON, also compressed; Parquet, Arrow, Excel, Stata, SPSS), a folder of them, or a
     database with --query. The ending of --out says what is written. With --engine spark, DATA may lie on any file
-    system that executors reach, and --out is a folder of Parquet files.
+    system that executors reach, and --out is a folder of Parquet files. What was measured is kept beside the model
+    until that is saved: --resume goes on from there after a failure.
 
     \b
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
@@ -49,30 +58,31 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
     from sklar.draw.sample import check_draw
-    from sklar.files.write import check_target, write_text
+    from sklar.files.archive import is_linked
+    from sklar.files.write import check_target, require_same, write_text
 
     how = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
+    _check_sources("data", "epsilon")
+    if (resume := options["resume"]) is not None and is_linked(resume):
+        raise click.UsageError(f"{resume} is of linked tables: sklar fit --resume fits its model, and sample draws.")
     check_out(out, **how)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
-    again, drafted, people = (options.pop(name) for name in ("replace", "draft", "people"))
-    if drafted == (options["schema_path"] is not None) or (drafted and options["engine"] == "spark"):
+    drafted, people = (options.pop(name) for name in ("draft", "people"))
+    if resume is None and (
+        drafted == (options["schema_path"] is not None) or (drafted and options["engine"] == "spark")
+    ):
         raise click.UsageError("Give either --schema S.toml, or --draft to have one drafted on this machine.")
     if drafted:
         named = options["data"].name.split(".")[0] if isinstance(options["data"], Path) else ""
         target = check_target(Path(out).with_name(f"{named or 'table'}.schema.toml"), (".toml",))
-        if target.exists() and not again:
-            # Whatever it holds: whether a draft differs from it depends on the rows.
-            raise OutputError(
-                f"'{target}' exists: somebody may have reviewed it. Give it as --schema, or add --replace."
-            )
-        write_text(target, _draft(options["data"], options["query"], named or "table", people), private=True)
+        text = _draft(options["data"], options["query"], named or "table", people)
+        require_same(target, text, replace=options["replace"])
+        write_text(target, text, private=True)
         options["schema_path"] = target
     with show_progress() as progress:
-        model = _fit_data(progress=progress, **options)
+        model = _save_model(model_path, out, progress=progress, **options)
         with _naming_charge(model):
-            # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
-            model.save(model_path)
             write_rows(model, out, rows, seed, progress=progress, **how)
     drawn = rows or model.n_rows
     _report_cost(
@@ -124,49 +134,102 @@ def _show_lost(data: Path | str, query: str | None, out: str, model_path: Path, 
 
 
 @command("Measure a table and fit a model.", JSON, TIMINGS)
-@shared.privacy_options(required=False)
+@shared.privacy_options(shared.SCHEMA_IF_GIVEN)
 @shared.DUMMIES
 @path("--tables", "T.parquet", _TABLES, to="tables_path")
 @written("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
-def fit(*, model_path: Path, tables_path: Path | None, **options: Any) -> None:
+@shared.together(shared.REPLACE, shared.RESUME)
+def fit(*, model_path: Path, **options: Any) -> None:
     """Measure DATA once with noise and fit a model, without drawing rows.
 
     With --tables, fit to noisy tables that were measured before, by Sklar or by another system. Their privacy is then
-    what the file claims.
+    what the file claims. What is measured here is kept in OUT.measured.sklar until the model is saved: --resume goes on
+    from there after a failure.
 
     \b
       sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
       sklar fit --tables tables.parquet --schema adult.toml --model adult.sklar
+      sklar fit --resume adult.measured.sklar --model adult.sklar
     """
-    from sklar.budget.method import Method
-    from sklar.files.model import fit_tables
-    from sklar.files.tables import read_tables
     from sklar.files.write import check_target
 
-    _check_sources(tables_path)
+    _check_sources("data", "schema_path", "epsilon")
     check_target(model_path, (".sklar",))
     with show_progress() as progress:
-        if tables_path is None:
-            model = _fit_data(progress=progress, **options)
-        else:
-            measured = read_tables(tables_path, shared.schema_of(options["schema_path"]))
-            method = Method.of(options["method"], dummies=options["dummies"])
-            model = fit_tables(measured, method=method, progress=progress)
-        with _naming_charge(model):
-            model.save(model_path)
+        model = _save_model(model_path, progress=progress, **options)
     _report_cost(model, {"model": model_path}, f"The model is in {model_path}.", **options)
 
 
-def _check_sources(tables_path: Path | None) -> None:
-    """Require DATA and a budget, or tables that were measured before, but not both."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) == ParameterSource.COMMANDLINE
-        if tables_path is None and name in ("data", "epsilon") and not given:
+def _check_sources(*measuring: str) -> None:
+    """Require what `measuring` DATA needs, or what was measured before, but not both."""
+    context, asked = click.get_current_context(), click.get_current_context().command.params
+    given = [each for each in asked if context.get_parameter_source(each.name or "") == ParameterSource.COMMANDLINE]
+    needed = {*measuring}
+    for source in (each for each in given if each.name in _SOURCES):
+        needed, taken = _SOURCES[source.name or ""]
+        for odd in (each for each in given if each.name not in {source.name} | needed | taken | _ALWAYS):
+            replaced = f"which {source.opts[0]} replaces. Leave one out."
+            raise click.UsageError(f"{odd.opts[0]} is about measuring, {replaced}")
+    for parameter in asked:
+        if parameter.name in needed and parameter not in given:
             raise click.MissingParameter(ctx=context, param=parameter)
-        if tables_path is not None and given and name not in _WITH_TABLES:
-            raise click.UsageError(f"{parameter.opts[0]} is about measuring, which --tables replaces. Leave one out.")
+
+
+def _save_model(
+    model_path: Path, *outs: str, resume: Path | None, replace: bool, progress: Progress, **options: Any
+) -> Any:
+    """Measure and fit, or fit to what was measured before; and save the model before anything else can fail."""
+    from sklar.budget.method import Method
+    from sklar.files import archive, model, tables
+
+    path, kept, given = options.pop("tables_path", None), resume, None
+    method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
+    if resume is not None:
+        given = archive.load_unfitted(resume)
+    elif path is not None:
+        measured = tables.read_tables(path, shared.schema_of(options["schema_path"]))
+        given = model.Unfitted(measured=measured, method=method)
+    if given is None:
+        schema, kept = shared.schema_of(options["schema_path"]), _beside(model_path)
+        budget = method.budget_for(schema, method.budget_of(None, **{name: options[name] for name in _BUDGET}))
+        own: tuple[Schema | Linked, Budget, Method | None] = schema, budget, method
+    else:
+        own = given.measured.known, given.measured.certificate.budget, given.method
+    _require_own([model_path, *outs], *own, replace=replace)
+    fit_model = partial(_fit_data, keep=kept, **options) if given is None else given.fit
+    fitted: Any = fit_model(progress=progress)
+    _save(fitted, model_path, kept)
+    return fitted
+
+
+def _beside(model_path: Path) -> Path:
+    """Where what was measured for a model lies until that is saved."""
+    return model_path.with_suffix(".measured.sklar")
+
+
+def _save(model: Model | LinkedModel, path: Path, kept: Path | None) -> None:
+    """Save a model: from now on its file holds what was measured."""
+    with _naming_charge(model, kept):
+        model.save(path)
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+
+
+def _require_own(
+    places: Sequence[str | Path], known: Schema | Linked, budget: Budget, method: Method | None, *, replace: bool
+) -> None:
+    """Refuse to write over a model, the first place, and rows that the same command on the same inputs did not write.
+
+    The model says by what schema, budget and method it was made; what releases found of private domains may differ.
+    """
+    from sklar.files.archive import wrote
+
+    there = [place for place in map(Path, places) if place.exists()]
+    if there and not replace and not (there[0] == places[0] and wrote(there[0], known, budget, method)):
+        raise OutputError(
+            f"'{there[0]}' exists, and the same command on the same inputs did not write it. Name another file, or add "
+            "--replace."
+        )
 
 
 def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: bool, **settings: Any) -> Model:
@@ -174,7 +237,8 @@ def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: b
     from sklar.release import fit as release_model
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
-    schema = shared.schema_of(schema_path)
+    schema, target = shared.schema_of(schema_path), settings.pop("target")
+    schema = schema if target is None else schema.aimed(*target.split(","))
     several = schema.person is not None and schema.person.rows_per_person > 1
     if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
         warn(_UNCHECKED)
@@ -198,19 +262,20 @@ def _check_first(table: object, schema: Schema, engine: str, progress: Progress)
         )
 
 
-def _naming_charge(model: Model | LinkedModel) -> AbstractContextManager[None]:
-    """A block whose failures say what was charged for the model."""
-    return telling([model.certificate.receipt], model.certificate.epsilon)
+def _naming_charge(model: Model | LinkedModel, kept: Path | None = None) -> AbstractContextManager[None]:
+    """A block whose failures say what was charged for the model, and where what was measured is kept."""
+    return telling([model.certificate.receipt], model.certificate.epsilon, kept)
 
 
-def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options: Any) -> None:
+def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: str, **options: Any) -> None:
     """Print what was released and what it cost, as JSON or as text: public figures."""
     with _naming_charge(model):
+        name, size = model.measured.known.name, model.n_rows if hasattr(model, "n_rows") else model.n_people
         book = shared.open_ledger(options["ledger"], options["ledger_key"])
-        account = None if book is None else book.account(options["dataset"] or model.schema.name)
+        account = None if book is None else book.account(options["dataset"] or name)
         facts = {
-            "table": model.schema.name,
-            "table_rows": model.n_rows,
+            "table": name,
+            "table_rows": size,
             "certificate": model.certificate.to_dict(),
             "settings": dict(model.settings),
             "ledger": None if account is None else account.to_dict(),
@@ -240,7 +305,7 @@ def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options:
 @shared.SEED
 @shared.rows_out(text="Where the synthetic people go.")
 @shared.rows_out("--events-out", "Where their events go.")
-@shared.MODEL_OUT
+@shared.together(shared.MODEL_OUT, shared.REPLACE)
 def link(
     *, people: Path | str, events: Path | str, n_people: int | None, seed: int | None, out: str, **options: Any
 ) -> None:
@@ -263,26 +328,25 @@ def link(
     model_path = check_target(options["model_path"] or Path(out).with_suffix(".sklar"), (".sklar",))
     n_people, seed = check_draw(n_people, seed)
     charge = {"ledger": shared.open_ledger(options["ledger"], options["ledger_key"]), "dataset": options["dataset"]}
-    linked = Linked.load(options["schema_path"])
-    budget = Budget(**{name: options[name] for name in ("epsilon", "delta", "neighbors")})
+    linked, kept = Linked.load(options["schema_path"]), _beside(model_path)
+    budget = linked.budget_for(Budget(**{name: options[name] for name in _BUDGET[:3]}))
+    _require_own([model_path, out, events_out], linked, budget, None, replace=options["replace"])
     with show_progress() as progress:
         if options["check_first"]:
             from sklar.custodian.check import check_links
 
             for line in check_links(people, events, linked):
                 click.echo(line, err=True)
-        model = fit_linked(people, events, linked, budget, progress=progress, **charge)
+        model = fit_linked(people, events, linked, budget, progress=progress, keep=kept, **charge)
+        _save(model, model_path, kept)
         with _naming_charge(model):
-            # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
-            model.save(model_path)
             model.write(out, events_out, n_people, seed=seed, progress=progress)
     drawn = n_people or model.n_people
-    with _naming_charge(model):
-        finish(
-            {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "model": model_path}
-            | {"certificate": model.certificate.to_dict(), "settings": dict(model.settings)},
-            *model.summary(),
-            f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}).",
-            f"The model is in {model_path}. More people cost no privacy:",
-            f"sklar sample {model_path} --rows N --out FILE --events-out FILE",
-        )
+    _report_cost(
+        model,
+        {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "model": model_path},
+        f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}).",
+        f"The model is in {model_path}. More people cost no privacy:",
+        f"sklar sample {model_path} --rows N --out FILE --events-out FILE",
+        **options,
+    )

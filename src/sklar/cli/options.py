@@ -202,14 +202,14 @@ QUERY = option(
 )
 _KNOWN = "What is publicly known of the table: a schema file, or a model for its schema."
 SCHEMA = path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path", required=True)
+SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path")
 _DRAFT = (
     "In place of --schema: draft one from the rows and accept it unread. It goes beside --out, to DATA.schema.toml. "
     "The promise does not cover what it states."
 )
 SCHEMA_OR_DRAFT = together(
-    path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path"),
+    SCHEMA_IF_GIVEN,
     flag("--draft", _DRAFT),
-    flag("--replace", "With --draft: replace a schema that is there already."),
     option("--people", "With --draft: the column that says whose rows are, or each-row.", metavar="COLUMN[=N]"),
 )
 DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
@@ -227,6 +227,12 @@ SPREADSHEET = flag(
     "--spreadsheet", "CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @)."
 )
 OUT = rows_out()
+REPLACE = flag("--replace", "Replace files that the same command on the same inputs did not write.")
+RESUME = path(
+    "--resume",
+    "KEPT.sklar",
+    "In place of DATA: go on, at no cost, from what an interrupted release measured. It lies beside the model.",
+)
 MODEL_OUT = written("--model", "OUT.sklar", "Where the model goes.  [default: beside --out]", to="model_path")
 
 
@@ -243,13 +249,13 @@ def ledger_options(
     )
 
 
-def privacy_options(schema: Parameter = SCHEMA, *, required: bool = True) -> Parameter:
-    """What `release` and `fit` take: the table, its schema and the privacy settings."""
+def privacy_options(schema: Parameter) -> Parameter:
+    """What `release` and `fit` take: the table, its schema and the privacy settings, all in place of --resume."""
     return together(
-        DATA if required else DATA_IF_GIVEN,
+        DATA_IF_GIVEN,
         QUERY,
         schema,
-        option("--epsilon", "Privacy budget: smaller is more private.", number, required=required),
+        option("--epsilon", "Privacy budget: smaller is more private.", number),
         DELTA,
         choice(
             "--method",
@@ -262,6 +268,11 @@ def privacy_options(schema: Parameter = SCHEMA, *, required: bool = True) -> Par
         ),
         choice("--mechanism", "gaussian laplace", "Noise on the counts.  [default: gaussian]"),
         choice("--composition", "tight advanced basic", "How the tables' costs add up.  [default: tight]"),
+        option(
+            "--target",
+            "What the release is for, as target in [table] of the schema: tables that hold it get more of the budget.",
+            metavar="COLUMN[,...]",
+        ),
         neighbors_option(
             "Whom the guarantee compares: tables that differ in one row's content (their size is public), or in one "
             "row's presence; in all rows of one person where the schema names a person."

@@ -45,10 +45,10 @@ def schema() -> None:
     """Draft, review, import or check a schema: what is publicly known of a table."""
 
 
-@command(None, _OUT, JSON, TIMINGS, of=schema)
+@command(None, _OUT, shared.REPLACE, JSON, TIMINGS, of=schema)
 @shared.DATA
 @QUERY
-def draft(*, data: Path | str, query: str | None, out: Path) -> None:
+def draft(*, data: Path | str, query: str | None, out: Path, replace: bool) -> None:
     """Look at the rows of DATA and propose a schema, to be reviewed before any release.
 
     Its domains are public lists, wide bounds, or left for a release to find: none is read from the rows. What they show
@@ -61,7 +61,7 @@ def draft(*, data: Path | str, query: str | None, out: Path) -> None:
 
     # A drafted table has the name of its file, where it has one.
     name = (data.name.split(".")[0] if isinstance(data, Path) else "") or "table"
-    proposed = watched(propose, table_of(data, query), name=name, out=out)
+    proposed = watched(propose, table_of(data, query), name=name, out=out, replace=replace)
     n_attributes, page = proposed.schema.n_attributes, out.with_suffix(".PRIVATE.html")
     reading = [dict(zip(("key", "value", "sure", "why"), each, strict=True)) for each in proposed.remarks]
     finish(
@@ -84,8 +84,9 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
 @DATA_IF_GIVEN
 @QUERY
 @click.option("--people", metavar="COLUMN", help=_PEOPLE)
+@click.option("--target", metavar="COLUMN[,...]", help="What releases are for: written to [table] as target.")
 @flag("--accept", "Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.")
-def review(*, schema_path: Path, data: Path | str | None, query: str | None, people: str | None, accept: bool) -> None:
+def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, **said: str | None) -> None:
     """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
 
     The first question is whom a release protects: can a person have several rows? --accept needs its answer where a
@@ -102,8 +103,9 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
 
     if is_given("json") and not accept:
         raise click.UsageError("--json asks nothing: add --accept.")
-    if people is not None:
-        decisions.save(schema_path, decisions.say_people(_read(schema_path), people))
+    for name, say in (("people", decisions.say_people), ("target", decisions.say_target)):
+        if (words := said[name]) is not None:
+            decisions.save(schema_path, say(_read(schema_path), words))
     described, drafted = Schema.load(schema_path), None
     if accept:
         decisions.save(schema_path, decisions.accept_all(_read(schema_path)))
@@ -138,10 +140,10 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
     )
 
 
-@command(None, _OUT, JSON, of=schema, name="import")
+@command(None, _OUT, shared.REPLACE, JSON, of=schema, name="import")
 @click.argument("file", type=shared.PATH)
 @shared.choice("--format", "arrow frictionless sdv smartnoise", "What FILE is.  [default: recognized]", to="format_")
-def import_(*, file: Path, format_: str | None, out: Path) -> None:
+def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> None:
     """Turn a description of a table that exists already into a schema to complete. No row is read.
 
     FILE is SDV metadata, SmartNoise metadata or transformers, a Frictionless Table Schema, a Parquet or Arrow file
@@ -152,12 +154,13 @@ def import_(*, file: Path, format_: str | None, out: Path) -> None:
       sklar schema import adult.parquet -o imported.toml
       sklar schema import adult.sklar -o found.toml
     """
-    from sklar.files.write import check_target, write_text
+    from sklar.files.write import check_target, require_same, write_text
     from sklar.public.importers import import_schema
 
     check_target(out, (".toml",))
     if file.suffix.lower() == ".sklar" and format_ is None:
         model_schema = schema_of(file)
+        require_same(out, model_schema.to_toml(), replace=replace)
         write_text(out, model_schema.to_toml())
         finish(
             {"attributes": model_schema.n_attributes, "open": [], "left_out": {}, "out": out},
@@ -165,6 +168,7 @@ def import_(*, file: Path, format_: str | None, out: Path) -> None:
         )
         return
     imported = import_schema(file, format=format_)
+    require_same(out, imported.to_toml(), replace=replace)
     write_text(out, imported.to_toml())
     n_entries, missing = len(imported.entries), ", ".join(imported.open)
     to_complete = f"To complete from public knowledge: {missing}. A release refuses the file until then."

@@ -12,7 +12,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,20 @@ from sklar.budget.certificate import (
     measurements,
     vouched,
 )
+from sklar.budget.method import Method
 from sklar.budget.plan import INSIDE, inside_query, inside_sizes, linked_queries
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
-from sklar.errors import ModelError
+from sklar.errors import ModelError, SklarError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, OLD_SETTINGS, VERSIONS, require_known
-from sklar.files.model import LinkedModel, Model
+from sklar.files.model import LinkedModel, Model, Unfitted
 from sklar.files.write import check_target, replacing
 from sklar.fitting.density import searched
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.kernel.queries import MOST_COARSE, Block, Common, Distances, Parities, Query, Shares, Tables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
+from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.description import open_model, written
@@ -52,35 +54,45 @@ _LEVEL = 1
 _MAX_COUNT = 2**53
 _AT_ONCE = 1 << 20
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
+# What a description says, in this order.
+_ORDER = ("schema", "n_people", "n_rows", "public_rows", "blocks", "method", "settings", "certificate", "copula")
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
 
-def save(model: Model | LinkedModel, path: str | Path) -> None:
-    """Write a model to a `.sklar` file, whole or not at all."""
-    target = check_target(path, (".sklar",))
-    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(member("model.json"), written(describe(model)), compresslevel=_LEVEL)
-        for name, array in arrays_of(model).items():
-            info = member(f"{name}.npy")
-            # What `writestr` sets; `open` takes no level, and asks how long the member will be.
-            info._compresslevel = _LEVEL  # type: ignore[attr-defined]
-            info.file_size = len(_header(array.dtype, array.size)) + array.nbytes
-            with archive.open(info, "w") as file:
-                # Piece by piece: as one text a large array would be in memory twice.
-                np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+def save(model: Model | LinkedModel | Unfitted, path: str | Path) -> None:
+    """Write a model to a `.sklar` file, whole or not at all: what was written is read before it takes its name.
+
+    What is not fitted yet holds noisy values alone, and is its owner's alone (0600).
+    """
+    target, unfitted = check_target(path, (".sklar",)), isinstance(model, Unfitted)
+    with replacing(target, private=unfitted) as temporary:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(member("model.json"), written(describe(model)), compresslevel=_LEVEL)
+            for name, array in arrays_of(model).items():
+                info = member(f"{name}.npy")
+                # What `writestr` sets; `open` takes no level, and asks how long the member will be.
+                info._compresslevel = _LEVEL  # type: ignore[attr-defined]
+                info.file_size = len(_header(array.dtype, array.size)) + array.nbytes
+                with archive.open(info, "w") as file:
+                    # Piece by piece: as one text a large array would be in memory twice.
+                    np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+        (load_unfitted if unfitted else load_linked if isinstance(model, LinkedModel) else load)(temporary)
 
 
-def describe(model: Model | LinkedModel) -> dict[str, Any]:
+def describe(model: Model | LinkedModel | Unfitted) -> dict[str, Any]:
     """What the file says of a model in JSON."""
-    if isinstance(model, LinkedModel):
-        kind, said = LINKED_FORMAT, {"schema": model.linked.to_dict(), "n_people": model.n_people}
+    measured = model.measured
+    kind = LINKED_FORMAT if isinstance(measured, LinkedMeasured) else FORMAT
+    said: dict[str, Any] = {"schema": measured.known.to_dict(), "certificate": measured.certificate.to_dict()}
+    said["blocks"] = [_describe(block) for block in measured.blocks]
+    said |= {"public_rows": measured.n_rows} if isinstance(measured, Measured) else {}
+    if isinstance(model, Unfitted):
+        said["method"] = asdict(model.method)
     else:
-        sizes = {"n_rows": model.n_rows, "public_rows": model.measured.n_rows}
-        kind, said = FORMAT, {"schema": model.schema.to_dict(), **sizes}
-    said["blocks"] = [_describe(block) for block in model.measured.blocks]
-    said |= {"settings": dict(model.settings), "certificate": model.certificate.to_dict()}
-    said |= {"copula": model.copula.describe()} if isinstance(model, Model) else {}
-    return {"format": kind, "version": VERSIONS[kind], **said}
+        said["settings"] = dict(model.settings)
+        said |= {"n_people": model.n_people} if isinstance(model, LinkedModel) else {"n_rows": model.n_rows}
+        said |= {"copula": model.copula.describe()} if isinstance(model, Model) else {}
+    return {"format": kind, "version": VERSIONS[kind]} | {key: said[key] for key in _ORDER if key in said}
 
 
 def _describe(block: Block) -> dict[str, Any]:
@@ -93,14 +105,17 @@ def _describe(block: Block) -> dict[str, Any]:
     if isinstance(query, Parities):
         return {"query": "parities", "orders": query.orders}
     if isinstance(query, Distances):
-        return {"query": "distances"}
+        of, said = query.of, {"query": "distances"}
+        return (
+            said | ({} if of.order == 3 else {"order": of.order}) | ({} if of.sets is None else {"sets": len(of.sets)})
+        )
     if query.about:
         return {"query": "grid", "about": query.about, "cells": query.n_cells}
     sets = None if query.sets is None else len(query.sets)
     return {"query": "tables", "order": query.order, "sets": sets, "coarse": query.coarse is not None}
 
 
-def arrays_of(model: Model | LinkedModel) -> dict[str, NDArray[Any]]:
+def arrays_of(model: Model | LinkedModel | Unfitted) -> dict[str, NDArray[Any]]:
     """The arrays that the file holds of a model, flat, in the order of its members."""
     blocks = model.measured.blocks
     arrays: dict[str, NDArray[Any]] = {"scales": np.concatenate([np.empty(0), *(block.scales for block in blocks)])}
@@ -116,6 +131,8 @@ def arrays_of(model: Model | LinkedModel) -> dict[str, NDArray[Any]]:
             if part is not None:
                 arrays[f"block{number}_{name}"] = part.ravel()
         arrays[f"block{number}"] = block.values
+    if isinstance(model, Unfitted):
+        return arrays
     return arrays | (model.copula if isinstance(model, Model) else model.classes).arrays()
 
 
@@ -136,7 +153,7 @@ def is_linked(path: str | Path) -> bool:
 
 
 @contextmanager
-def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
+def _opened(path: str | Path, wanted: str, *, fitted: bool = True) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
     """Reads arrays by their name, type and size, and the description; in the end all members must have been read."""
     linked = wanted == LINKED_FORMAT
     with open_model(path, "model of linked tables" if linked else "model") as (archive, document):
@@ -146,6 +163,10 @@ def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str
             own = "that of linked tables" if linked else "a Sklar model's"
             raise ModelError(f"its description is not {own}.")
         require_known(document)
+        if fitted == ("method" in document):
+            # No file is both.
+            needed = "what was measured and no model. Fit one: sklar fit --resume" if fitted else "a model already"
+            raise ModelError(f"it holds {needed}.")
         read = {"model.json"}
 
         def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
@@ -160,27 +181,14 @@ def _opened(path: str | Path, wanted: str) -> Iterator[tuple[ReadArray, dict[str
 def load(path: str | Path) -> Model:
     """Read a model from a `.sklar` file."""
     with _opened(path, FORMAT) as (array, document):
-        whole = Schema.from_dict(document["schema"])
-        whole.require_found()
-        schema, version = whole.measured, document["version"]
-        stated = {"earlier": [], **document["certificate"]}
-        stated.pop("spent_epsilon", None)
-        certificate = _certified(stated, schema.digest, whole, old=version <= 3)
-        if version > 3:
-            blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, *entry))
-        else:
-            stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
-            blocks = [*_read_answers(array, document), *stages, *third]
-        _check(blocks)
-        _check_searches(blocks, certificate, schema)
-        described = document["copula"]
+        measured, described = _read_measured(array, document), document["copula"]
         model = Model(
-            measured=Measured(schema=schema, blocks=tuple(blocks), certificate=certificate),
-            copula=_COPULAS[described["kind"]].read(schema, described, array),
+            measured=measured,
+            copula=_COPULAS[described["kind"]].read(measured.schema, described, array),
             n_rows=document["n_rows"],
             settings={key: value for key, value in document["settings"].items() if key not in OLD_SETTINGS},
         )
-        if odd := [name for name in document["settings"].get("priors", {}) if name not in schema.names]:
+        if odd := [name for name in document["settings"].get("priors", {}) if name not in measured.schema.names]:
             raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
         # Uses every setting once, so that a bad file fails at load.
         model.summary()
@@ -192,39 +200,87 @@ def load_linked(path: str | Path) -> LinkedModel:
     from sklar.fitting.classes import LinkedClasses
 
     with _opened(path, LINKED_FORMAT) as (array, document):
-        linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
-        stated = dict(document["certificate"])
-        if older:
-            stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
-            stated |= {"count": "people", "rows_per_person": 1}
-            stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
-        certificate = _certified(stated, linked.digest, linked)
-        public = certificate.public_rows is not None
-        if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
-            raise ModelError("the number of people is public where neighbors share it, and only there.")
-        queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
-        if older:
-            # All counts in one array, and scales in people.
-            counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
-            people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
-            each = zip(queries.values(), people, counts, strict=True)
-            blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
-        elif [entry["what"] for entry in document["blocks"]] != [*queries]:
-            raise ModelError("it must hold all kinds of tables that its schema has, each once.")
-        else:
-            blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
-        _check(blocks)
-        measured = measurements(blocks, certificate.budget)
-        compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
-        if compared != certificate.measurements:
-            raise ModelError("its certificate states other measurements than its arrays hold.")
-        certificate = replace(certificate, measurements=measured)
-        tables = LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
-        if tables.n_people != document["n_people"]:
+        measured, settings, n_people = _read_linked(array, document), document["settings"], document["n_people"]
+        if measured.n_people != n_people:
             raise ModelError("its number of people is not the one that its tables say.")
-        settings = document["settings"]
-        classes = LinkedClasses.read(linked, settings, array)
-        return LinkedModel(measured=tables, classes=classes, n_people=document["n_people"], settings=settings)
+        classes = LinkedClasses.read(measured.linked, settings, array)
+        return LinkedModel(measured=measured, classes=classes, n_people=n_people, settings=settings)
+
+
+def load_unfitted(path: str | Path) -> Unfitted:
+    """Read what a release has measured, of one table or of linked ones, before a model was fitted to it."""
+    linked = is_linked(path)
+    with _opened(path, LINKED_FORMAT if linked else FORMAT, fitted=False) as (array, document):
+        measured = (_read_linked if linked else _read_measured)(array, document)
+        return Unfitted(measured=measured, method=Method(**document["method"]))
+
+
+def resume(path: str | Path, *, progress: Progress = SILENT) -> Model | LinkedModel:
+    """Fit a model to what a release measured and kept (`keep`) before it was interrupted. Costs no privacy."""
+    return load_unfitted(path).fit(progress=progress)
+
+
+def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method | None) -> bool:
+    """Whether a model file is of this schema, but for the domains that its release found, by this budget and method."""
+    with suppress(SklarError):
+        model = load_linked(path) if is_linked(path) else load(path)
+        found: list[Any] = [of.to_dict() for of in (model.measured.known, known)]
+        for finding in model.certificate.domains:
+            for document in found:
+                document["attributes"][finding.attribute] = None
+        made = None if isinstance(model, LinkedModel) else model.method
+        return found[0] == found[1] and (model.certificate.budget, made) == (budget, method)
+    return False
+
+
+def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
+    """What was measured of one table."""
+    whole = Schema.from_dict(document["schema"])
+    whole.require_found()
+    schema, version = whole.measured, document["version"]
+    stated = {"earlier": [], **document["certificate"]}
+    stated.pop("spent_epsilon", None)
+    certificate = _certified(stated, schema.digest, whole, old=version <= 3)
+    if version > 3:
+        blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, *entry))
+    else:
+        stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
+        blocks = [*_read_answers(array, document), *stages, *third]
+    _check(blocks)
+    _check_searches(blocks, certificate, schema)
+    return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate)
+
+
+def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedMeasured:
+    """What was measured of linked tables."""
+    linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
+    stated = dict(document["certificate"])
+    if older:
+        stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
+        stated |= {"count": "people", "rows_per_person": 1}
+        stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
+    certificate = _certified(stated, linked.digest, linked)
+    public = certificate.public_rows is not None
+    if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
+        raise ModelError("the number of people is public where neighbors share it, and only there.")
+    queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
+    if older:
+        # All counts in one array, and scales in people.
+        counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
+        people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
+        each = zip(queries.values(), people, counts, strict=True)
+        blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
+    elif [entry["what"] for entry in document["blocks"]] != [*queries]:
+        raise ModelError("it must hold all kinds of tables that its schema has, each once.")
+    else:
+        blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
+    _check(blocks)
+    measured = measurements(blocks, certificate.budget)
+    compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
+    if compared != certificate.measurements:
+        raise ModelError("its certificate states other measurements than its arrays hold.")
+    certificate = replace(certificate, measurements=measured)
+    return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
 
 
 def _certified(stated: Mapping[str, Any], digest: str, of: Schema | Linked, *, old: bool = False) -> Certificate:

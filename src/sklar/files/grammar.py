@@ -186,7 +186,7 @@ _NEIGHBORS = one_of(*get_args(Neighbors))
 _STAGE: Keys = {"total": maybe(whole(-(2**53))), "total_scale": maybe(_SCALE), "one_way": _BOOLEAN, "pairs": _BOOLEAN}
 _STAGE |= since(3, {"trios": _BOOLEAN, "parities": maybe(_NEIGHBORS)})
 _SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensitivity_l2": _REACH}
-_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES)}
+_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES + 4)}
 _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
 _MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
 _MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", INSIDE)})
@@ -199,7 +199,7 @@ _BLOCK = chosen(
     {
         "tables": {"order": whole(0, 8), "sets": maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
         "parities": {"orders": whole(1, 3)},
-        "distances": {},
+        "distances": since(4, {"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}, optional=True),
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
         INSIDE: {},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
@@ -301,6 +301,9 @@ _LINKED: Keys = {
     "certificate": table(_LINKED_CERTIFICATE),
     **since(4, {"blocks": each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS))}),
 }
+# What was measured and is to be fitted by a method, in place of what was fitted.
+_FITTED_KEYS = frozenset({"n_rows", "n_people", "settings", "copula"})
+_METHOD = since(4, {"method": table({"name": one_of(*get_args(MethodName)), "paper": _BOOLEAN, "dummies": _BOOLEAN})})
 
 
 def require_known(document: Mapping[str, Any]) -> None:
@@ -309,13 +312,17 @@ def require_known(document: Mapping[str, Any]) -> None:
     version: Any = document.get("version")
     if version not in range(1, newest + 1):
         raise ModelError(f"it has format version {version!r:.40}, not {newest}. Use the Sklar that wrote it.")
+    keys = _LINKED if linked else _MODEL
+    if "method" in document:
+        keys = {key: shape for key, shape in keys.items() if key not in _FITTED_KEYS} | _METHOD
     if linked:
-        table(_LINKED)(document, "description", version + _BEHIND)
+        table(keys)(document, "description", version + _BEHIND)
         schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")
         kind = str(copula.get("kind")) if isinstance(copula, dict) else ""
-        table({**_MODEL, "settings": _SETTINGS.get(kind, _ANYTHING)})(document, "description", version)
+        keys = keys if "method" in document else {**keys, "settings": _SETTINGS.get(kind, _ANYTHING)}
+        table(keys)(document, "description", version)
         schemas = [document["schema"]]
     for schema in schemas:
         # It may be larger in memory than in the file.

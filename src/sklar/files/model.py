@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
@@ -15,7 +17,7 @@ from sklar.budget.method import Method
 from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
-from sklar.errors import ModelError
+from sklar.errors import ModelError, OutputError
 from sklar.files.write import SUFFIXES, Library, check_library, check_target, to_library, write_frames, write_text
 from sklar.fitting.density import fit_shapes
 from sklar.machine.extras import lazily
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from sklar.public.events import Linked
 else:
     pl = lazily("polars")
+
+# Bytes that a release may take on disk for each cell of its two-way tables: two noisy counts.
+_EACH_CELL = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -101,6 +106,13 @@ class Model:
     def columns(self) -> pl.Schema:
         """Names and types of the columns that `sample` returns."""
         return dummy_schema(self.schema) if self.dummies else record_schema(self.schema)
+
+    @property
+    def method(self) -> Method:
+        """How the release was to measure, and which model it was to fit."""
+        name, paper = self.settings["method"], self.settings["preset"] == "paper"
+        # Files of earlier releases: what `factor` measured is what a mixture measures.
+        return Method(name="auto" if name == "factor" else name, paper=paper, dummies=self.dummies)
 
     @property
     def dummies(self) -> bool:
@@ -243,7 +255,8 @@ class Model:
         certificate, schema = self.certificate, self.schema
         size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
-        lines = [title, *_promise(certificate)]
+        aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
+        lines = [title, *aims, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
             kept = finding.words(attribute)
@@ -264,10 +277,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
-        # Imported here: a file is read into a model, so that module imports this one.
-        from sklar.files.archive import save
-
-        save(self, path)
+        _save(self, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -350,13 +360,61 @@ class LinkedModel:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
-        from sklar.files.archive import save
-
-        save(self, path)
+        _save(self, path)
 
 
-def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
-    """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfitted:
+    """What a release measured, and the method that is to be fitted to it: a model file without its fitted part."""
+
+    measured: Measured | LinkedMeasured
+    method: Method
+
+    def fit(self, *, progress: Progress = SILENT) -> Model | LinkedModel:
+        """Fit the model. Costs no privacy."""
+        if isinstance(self.measured, Measured):
+            return fit_tables(self.measured, method=self.method, progress=progress)
+        return fit_people(self.measured, progress=progress)
+
+
+def _save(model: Model | LinkedModel | Unfitted, path: str | Path) -> None:
+    # Imported here: a file is read into a model, so that module imports this one.
+    from sklar.files.archive import save
+
+    save(model, path)
+
+
+def check_keep(path: str | Path | None, cells: int) -> None:
+    """Refuse, before anything is charged, a file for so many noisy cells that exists, or that its disk cannot hold."""
+    if path is None:
+        return
+    target = check_target(path, (".sklar",))
+    if target.exists():
+        raise OutputError(
+            f"'{target}' holds what an earlier release measured and paid for. Fit its model at no cost (sklar fit "
+            f"--resume {target} --model FILE), or remove it."
+        )
+    needed, free = _EACH_CELL * cells, disk_usage(target.parent).free
+    if free < needed:
+        short = f"{needed / 1e6:,.0f} MB for what is measured, got {free / 1e6:,.0f} MB"
+        raise OutputError(f"the disk of '{target}' must have {short}. Make room first: nothing was spent.")
+
+
+def _keep(measured: Measured | LinkedMeasured, path: str | Path | None, method: Method) -> None:
+    """Write what was measured, noisy values alone, before anything is fitted to it."""
+    # A disk that is full now may have room when the model is saved.
+    with suppress(OutputError):
+        if path is not None:
+            _save(Unfitted(measured=measured, method=method), path)
+
+
+def fit_tables(
+    measured: Measured, *, method: Method | str = "auto", keep: str | Path | None = None, progress: Progress = SILENT
+) -> Model:
+    """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost.
+
+    What was measured is written to `keep` before, for `resume`.
+    """
     # Imported here: a model that is loaded needs no fit.
     from sklar.draw.repair import hold_margins
     from sklar.fitting.choose import fit_auto, refined
@@ -364,6 +422,7 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)
+    _keep(measured, keep, method)
     estimates = pool(measured)
     settings: dict[str, Any] = {"method": method.name, "preset": "paper" if method.paper else None}
     copula: Copula
@@ -384,10 +443,11 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
 
 
-def fit_people(measured: LinkedMeasured, *, progress: Progress = SILENT) -> LinkedModel:
+def fit_people(measured: LinkedMeasured, *, keep: str | Path | None = None, progress: Progress = SILENT) -> LinkedModel:
     """The same with noisy tables of people and their events."""
     from sklar.fitting.classes import fit_classes
 
+    _keep(measured, keep, Method())
     classes, settings = fit_classes(measured, progress=progress)
     return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
 

@@ -259,9 +259,9 @@ class _Job:
         """Do the work, and say in its state how it ended."""
         kinds = {"release": self.release, "compare": self.compare, "sample": self.sample, "publish": self.publish}
         over = threading.Event()
-        threading.Thread(target=self._watch, args=(over,), daemon=True).start()
         try:
             try:
+                threading.Thread(target=self._watch, args=(over,), daemon=True).start()
                 kinds[self.state.kind]()
             finally:
                 # From here on nothing interrupts: what has ended is over, and its state is to be written.
@@ -270,7 +270,7 @@ class _Job:
             self.state.state = "done"
         except (Exception, KeyboardInterrupt) as error:
             self.state.state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
-            self.state.message = " ".join([_explain(error), *charge_notes(error)])
+            self.state.message = " ".join(filter(None, [_explain(error), self.state.remark, *charge_notes(error)]))
 
     def _watch(self, over: threading.Event) -> None:
         """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
@@ -311,19 +311,23 @@ class _Job:
             )
         budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
         charge = {"ledger": Ledger(self.folder.ledger), "dataset": order["dataset"]}
-        model = fit(self.folder.table(desk), schema, budget, progress=self.progress, **charge)
-        with telling([model.certificate.receipt], model.certificate.epsilon):
+        kept = self.file(".measured.sklar")
+        model = fit(self.folder.table(desk), schema, budget, keep=kept, progress=self.progress, **charge)
+        with telling([model.certificate.receipt], model.certificate.epsilon, kept):
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(self.file(".sklar"))
+            kept.unlink(missing_ok=True)
             self._draw(model)
+            # From here on whatever interrupts says so.
+            self.state.remark = "The release is done, and was charged."
         if order.get("compare"):
             try:
                 self.compare()
             except (SklarError, KeyboardInterrupt) as error:
                 why = "it was cancelled." if isinstance(error, KeyboardInterrupt) else error
-                self.state.remark = (
-                    f"The release is done, and was charged. Its comparison with the real rows is not: {why}"
-                )
+                self.state.remark += f" Its comparison with the real rows is not: {why}"
+                return
+        self.state.remark = ""
 
     def sample(self) -> None:
         """As `sklar sample`: rows of a model whose own rows could not be written."""

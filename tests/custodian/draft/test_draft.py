@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sklar.custodian.draft import Draft, draft
 from sklar.custodian.draft.columns import Tie
 from sklar.errors import DataError, SchemaError
 from sklar.public.axis import days
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
+from sklar.release import fit
 
 TOWNS = ("Ulm", "Bonn", "Trier", "Jena")
 
@@ -306,3 +311,49 @@ RATIO = "it holds two numbers in one text, as 120/80 does: split it into two col
 )
 def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str], reason: str) -> None:
     assert drafted(name, values).left_out[name] == reason
+
+
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "float64": st.none() | st.integers(-(10**6), 10**6),
+    "Float64": st.none() | st.floats(-1e5, 1e5).map(lambda number: round(number, 2)),
+    "Int64": st.none() | st.integers(-(2**62), 2**62),
+    "int32": st.integers(-100, 100),
+    "boolean": st.none() | st.booleans(),
+    "string": st.none() | st.text(max_size=4) | st.sampled_from(["1", "2.50", "01/02/2020", "yes", "no"]),
+    "category": st.sampled_from(["a", "b", "1"]),
+    "datetime64[ns]": st.none() | st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1)),
+    "timedelta64[ns]": st.timedeltas(dt.timedelta(0), dt.timedelta(days=5)),
+}
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> Any:
+    """Frames of pandas, of columns of any type; whole numbers with gaps are floats there."""
+    pandas, rows = pytest.importorskip("pandas"), draw(st.integers(1, 30))
+    names = draw(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=4, unique=True))
+    kinds = [draw(st.sampled_from(sorted(CELLS))) for _ in names]
+    columns = [draw(st.lists(CELLS[kind], min_size=rows, max_size=rows)) for kind in kinds]
+    return pandas.DataFrame(
+        {name: pandas.Series(cells, dtype=kind) for name, kind, cells in zip(names, kinds, columns, strict=True)}
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(frames())
+def test_a_draft_survives_its_own_file(frame: Any) -> None:
+    try:
+        made = draft(frame)
+    except (DataError, SchemaError):
+        return
+    Schema.from_toml(made.to_toml())
+    for schema in (made.schema, made.schema.reviewed("public") if not made.schema.ask_person else made.schema):
+        for again in (Schema.from_toml(schema.to_toml()), Schema.from_dict(json.loads(json.dumps(schema.to_dict())))):
+            assert again.digest == schema.digest
+
+
+def test_a_schema_that_its_file_does_not_give_back_is_refused_before_the_charge() -> None:
+    numbers = Attribute(name="x", kind="real", edges=(0.0, 5.0, 10.0), step=1.0)
+    schema = Schema(name="t", attributes=(numbers,))
+    with pytest.raises(SchemaError, match=r"gives back, and this one differs: x\. Nobody could read its model\."):
+        fit(pa.table({"x": [1.0, 7.0] * 50}), schema, epsilon=1.0)
+    fit(pa.table({"x": [1.0, 7.0] * 50}), Schema.from_toml(schema.to_toml()), epsilon=1.0)

@@ -23,7 +23,7 @@ from sklar.custodian.draft.columns import ColumnSummary, Tie, find_ties, summari
 from sklar.custodian.draft.propose import ColumnProposal, as_seen, asked, propose, unread
 from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.errors import DataError, SchemaError
-from sklar.files.write import check_target, write_text
+from sklar.files.write import check_target, require_same, write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
@@ -150,6 +150,7 @@ def draft(
     *,
     query: str | None = None,
     out: str | Path | None = None,
+    replace: bool = False,
     name: str | None = None,
     reading: Reading | None = None,
     progress: Progress = SILENT,
@@ -158,8 +159,9 @@ def draft(
 
     `data` is a path or anything that exports an Arrow stream; with a `query`, a DuckDB file or the address of a
     database. How the text of a file is written is guessed from its beginning, unless `reading` says it. With `out`, the
-    draft is written there (S.toml), and what the rows show to a PRIVATE page beside it (S.PRIVATE.html). The table is
-    called as its file unless it has a `name`.
+    draft is written there (S.toml), and what the rows show to a PRIVATE page beside it (S.PRIVATE.html). A schema
+    that is there and says other things than this draft is kept, unless told to `replace` it. The table is called as its
+    file unless it has a `name`.
     """
     target = None if out is None else check_target(out, (".toml",), data)
     page = None if target is None else check_target(target.with_suffix(".PRIVATE.html"), (".html",))
@@ -185,9 +187,24 @@ def draft(
     ties = find_ties(column for column in columns if column.name in schema.names)
     drafted = Draft(schema=schema, proposals=proposals, columns=columns, ties=ties, remarks=remarks)
     if target is not None and page is not None:
+        text = drafted.to_toml()
+        require_same(target, text, replace=replace or _adds_nothing(target, text))
         write_text(page, drafted.private_page(), private=True)
-        write_text(target, drafted.to_toml(), private=True)
+        write_text(target, text, private=True)
     return drafted
+
+
+def _adds_nothing(path: Path, text: str) -> bool:
+    """Whether a file says what a draft says, but for answers that accepted all of it as it was proposed."""
+    # A path that is no file of text is refused as another one.
+    with suppress(OSError, UnicodeDecodeError):
+        lines, drafted = path.read_text(encoding="utf-8").splitlines(), text.splitlines()
+        own = [line for line in lines if not line.startswith(("provenance = ", "reviewed = "))]
+        stated = [
+            [line for line in each if line and not line.startswith(("#", "reviewed = "))] for each in (own, drafted)
+        ]
+        return stated[0] == stated[1] and {*own} <= {*drafted}
+    return False
 
 
 def facts(seen: ColumnSummary) -> tuple[str, ...]:

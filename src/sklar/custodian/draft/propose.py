@@ -360,7 +360,10 @@ def _step(seen: ColumnSummary, values: Sequence[str], kind: str, edges: Sequence
     places = [len(text.partition(".")[2]) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else 99 for text in plain]
     most = max(places, default=99)
     held = all(edge == edge // 1 and abs(edge) * 10**most < 2**53 for edge in edges)
-    return float(f"1e-{most}") if most <= _MOST_PLACES and held else None
+    if most > _MOST_PLACES or not held:
+        return None
+    # As a schema file says it: 1 and not 1.0.
+    return float(f"1e-{most}") if most else 1
 
 
 def _with_output(attribute: Attribute, output: str | None) -> Attribute:

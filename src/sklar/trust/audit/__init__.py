@@ -91,7 +91,6 @@ class Effort:
     wide_rows: int = 100_000
     neighbors: Mapping[int, int] = field(default_factory=lambda: dict.fromkeys((3, 40, 1_500, 7_000, 100_000), 300))
     each: int = 60
-    stretches: int = 8
     draws: int = 2_000_000
     once: int = 8_000
     twice: int = 3_000
@@ -99,8 +98,8 @@ class Effort:
 
 
 QUICK = Effort(
-    wide_rows=45_000, neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32}, each=20, stretches=2,
-    draws=200_000, once=300, twice=60,
+    wide_rows=45_000, neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32}, each=20, draws=200_000,
+    once=300, twice=60,
 )  # fmt: skip
 
 

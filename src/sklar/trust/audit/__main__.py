@@ -15,9 +15,8 @@ from sklar.trust.audit import QUICK, Comparison, Effort, by_kind, conclude, kind
 Attack = Callable[[Path, Effort], Iterable[Comparison]]
 # Those that take least time first.
 ATTACKS: tuple[Attack, ...] = (
-    leaks.check_seal, noises.check_fresh, sensitivity.check_passes, sensitivity.check_records,
-    *map(by_kind.on_kind, kinds.kinds()), sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_ledger,
-    leaks.check_checkpoint, noises.check_stretches, noises.check_threshold, noises.check_searches,
+    leaks.check_seal, noises.check_fresh, sensitivity.check_passes, *map(by_kind.on_kind, kinds.kinds()),
+    sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_checkpoint, noises.check_searches,
     noises.check_sampler, by_kind.check_guesses,
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import inside_sizes, plan_linked, plan_release
 from sklar.budget.search import finding_faults, fits, replan_search
+from sklar.errors import BudgetError
 from sklar.files.model import fit_people, fit_tables
 from sklar.fitting.density import searched
 from sklar.fitting.domains import domain_faults
@@ -28,6 +29,7 @@ from sklar.trust.audit import Comparison, Effort, conclude, noises, sensitivity
 from sklar.trust.audit.inventions import EXACT, facts_of
 from sklar.trust.audit.kinds import Everything, Kind, rows_of, scales_of
 from sklar.trust.audit.together import drawn_by, odd_together
+from sklar.trust.verify import verify_model
 from sklar.trust.verify.refit import as_planned
 
 Runs = Sequence[Everything]
@@ -132,36 +134,49 @@ def attack_plan(kind: Kind, here: Runs, *_: Any) -> Comparison:
 
 
 def attack_charge(kind: Kind, here: Runs, _: Runs, folder: Path) -> Comparison:
-    """A charge covers what a release measured: what the neighbor moves, and the chances of thresholds."""
+    """A charge covers what a release measured: what the neighbor moves, and the chances of thresholds. When all is
+    spent, nothing more is measured or charged."""
     book, budget = Ledger(folder / f"{kind.name.replace(' ', '-')}.db"), kind.budget
     unit: Any = "row" if here[0].certificate.rows_per_person is None else "person"
     book.open_account("audit", epsilon=budget.epsilon, delta=budget.delta, neighbors=budget.neighbors, unit=unit)
-    measured = kind.measure(ledger=book)
-    (charge,) = book.account("audit").charges
+    measured, refused = kind.measure(ledger=book), False
+    try:
+        kind.measure(budget=replace(budget, epsilon=budget.epsilon / 2), ledger=book)
+    except BudgetError:
+        refused = True
+    charge, *more = book.account("audit").charges
     scales, shift = _moved(kind, measured)
     wrong = ["It does not cover what was measured."]
     wrong *= charge.cost.rho < float(np.sum((shift / scales) ** 2)) / 2 * (1 - 1e-9)
     wrong += ["It leaves out chances of thresholds."] * (charge.lost_delta < _lost(measured) * (1 - 1e-9))
-    tried, sees = "a release with a ledger: its charge.", "It sees a block or a threshold that was not charged."
-    return conclude("charge", tried, wrong, "It covers what was measured.", sees)
+    wrong += ["Half as much more was let out, or charged when it was refused."] * (not refused or bool(more))
+    tried = "a release with a ledger that it uses up, and another of half its budget."
+    sees = "It sees a block or a threshold that was not charged, and a ledger that lets more out than its total."
+    return conclude("charge", tried, wrong, "Its charge covers what it measured; the other is refused.", sees)
 
 
 def attack_model(kind: Kind, *_: Any) -> Comparison:
-    """A model follows from its noisy blocks."""
+    """A model follows from its noisy blocks, and `verify` finds that it costs what it claims.
+
+    That reckons noise, thresholds and their chances by other code than a release.
+    """
     frames, wrong = kind.tables[0], []
     for method in ("auto", "binary") if kind.name == "rows" else ("auto",):
         if isinstance(kind.schema, Linked):
             people = fit_linked(frames[0], frames[1], kind.schema, kind.budget)
             both = people.classes.arrays(), fit_people(people.measured).classes.arrays()
+            checks = verify_model(people).checks
         else:
             model = fit(frames[0], kind.schema, kind.budget, method=method)
             both = model.copula.arrays(), fit_tables(model.measured, method=method).copula.arrays()
+            checks = verify_model(model).checks
+        wrong += [f"Verify contradicts it ({method}): {each.detail}." for each in checks if each.passed is False]
         pairs = zip(*(each.values() for each in both), strict=True)
         if not all(one.shape == two.shape and np.allclose(one, two, 1e-3, 1e-4) for one, two in pairs):
             wrong.append(f"Another model comes out ({method}).")
-    tried = "a model: fitted again to the noisy blocks that it holds."
-    sees = "It sees a model that was fitted to anything but its noisy blocks."
-    return conclude("model", tried, wrong, "The same model comes out.", sees)
+    tried = "a model: verified, and fitted again to the noisy blocks that it holds."
+    sees = "It sees a model that was fitted to anything but its noisy blocks, and a threshold that is one too low."
+    return conclude("model", tried, wrong, "It is what it claims, and the same model comes out.", sees)
 
 
 BY_KIND: dict[str, Callable[[Kind, Runs, Runs, Path], Comparison]] = {

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured, Measured
 from sklar.budget.method import PAPER, Method
-from sklar.kernel.queries import Distances, Parities, Tables
+from sklar.kernel.queries import Distances, Tables
 from sklar.kernel.theorems import Budget
-from sklar.public.attribute import Outside
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Count, Person
@@ -29,8 +28,6 @@ from sklar.release import measure
 # Noise at this epsilon is zero but for a chance below exp(-1000).
 EXACT = Budget(epsilon=1e9)
 ONE = Budget(epsilon=1.0)
-ADDED = Budget(epsilon=1.0, neighbors="add-remove")
-PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
 _BORN = tuple(days(dt.date(year, 1, 1)) for year in (1900, 1950, 2000, 2030))
 PEOPLE = Schema(
     name="audit",
@@ -72,10 +69,10 @@ ODD = (
 )  # fmt: skip
 
 
-def whole_numbers(*sizes: int, outside: Outside = "missing") -> Schema:
-    """Attributes that are whole numbers from 0 on, with these numbers of levels; what lies outside is in no cell."""
+def whole_numbers(*sizes: int) -> Schema:
+    """Attributes that are whole numbers from 0 on, with these numbers of levels; nulls are in no cell."""
     named = ((f"a{index}", tuple(range(size + 1))) for index, size in enumerate(sizes))
-    own = (Attribute(name=name, kind="integer", edges=edges, outside=outside) for name, edges in named)
+    own = (Attribute(name=name, kind="integer", edges=edges) for name, edges in named)
     return Schema(name="audit", attributes=tuple(own))
 
 
@@ -85,8 +82,8 @@ def people_of(schema: Schema, count: Count, most: int = 1) -> Schema:
 
 
 def frame_of(schema: Schema, codes: NDArray[np.integer]) -> pl.DataFrame:
-    """A table of whole numbers, from codes of shape (m, rows)."""
-    return pl.DataFrame(dict(zip(schema.names, codes, strict=True)))
+    """A table of whole numbers, from codes of shape (m, rows); those of no level are null."""
+    return pl.DataFrame(dict(zip(schema.names, codes, strict=True))).with_columns(pl.all().replace(-1, None))
 
 
 class Invented(NamedTuple):
@@ -153,12 +150,11 @@ def neighbors(frame: pl.DataFrame, count: int, odd: Iterator[str]) -> Iterator[t
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
-    """All noisy cells of a release, the noise scale of each, the number of its table, and all that was let out."""
+    """All noisy cells of a release, the noise scale of each, and the number of its table."""
 
     cells: NDArray[np.int64]
     scales: NDArray[np.float64]
     tables: NDArray[np.int64]
-    measured: Measured
 
 
 # What an attack is made on: from a table, a schema and a budget to what is released.
@@ -181,22 +177,16 @@ def exactly(release: Release) -> Release:
 
 
 def released(measured: Measured) -> Released:
-    """Everything that a measurement let out of tables and parities of all attributes."""
+    """Everything that a measurement let out of tables of all attributes."""
     parts: list[tuple[NDArray[np.int64], float]] = []
     for block in measured.blocks:
         if isinstance(block.query, Tables) and block.query.sets is None:
             parts += zip(block.by_scale(), block.scales.tolist(), strict=True)
-    # Parities of triples last: an exact release measures them also where one with noise does not.
-    parities = [block for block in measured.blocks if isinstance(block.query, Parities)]
-    for orders in (slice(2), slice(2, 3)):
-        for block in parities:
-            parts += zip(block.by_scale()[orders], block.scales[orders].tolist(), strict=True)
     sizes = [values.size for values, _ in parts]
     return Released(
         cells=np.concatenate([values for values, _ in parts]),
         scales=np.repeat([scale for _, scale in parts], sizes),
         tables=np.repeat(np.arange(len(parts)), sizes),
-        measured=measured,
     )
 
 

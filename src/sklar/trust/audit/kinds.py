@@ -7,7 +7,7 @@ tables of domains that were found, tokens of linked tables) is measured with a b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +24,9 @@ from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.events import Linked
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure, measure_linked
-from sklar.trust.audit.inventions import EXACT, frame_of, people_of
-from sklar.trust.audit.inventions import whole_numbers as numbers_or_none
+from sklar.trust.audit.inventions import EXACT, frame_of, people_of, whole_numbers
 
 AUTO = Method()
-# A model of such a schema can be saved.
-whole_numbers = partial(numbers_or_none, outside="clip")
 Everything: TypeAlias = Measured | LinkedMeasured
 # One table, or people and events.
 Frames: TypeAlias = tuple[pl.DataFrame, ...]
@@ -57,7 +54,7 @@ class Kind:
         asked: list[Any] = [block.query for block in measured.blocks]
         if isinstance(measured, LinkedMeasured):
             people = measured.linked.people
-            codes = self.tables[which][0].select(people.names).to_numpy().T
+            codes = self.tables[which][0].select(people.names).fill_null(-1).to_numpy().T
             known = _bare(self, which)
             for what, order in (("people", 0), ("person", 1), ("person-person", 2)):
                 known[what] = Tables(cells=people.cells, order=order).count(codes)
@@ -76,7 +73,7 @@ class Kind:
             found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon))
             tables = {getattr(block.query, "order", -1): block.values for block in found.blocks}
             return [*sought, *(tables[getattr(query, "order", -1)] for query in asked[len(sought) :])]
-        codes = frame.select(measured.schema.names).to_numpy().T
+        codes = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
         return [query.count(codes) for query in asked]
 
 
@@ -109,10 +106,13 @@ def _sought(finding: Any, blocks: list[Block], frame: pl.DataFrame, schema: Sche
 
 
 def _numbers(sizes: tuple[int, ...], rows: int) -> NDArray[np.int64]:
-    """Codes, shape (m, rows): low levels are common, some cells are empty; a column may follow from two others."""
+    """Codes, shape (m, rows): low levels are common, some cells are empty; one may follow from two others, or all."""
     generator = np.random.default_rng(rows)
     codes = np.array([size * (0.85 * generator.random(rows)) ** 2 for size in sizes]).astype(np.int64)
     codes[-1, ::2] = (codes[0] + codes[1])[::2] % sizes[-1]
+    codes[-1, 1::4] = codes[:-1].sum(axis=0)[1::4] % sizes[-1]
+    # A row that is in no cell of one attribute.
+    codes[1, -1] = -1
     return codes
 
 
@@ -181,7 +181,7 @@ def kinds() -> tuple[Kind, ...]:
         made += [
             rows_of(f"rows{after}", (4, 5, 3), 600, one),
             rows_of(f"Laplace{after}", (4, 5, 3), 600, laplace),
-            rows_of(f"Laplace of people{after}", (4, 5, 3), 600, laplace, people=3),
+            rows_of(f"Laplace of people{after}", (4, 5, 3), 600, replace(laplace, composition="tight"), people=3),
             rows_of(f"people{after}", (4, 5, 3), 600, one, people=1),
             rows_of(f"rows of people{after}", (4, 5, 3), 600, one, people=3),
             rows_of(f"bits{after}", (2,) * 6, 4_000, one),

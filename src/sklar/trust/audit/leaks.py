@@ -1,51 +1,19 @@
-"""Attacks on what a release shows or keeps beside noisy cells: facts, plans, models, ledger, checkpoints, the seal."""
+"""Attacks on what a release shows or keeps beside noisy cells: checkpoints, the seal."""
 
 from __future__ import annotations
 
-import math
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER
-from sklar.errors import BudgetError, DataError
+from sklar.errors import DataError
 from sklar.kernel import noise
-from sklar.kernel.queries import Tables
-from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.release import measure
 from sklar.trust.audit import Comparison, Effort, conclude, inventions
 from sklar.trust.audit.inventions import EXACT, PEOPLE, invent, write
-from sklar.trust.exact import exact_epsilon
-
-_TOTAL, _EACH, _MANY = 1.0, 0.3, 20
-
-
-def check_ledger(folder: Path, _: Effort) -> Iterator[Comparison]:
-    """Release until the ledger refuses: what has left costs no more than the total."""
-    book = Ledger(folder / "ledger.db")
-    book.open_account("audit", epsilon=_TOTAL, delta=DEFAULT_DELTA)
-    path = write(invent(40).frame, folder / "ledger.csv")
-    scales: list[float] = []
-    done = 0
-    while done < _MANY:
-        try:
-            measured = measure(path, PEOPLE, Budget(epsilon=_EACH), ledger=book, dataset="audit")
-        except BudgetError:
-            break
-        done += 1
-        # One scale a table: what one person can move in it is counted below.
-        for block in measured.blocks:
-            scales += block.scales.tolist() if isinstance(block.query, Tables) else []
-    values, tables = np.unique(scales, return_counts=True)
-    spent = exact_epsilon("gaussian", values, 2 * tables, DEFAULT_DELTA) if values.size else math.inf
-    passed = 0 < done < _MANY and spent <= _TOTAL * 1.002 and len(book.account("audit").charges) == done
-    tried = f"releases of epsilon {_EACH} from a ledger with a total of {_TOTAL:g}, until it refused."
-    found = f"{done} releases left; together they cost epsilon {spent:.4g}."
-    sees = "It sees a ledger that lets more out than its total, and a refusal that is charged."
-    yield Comparison("ledger", tried, found, sees, passed, _TOTAL, spent, done)
 
 
 def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:

@@ -18,32 +18,16 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, betainc, betaincinv, gammaincc, ndtr, ndtri, rel_entr
 
 from sklar.budget.method import PAPER
-from sklar.budget.search import Finding
 from sklar.errors import NoiseError
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.trust.audit import ALPHA, Comparison, Effort, conclude, inventions
-from sklar.trust.audit.inventions import ONE, Release, exactly, frame_of, release_twice, write
-from sklar.trust.audit.together import comes_back, normal_scores
+from sklar.trust.audit import ALPHA, Comparison, Effort, conclude
+from sklar.trust.audit.inventions import ONE, write
 
 Array = NDArray[np.float64]
 _BINS = 40
-
-
-def check_stretches(_: Path, effort: Effort, release: Release = release_twice) -> Iterator[Comparison]:
-    """The noise of wide tables, which is drawn in parts: no stretch of it comes back, at any distance."""
-    schema = inventions.whole_numbers(300, 300)
-    table = frame_of(schema, np.zeros((2, 3), dtype=np.int32))
-    exact = exactly(release)(table, schema, ONE).cells
-    drawn = [release(table, schema, ONE) for _ in range(effort.stretches)]
-    scores = [normal_scores(each.cells - exact, each.scales, "gaussian") for each in drawn]
-    size, p_value = sum(each.size for each in scores), comes_back(np.concatenate(scores))
-    tried = f"{size:,} draws of noise beside themselves, at every distance: in tables, stages and releases."
-    wrong = ["A stretch of noise comes back."] * (p_value < ALPHA)
-    sees = f"It sees a stretch of {int(8 * math.sqrt(size)):,} cells that is drawn twice."
-    yield conclude("stretches of noise", tried, wrong, "None comes back.", sees, size, p_value)
 
 
 def check_sampler(_: Path, effort: Effort) -> Iterator[Comparison]:
@@ -102,18 +86,14 @@ def check_fresh(_: Path, __: Effort) -> Iterator[Comparison]:
     yield conclude("fresh noise", tried, wrong, "No draw was repeated.", sees, 4)
 
 
-def _towns(at_most: int) -> Attribute:
-    return Attribute(name="town", kind="categorical", other=True, domain="private", at_most=at_most)
-
-
-_TOWN = Schema(name="audit", attributes=(_towns(1),))
+_TOWN = Attribute(name="town", kind="categorical", other=True, domain="private", at_most=100)
 _EDGE = 40
 
 
 def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """Towns that lie at the threshold: none is listed below it."""
     path, start = folder / "search.parquet", pl.DataFrame({"town": ["Bern"] * 5_000})
-    schema = Schema(name="audit", attributes=(_towns(100),))
+    schema = Schema(name="audit", attributes=(_TOWN,))
     threshold = measure(write(start, path), schema, ONE, method=PAPER).certificate.domains[0].threshold or 0
     write(pl.concat([start, pl.DataFrame({"town": [f"edge{i}" for i in range(_EDGE)] * threshold})]), path)
     drawn = [measure(path, schema, ONE, method=PAPER).blocks[0] for _ in range(effort.searches)]
@@ -125,29 +105,6 @@ def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
     tried = f"{len(drawn)} searches of one file, for {_EDGE} towns at the threshold: which towns were listed."
     sees = "It sees a threshold off by one, and towns that are listed by exact counts."
     yield conclude("search", tried, wrong, "No town below the threshold is listed.", sees, len(drawn))
-
-
-def check_threshold(folder: Path, _: Effort) -> Iterator[Comparison]:
-    """The chance that a town of one row is listed, summed term by term, against the one that is paid for."""
-    path = write(pl.DataFrame({"town": ["Bern"] * 50}), folder / "threshold.csv")
-    rounds = measure(path, _TOWN, ONE, method=PAPER, anyway=True).certificate.domains
-
-    def chance_of(finding: Finding) -> float:
-        far = int(40 * finding.scale)
-        weights = np.exp(-(np.arange(-far, far + 1) ** 2) / (2 * finding.scale**2))
-        # Largest first would lose the small ones.
-        return float(weights[far + (finding.threshold or 0) - 1 :][::-1].sum() / weights.sum())
-
-    # Of two rounds the one that is dearest beside what is paid.
-    finding = max(rounds, key=lambda each: chance_of(each) / each.lost_delta)
-    chance, paid = chance_of(finding), finding.lost_delta
-    tried = (
-        f"the threshold of {finding.threshold} rows from which a town is listed, under noise of scale "
-        f"{finding.scale:.4g}: how likely a town of one row is listed."
-    )
-    found = f"With a chance of {chance:.3g}; {paid:.3g} is paid for."
-    sees = "It sees a threshold that is one too low for what is paid."
-    yield Comparison("threshold", tried, found, sees, chance <= paid <= ONE.delta / len(rounds), paid, chance, 1)
 
 
 # How often a flaw of the size that `Comparison.sees` states is found.

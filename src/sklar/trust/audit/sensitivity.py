@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import combinations, cycle, product
 from pathlib import Path
@@ -19,25 +18,13 @@ from numpy.typing import NDArray
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
+from sklar.release import measure
 from sklar.trust.audit import Comparison, Effort, conclude, inventions
-from sklar.trust.audit.inventions import ADDED, ONE, PEOPLE, PURE, Release, exactly, release_once, release_twice
+from sklar.trust.audit.inventions import ONE, PEOPLE, Release, exactly, release_once, release_twice
 from sklar.trust.exact import exact_epsilon
 
 # What the numerical epsilon may be off by.
 TOLERANCE = 1.002
-
-
-def check_records(_: Path, __: Effort) -> Iterator[Comparison]:
-    """Every replacement of one of two records, for every kind of noise."""
-    small, tight = inventions.whole_numbers(2, 3), replace(ONE, mechanism="laplace")
-    yield check_changes(release_once, inventions.whole_numbers(4, 5), PURE, "Laplace noise, epsilons added up")
-    yield check_changes(release_once, small, ONE, "Gaussian noise")
-    yield check_changes(release_once, small, tight, "Laplace noise, tight")
-    yield check_changes(release_once, small, ADDED, "Gaussian noise, a record added")
-    yield check_changes(release_twice, small, ONE, "Gaussian noise, both stages")
-    bits = [inventions.whole_numbers(*[2] * many) for many in (4, 3)]
-    yield check_changes(release_twice, bits[0], ONE, "parities of up to three", others=5_000)
-    yield check_changes(release_twice, bits[1], ADDED, "parities, a row added")
 
 
 def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
@@ -52,7 +39,7 @@ def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
     codes, numbers = np.zeros((bits, 2 * many), dtype=np.int32), np.arange(many)
     codes[np.array(triples)[numbers % len(triples)].T, numbers] = 1
     frame = inventions.frame_of(schema, codes).with_columns(id=pl.Series(np.arange(2 * many) % many))
-    ones, odd, odds = exactly(release_twice)(frame, schema, ONE).measured.blocks[0].by_scale()
+    ones, odd, odds = measure(frame, schema, inventions.EXACT).blocks[0].by_scale()
     both: dict[tuple[int, ...], int] = {(i, j): (ones[i] + ones[j] - odd[at]) // 2 for at, (i, j) in enumerate(pairs)}
     three = {
         each: (odds[at] - ones[list(each)].sum() + 2 * sum(both[pair] for pair in combinations(each, 2))) // 4
@@ -62,31 +49,6 @@ def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
     tried = f"{many:,} people of two rows, of which one counts: three bits, which a second pass counts, beside two."
     sees = "It sees rows of people that are chosen anew in each pass."
     yield conclude("passes", tried, ["Passes counted different rows."] * (not agree), "They agree.", sees)
-
-
-def check_changes(release: Release, schema: Schema, budget: Budget, words: str, *, others: int = 1) -> Comparison:
-    """Every change of one record beside `others`: what the worst costs by the scales that are drawn."""
-    every = list(product(*[range(-1, size) for size in schema.sizes]))
-
-    def beside(*rows: tuple[int, ...]) -> pl.DataFrame:
-        codes = np.array([*rows, *[(0,) * schema.n_attributes] * others], dtype=np.int32).T
-        return inventions.frame_of(schema, codes)
-
-    shown, exact = release(beside(every[0]), schema, budget), exactly(release)
-    cells = np.array([exact(beside(row), schema, budget).cells[: shown.cells.size] for row in every])
-    starts = cells
-    if budget.neighbors == "add-remove":
-        starts = exact(beside(), schema, budget).cells[None, : shown.cells.size]
-    amounts = _amount(budget, shown.scales, cells[None, :] - starts[:, None])
-    start, end = np.unravel_index(int(np.argmax(amounts)), amounts.shape)
-    measured = cost_of(budget, shown.scales, np.abs(cells[end] - starts[start]))
-    tried = f"every change of one record, in a table of {' x '.join(map(str, schema.sizes))} levels ({words})."
-    found = f"The worst change costs epsilon {measured:.4g}, {budget.epsilon:g} is claimed."
-    sees, passed = (
-        "It sees every change that costs more than claimed: all were tried.",
-        measured <= budget.epsilon * TOLERANCE,
-    )
-    return Comparison("sensitivity", tried, found, sees, passed, budget.epsilon, measured, amounts.size)
 
 
 def _amount(budget: Budget, scales: NDArray[np.float64], shifts: NDArray[np.int64]) -> NDArray[np.float64]:

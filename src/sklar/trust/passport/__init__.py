@@ -27,7 +27,7 @@ import polars as pl
 from sklar.answer.report import publishable
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, OutputError, SklarError
-from sklar.files.archive import is_linked, load
+from sklar.files.archive import is_linked, load, wrote
 from sklar.files.model import Model
 from sklar.files.tables import write_tables
 from sklar.files.write import write_text
@@ -80,11 +80,13 @@ def publish(
     """Write the folder `out` from a model file alone. Costs no privacy.
 
     `rows` are as many as the original has unless told otherwise. `key` is the key file to sign with. An existing folder
-    is refused; with `replace` one that `publish` wrote is replaced. So is a model that contradicts its certificate, or,
-    unless `refit` is false, which the folder then says, one that does not follow from its tables.
+    is refused, but for one without a signature that the same call wrote; with `replace` any that `publish` wrote is
+    replaced. So is a model that contradicts its certificate, or, unless `refit` is false, which the folder then says,
+    one that does not follow from its tables.
     """
     path, folder = Path(model), Path(out)
     rows, seed = check_draw(rows, seed)
+    replace = replace or _is_again(folder, path, seed, publication or Publication())
     _check_place(folder, replace=replace)
     require_apart(folder, path, key)
     if key is not None:
@@ -172,6 +174,16 @@ def content_of(path: Path) -> Content:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return Content(size=file.tell(), sha256=digest)
+
+
+def _is_again(folder: Path, model: Path, seed: int, publication: Publication) -> bool:
+    """Whether the same call wrote this folder, without a signature, from a model that the same command fitted."""
+    with suppress(OSError, ValueError, SklarError, LookupError):
+        made, own = json.loads((folder / facts.PASSPORT).read_text(encoding="utf-8")), load(model)
+        same = (made["seed"], made["publication"]) == (seed, asdict(publication))
+        of = own.measured.known, own.certificate.budget, own.method
+        return same and not signature_path(folder / facts.SUMS).exists() and wrote(folder / facts.MODEL, *of)
+    return False
 
 
 def _check_place(folder: Path, *, replace: bool) -> None:
