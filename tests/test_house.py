@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_578,
+    "answer": 4_552,
     "budget": 3_533,
     "cli": 2_180,
     "custodian": 4_401,

@@ -373,7 +373,6 @@ def count_cells(
     )
 
 
-<<<<<<< HEAD
 def _inferred(model: Model, predicate: str, level: float) -> tuple[dict[str, Any], str]:
     """What `infer` says of rows of the table over more attributes, and by what it was measured, or why not."""
     try:
@@ -385,31 +384,6 @@ def _inferred(model: Model, predicate: str, level: float) -> tuple[dict[str, Any
         return {}, f"no direct measurement exists over so many attributes; {found.cautions[0]}"
     counts = {name: model.n_rows * getattr(figure, name) for name in names}
     return {**counts, "bounds": figure.bounds}, f"all noisy tables, which speak of {100 * figure.measured:.0f}% of it"
-=======
-def _count_wide(
-    measured: Measured, parts: _Parts, expression: Expression, where: Sequence[int], *, level: float, complete: bool
-) -> CellCount | str:
-    """The count over three or four attributes, ascending, by their coarse table, or why there is none."""
-    tables = sum(block.scales.size for block, query in effects.table_blocks(measured) if query.sets is not None)
-    if len(where) > 4 or not tables:
-        return f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
-    names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
-    table = next((each for each in effects.tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
-    if table is None or not table.coarse:
-        others = f"only pairs and {tables:,} larger tables were measured"
-        return f"no direct measurement exists over {names}; {others}"
-    coarser = f"the table of {names} was measured over coarser levels than this predicate tells apart"
-    if math.prod(int(measured.schema.sizes[i]) for i in where) > _MAX_CELLS:
-        return coarser
-    fine = parts.whole(expression, where)
-    places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
-    sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
-    if ((sums != 0) & (sums != sizes)).any():
-        return coarser
-    pooled = _Pooled(table.counts, table.variance, (math.sqrt(table.variance),), (1,))
-    held, every = np.sign(sums).reshape(table.counts.shape), complete or _exhaustive(measured, where)
-    return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
->>>>>>> main
 
 
 def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[int]) -> tuple[float, float]:
