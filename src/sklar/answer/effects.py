@@ -103,11 +103,11 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
         levels, coarse = query.levels, query.coarse
         for (attributes, at), variance in zip(chosen, variances.tolist(), strict=True):
             flat = block.values[offsets[at] : offsets[at + 1]].astype(np.float64)
+            own = () if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes)
+            # Over all levels as they are it says what any table does.
+            own = own if any((each != np.arange(each.size)).any() for each in own) else ()
             yield NoisyTable(
-                attributes=attributes,
-                counts=flat.reshape(levels[list(attributes)]),
-                variance=variance,
-                coarse=() if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes),
+                attributes=attributes, counts=flat.reshape(levels[list(attributes)]), variance=variance, coarse=own
             )
 
 
