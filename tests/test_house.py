@@ -13,10 +13,10 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_552,
+    "answer": 4_547,
     "budget": 3_533,
-    "cli": 2_180,
-    "custodian": 4_401,
+    "cli": 2_161,
+    "custodian": 4_273,
     "draw": 1_687,
     "files": 2_208,
     "fitting": 3_141,
