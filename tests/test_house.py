@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_471,
-    "budget": 3_463,
+    "answer": 4_470,
+    "budget": 3_400,
     "cli": 2_172,
     "custodian": 4_385,
     "draw": 1_687,
-    "files": 2_204,
-    "fitting": 3_037,
+    "files": 2_087,
+    "fitting": 3_032,
     "generate": 696,
     "kernel": 1_693,
     "machine": 849,
     "paper": 827,
     "public": 3_583,
     "rows": 4_137,
-    "studio": 2_355,
-    "trust": 4_199,
+    "studio": 2_352,
+    "trust": 4_175,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
