@@ -178,7 +178,7 @@ _COMPONENTS = whole(1, 1_000_000)
 _NEIGHBORS = one_of(*get_args(Neighbors))
 
 _SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensitivity_l2": _REACH}
-_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES)}
+_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES + 4)}
 _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
 _MEASUREMENT: Keys = {**_SIZES, **_PLACE, **_MOVES, "parity": _BOOLEAN, "kind": one_of("", INSIDE)}
 _FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
@@ -190,7 +190,7 @@ _BLOCK = chosen(
     {
         "tables": {"order": whole(0, 8), "sets": maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
         "parities": {"orders": whole(1, 3)},
-        "distances": {},
+        "distances": optional({"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}),
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
         INSIDE: {},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},

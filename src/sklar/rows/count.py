@@ -372,7 +372,7 @@ def _spread(codes: NDArray[Any], levels: NDArray[Any], bits: NDArray[np.uint64])
 
 
 class _Sets:
-    """Some tables of two or three attributes, over levels or coarser ones: histograms of codes, or on bits.
+    """Some tables of two attributes or more, over levels or coarser ones: histograms of codes, or on bits.
 
     `sets` are their attributes and where their cells begin. A batch is held as codes plus one, a row for each
     attribute, or as bits, a row of words for each level.

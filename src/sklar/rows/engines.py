@@ -18,7 +18,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -334,11 +334,20 @@ class Measurer:
         self._n_rows, self._tokens = answers.n_rows, answers.tables[-1] if ask.inside else self._tokens
         self._exact |= {key_of(each): counts for each, counts in zip(ask.tables, answers.tables, strict=False)}
 
-    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
-        """The noisy answer to one query; what was not counted yet is counted in one pass over the rows."""
-        of = (query,) if isinstance(query, Tables) else query.tables if isinstance(query, Parities | Distances) else ()
+    def _require(self, *queries: Query) -> None:
+        """Count what was not counted yet for these queries, in one pass over the rows."""
+        of = (each for query in queries for each in getattr(query, "tables", (query,)) if isinstance(each, Tables))
         if unknown := tuple(each for each in of if each.order and key_of(each) not in self._exact):
             self._count(Ask(attributes=self.schema.attributes, tables=unknown))
+
+    def measure_all(self, parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> list[Block]:
+        """The noisy answers to several queries, whose tables are counted together."""
+        self._require(*(query for query, _ in parts))
+        return [self.measure(*part) for part in parts]
+
+    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
+        """The noisy answer to one query."""
+        self._require(query)
         if isinstance(query, Tables):
             exact = np.array([self._n_rows]) if query.order == 0 else self._exact[key_of(query)]
         elif isinstance(query, Parities | Distances):
