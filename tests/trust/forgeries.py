@@ -472,7 +472,7 @@ def rewrite_sums(place: Path) -> None:
     """Descriptions and checksums that are right again."""
     if (place / "dcat.jsonld").exists():
         texts = passport._texts(passport._read_passport(place)[0])
-        for name in ("datapackage.json", "croissant.json", "dcat.jsonld"):
+        for name in ("datapackage.json", "croissant.json", "dcat.jsonld", "index.html"):
             (place / name).write_text(texts[name])
     kept = {each.name: content_of(each) for each in place.iterdir() if each.name != "SHA256SUMS"}
     (place / "SHA256SUMS").write_text(sums(kept))

@@ -336,7 +336,7 @@ class LinkedModel:
             # Drawn once for each file: two files cannot be written from one stream without holding it.
             progress.stage("sample")
             frames = (block[table] for block in self._blocks(people, seed))
-            write_frames(targets[table], columns[table], frames, schema)
+            write_frames(targets[table], columns[table], frames, schema, shown=columns[table])
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
