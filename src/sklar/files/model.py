@@ -111,8 +111,7 @@ class Model:
     def method(self) -> Method:
         """How the release was to measure, and which model it was to fit."""
         name, paper = self.settings["method"], self.settings["preset"] == "paper"
-        # Files of earlier releases: what `factor` measured is what a mixture measures.
-        return Method(name="auto" if name == "factor" else name, paper=paper, dummies=self.dummies)
+        return Method(name=name, paper=paper, dummies=self.dummies)
 
     @property
     def dummies(self) -> bool:

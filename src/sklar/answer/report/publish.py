@@ -56,7 +56,6 @@ _NEAR = 1.25
 _COPULA = "a Gaussian copula over the levels of all attributes"
 _KINDS = {
     "mixture": "a mixture of many simple profiles, fitted to the noisy tables",
-    "factor": "a low-rank Gaussian copula over whole attributes, fitted to the noisy tables",
     "independence": "independent attributes, because the noisy tables support no dependence",
 }
 _KNOWN_FROM = {
