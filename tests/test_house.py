@@ -13,12 +13,12 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_552,
-    "budget": 3_533,
-    "cli": 2_180,
+    "answer": 4_533,
+    "budget": 3_528,
+    "cli": 2_173,
     "custodian": 4_401,
     "draw": 1_687,
-    "files": 2_208,
+    "files": 2_196,
     "fitting": 3_141,
     "generate": 696,
     "kernel": 1_697,
@@ -27,7 +27,7 @@ ROOMS = {
     "public": 3_611,
     "rows": 4_150,
     "studio": 2_365,
-    "trust": 4_206,
+    "trust": 4_183,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
