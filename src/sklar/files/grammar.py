@@ -243,7 +243,7 @@ _FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _
 _TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
 # Settings that a model does not keep.
 OLD_SETTINGS: Mapping[str, Shape] = {**_SHRUNK, "tried": each(table(_TRIED), 4)}
-# The settings of a release by the kind of its copula. Earlier releases also fitted a low-rank copula, `factor`.
+# The settings of a release by the kind of its copula. Earlier ones also fitted a low-rank copula, `factor`, or `calm`.
 _SETTINGS: Mapping[str, Shape] = {
     "binary": table({"method": one_of("binary"), "preset": maybe(one_of("paper"))}),
     "latent": table(

@@ -58,16 +58,12 @@ WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a fit begins: its components, the sd and the seed of their logits, and their damping (`Logits`).
-
-    A `calm` fit is judged more often.
-    """
+    """Where a fit begins: its components, the sd and the seed of their logits, and their damping (`Logits`)."""
 
     components: int = 150
     sd: float = 0.7
     damping: float = 0.01
     seed: int = 0
-    calm: bool = False
 
 
 def start_logits(cells: Cells, first: Floats, **settings: Any) -> Logits:
