@@ -19,7 +19,7 @@ ROOMS = {
     "custodian": 4_401,
     "draw": 1_687,
     "files": 2_208,
-    "fitting": 3_128,
+    "fitting": 3_125,
     "generate": 696,
     "kernel": 1_697,
     "machine": 849,
