@@ -23,7 +23,7 @@ ROOMS = {
     "generate": 696,
     "kernel": 1_697,
     "machine": 849,
-    "paper": 814,
+    "paper": 827,
     "public": 3_611,
     "rows": 4_150,
     "studio": 2_365,

@@ -11,19 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from sklar.kernel.cells import Cells
-from sklar.paper.estimate import (
-    _ACCURACY,
-    Probabilities,
-    far_orthant,
-    fit_binary,
-    nearest,
-    tetrachoric_matrix,
-    thresholds,
-)
+from sklar.paper.estimate import _ACCURACY, Probabilities, fit_binary, nearest, orthant, tetrachoric_matrix, thresholds
 from sklar.paper.gaussian import BinaryCopula
 from tests.draw.test_blocks import drawn as draw
 from tests.draw.test_blocks import pair_frequencies
@@ -33,19 +25,6 @@ Array = NDArray[np.float64]
 
 CUTS = st.floats(-4.3, 4.3)
 PROBABILITIES = st.floats(1e-5, 1 - 1e-5)
-
-
-def orthant(h: ArrayLike, k: ArrayLike, r: ArrayLike) -> Array:
-    """P(Y1 > h, Y2 > k) for standard normals with correlation r (Eq. 6) by the package's own of two margins below 1/2.
-
-    P(Y > 38.5) underflows: farther cut points are as far as any. NaN where |r| > 1.
-    """
-    h, k, r = (np.asarray(each, np.float64) for each in (np.clip(h, -38.5, 38.5), np.clip(k, -38.5, 38.5), r))
-    u = np.sqrt(np.where(np.abs(r) <= 1.0, (1.0 - r) * (1.0 + r), np.nan))
-    area = far_orthant(np.abs(h), np.abs(k), np.where((h < 0.0) == (k < 0.0), r, -r), u)
-    # P(Y1 > h, Y2 > k) = P(Y2 > k) - P(-Y1 > -h, Y2 > k)
-    area = np.where(h < 0.0, ndtr(-np.abs(k)) - area, area)
-    return np.clip(np.where(k < 0.0, ndtr(-h) - area, area), 0.0, np.minimum(ndtr(-h), ndtr(-k)))
 
 
 def by_conditioning(h: float, k: float, r: float) -> float:
