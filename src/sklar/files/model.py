@@ -111,8 +111,7 @@ class Model:
     def method(self) -> Method:
         """How the release was to measure, and which model it was to fit."""
         name, paper = self.settings["method"], self.settings["preset"] == "paper"
-        # Files of earlier releases: what `factor` measured is what a mixture measures.
-        return Method(name="auto" if name == "factor" else name, paper=paper, dummies=self.dummies)
+        return Method(name=name, paper=paper, dummies=self.dummies)
 
     @property
     def dummies(self) -> bool:
@@ -337,7 +336,7 @@ class LinkedModel:
             # Drawn once for each file: two files cannot be written from one stream without holding it.
             progress.stage("sample")
             frames = (block[table] for block in self._blocks(people, seed))
-            write_frames(targets[table], columns[table], frames, schema)
+            write_frames(targets[table], columns[table], frames, schema, shown=columns[table])
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

@@ -279,7 +279,7 @@ def fit_auto(
         "kind": "mixture" if steps else "independence",
         "steps": steps,
         "components": start.components if steps else 1,
-        # Older versions fitted models of low rank, too: files have a place for it.
+        # A place in the file that nothing takes.
         "rank": None,
         "fits": fits if steps else 0,
         "rules": RULES,
