@@ -238,7 +238,6 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": _NOTHING,
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
-            "calm": _BOOLEAN,
             "rules": whole(1, 1_000),
         }
     ),

@@ -227,7 +227,7 @@ def _with_choices(model: Model, progress: Progress) -> Copula:
     bits = digits(model.measured.blocks, model.n_rows)
     if settings["kind"] == "independence":
         return as_stored(refined(hold_margins(independent(model.measured_schema, levels)), estimates), bits)
-    start, fits = starting(estimates, calm=settings["calm"])
+    start, fits = starting(estimates)
     if (
         settings["components"] != start.components
         or not 0 < settings["steps"] <= step_limit(estimates, start)
