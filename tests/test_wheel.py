@@ -70,5 +70,5 @@ def test_the_container_runs_a_command_that_exists_as_a_user_without_rights() -> 
     (entry,) = (json.loads(line.removeprefix("ENTRYPOINT ")) for line in lines if line.startswith("ENTRYPOINT"))
     assert lines.index("USER 10001") < next(i for i, line in enumerate(lines) if line.startswith("ENTRYPOINT"))
     context = studio.make_context("studio", entry[2:])
-    assert (context.params["port"], context.params["host"], context.params["browser"]) == (8642, "0.0.0.0", False)
-    assert context.params["beyond"]
+    assert (context.params["port"], context.params["host"], context.params["browser"]) == (8642, "127.0.0.1", False)
+    assert not context.params["beyond"]

@@ -7,7 +7,9 @@ for how long, and at which cost. One patient in twenty never comes; the others c
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -24,59 +26,10 @@ PATIENTS = 20_000
 _STREAM = 6
 _BLOCK = 8_192
 
-_LEVELS = {
-    "sex": ("F", "M"),
-    "region": ("center", "coast", "east", "hills", "islands", "north", "south", "west"),
-    "insurance": ("basic", "plus", "private", "none"),
-    "chronic": ("none", "diabetes", "heart", "lung", "kidney", "joint"),
-    "smoker": ("never", "former", "current"),
-    "department": ("general", "heart", "lung", "joints", "kidneys", "eyes", "skin", "emergency"),
-    "diagnosis": tuple(f"{letter}{number}" for letter in "ABCDEF" for number in (1, 2)),
-    "urgency": ("planned", "soon", "urgent"),
-    "outcome": ("home", "home care", "transferred", "back soon"),
-}
-_EDGES = {
-    "age": [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 101],
-    "days": [0, 1, 2, 3, 5, 8, 15, 61],
-    "cost": [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 100_000],
-}
+_STATED = tomllib.loads((files("sklar.generate") / "visits.toml").read_text("utf-8"))
+_LEVELS, _EDGES, _WEIGHTS = (_STATED[part] for part in ("levels", "edges", "weights"))
 _PATIENT = ("age", "sex", "region", "insurance", "chronic", "smoker")
 _VISIT = ("department", "diagnosis", "urgency", "days", "cost", "outcome")
-
-# Hidden ailments, and what they do. Rows are ailments throughout.
-_AILMENT = [0.28, 0.17, 0.15, 0.13, 0.11, 0.16]
-_OF_CHRONIC = [
-    [0.86, 0.03, 0.03, 0.03, 0.02, 0.03], [0.20, 0.62, 0.08, 0.02, 0.06, 0.02],
-    [0.22, 0.10, 0.60, 0.03, 0.03, 0.02], [0.26, 0.03, 0.05, 0.62, 0.01, 0.03],
-    [0.20, 0.18, 0.08, 0.02, 0.50, 0.02], [0.30, 0.04, 0.03, 0.02, 0.02, 0.59]
-]  # fmt: skip
-_OF_SMOKER = [
-    [0.62, 0.24, 0.14], [0.52, 0.30, 0.18], [0.34, 0.36, 0.30], [0.16, 0.34, 0.50], [0.50, 0.30, 0.20],
-    [0.6, 0.25, 0.15]
-]  # fmt: skip
-_OF_DEPARTMENT = [
-    [0.46, 0.03, 0.03, 0.05, 0.01, 0.14, 0.18, 0.10], [0.44, 0.12, 0.02, 0.03, 0.12, 0.16, 0.03, 0.08],
-    [0.18, 0.58, 0.06, 0.01, 0.03, 0.01, 0.01, 0.12], [0.20, 0.06, 0.58, 0.01, 0.01, 0.01, 0.01, 0.12],
-    [0.16, 0.08, 0.01, 0.01, 0.64, 0.02, 0.01, 0.07], [0.22, 0.02, 0.01, 0.64, 0.01, 0.02, 0.01, 0.07]
-]  # fmt: skip
-# Diagnoses go with the department: two of each of six groups.
-_OF_DIAGNOSIS = [
-    [0.20, 0.18, 0.06, 0.05, 0.06, 0.05, 0.07, 0.06, 0.05, 0.06, 0.08, 0.08],
-    [0.03, 0.02, 0.46, 0.32, 0.04, 0.02, 0.02, 0.01, 0.03, 0.02, 0.02, 0.01],
-    [0.03, 0.02, 0.04, 0.02, 0.44, 0.34, 0.02, 0.01, 0.02, 0.02, 0.02, 0.02],
-    [0.03, 0.03, 0.01, 0.01, 0.01, 0.01, 0.50, 0.32, 0.02, 0.02, 0.02, 0.02],
-    [0.02, 0.02, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.48, 0.30, 0.03, 0.03],
-    [0.06, 0.04, 0.02, 0.01, 0.01, 0.01, 0.02, 0.01, 0.02, 0.02, 0.46, 0.32],
-    [0.10, 0.06, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02, 0.01, 0.01, 0.32, 0.42],
-    [0.12, 0.10, 0.12, 0.08, 0.14, 0.08, 0.10, 0.08, 0.05, 0.04, 0.05, 0.04]
-]  # fmt: skip
-_OF_URGENCY = [
-    [0.70, 0.22, 0.08], [0.42, 0.34, 0.24], [0.46, 0.34, 0.20], [0.74, 0.20, 0.06], [0.58, 0.30, 0.12],
-    [0.82, 0.15, 0.03], [0.80, 0.17, 0.03], [0.03, 0.17, 0.80]
-]  # fmt: skip
-_OF_OUTCOME = [
-    [0.93, 0.05, 0.019, 0.001], [0.84, 0.11, 0.044, 0.006], [0.72, 0.16, 0.09, 0.03], [0.56, 0.25, 0.12, 0.07]
-]  # fmt: skip
 
 
 def linked() -> Linked:
@@ -87,8 +40,8 @@ def linked() -> Linked:
 
 def _schema(table: str, names: Sequence[str]) -> Schema:
     entries: dict[str, dict[str, object]] = {}
-    entries |= {name: {"type": "categorical", "values": list(levels)} for name, levels in _LEVELS.items()}
-    entries |= {name: {"type": "integer", "edges": list(edges)} for name, edges in _EDGES.items()}
+    entries |= {name: {"type": "categorical", "values": levels} for name, levels in _LEVELS.items()}
+    entries |= {name: {"type": "integer", "edges": edges} for name, edges in _EDGES.items()}
     return Schema.from_dict({"table": {"name": table}, "attributes": {name: entries[name] for name in names}})
 
 
@@ -105,14 +58,16 @@ def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[tupl
 
 
 def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    ailment = choose(rng, _AILMENT, rows=_BLOCK)
+    ailment = choose(rng, _WEIGHTS["ailment"], rows=_BLOCK)
     frailty = rng.normal(0.0, 1.0, _BLOCK) + 0.35 * (ailment > 0)
     age = np.clip(44 + 13 * frailty + 6 * (ailment > 0) + rng.normal(0, 12, _BLOCK), 0, 100).astype(np.int64)
     sex = (rng.random(_BLOCK) < 0.42 + 0.10 * (ailment == 2) + 0.06 * (ailment == 3)).astype(np.intp)
-    region = choose(rng, np.array([20, 14, 15, 9, 4, 13, 14, 11]) * (1 + 0.6 * np.eye(len(_AILMENT), 8)), ailment)
+    region = choose(
+        rng, np.array([20, 14, 15, 9, 4, 13, 14, 11]) * (1 + 0.6 * np.eye(len(_WEIGHTS["ailment"]), 8)), ailment
+    )
     insurance = choose(rng, [[0.58, 0.24, 0.10, 0.08], [0.42, 0.34, 0.20, 0.04]], (age > 50).astype(np.intp))
-    chronic = choose(rng, _OF_CHRONIC, ailment)
-    smoker = choose(rng, _OF_SMOKER, ailment)
+    chronic = choose(rng, _WEIGHTS["chronic"], ailment)
+    smoker = choose(rng, _WEIGHTS["smoker"], ailment)
     rate = np.exp(1.3 + 0.42 * frailty + 0.25 * (ailment > 0) - 0.35 * (insurance == 3))
     number = np.clip(1 + rng.poisson(rng.gamma(2.5, 1 / 2.5, _BLOCK) * rate), 1, MOST)
     number = np.where(rng.random(_BLOCK) < 0.05, 0, number)
@@ -121,17 +76,17 @@ def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataF
     owner = np.repeat(np.arange(_BLOCK), number)
     rows = owner.size
     # One visit in eight is about something else.
-    about = np.where(rng.random(rows) < 0.125, choose(rng, _AILMENT, rows=rows), ailment[owner])
-    department = choose(rng, _OF_DEPARTMENT, about)
-    diagnosis = choose(rng, _OF_DIAGNOSIS, department)
-    urgency = choose(rng, _OF_URGENCY, department)
+    about = np.where(rng.random(rows) < 0.125, choose(rng, _WEIGHTS["ailment"], rows=rows), ailment[owner])
+    department = choose(rng, _WEIGHTS["department"], about)
+    diagnosis = choose(rng, _WEIGHTS["diagnosis"], department)
+    urgency = choose(rng, _WEIGHTS["urgency"], department)
     weak = 1.4 * frailty[owner] + 0.6 * urgency + 0.3 * (age[owner] > 65)
     stays = rng.random(rows) < 1 / (1 + np.exp(1.0 - 1.8 * weak))
     days = np.where(stays, np.minimum(1 + rng.poisson(np.exp(0.5 + 0.45 * weak)), 60), 0)
     price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
     cost = np.minimum(np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows)), 99_999)
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
-    outcome = choose(rng, _OF_OUTCOME, worse)
+    outcome = choose(rng, _WEIGHTS["outcome"], worse)
     columns = (department, diagnosis, urgency, days, cost.astype(np.int64), outcome)
     return people, _frame(key[owner], _VISIT, columns).filter(pl.col(KEY) <= patients)
 

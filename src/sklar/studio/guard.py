@@ -32,8 +32,6 @@ MOST_BYTES = 1 << 20
 _MOST_FIELDS = 20_000
 _TOO_LARGE = f"A form must have at most {MOST_BYTES:,} bytes. Put long lists into the schema file instead."
 _ENTER, _STATIC = "/enter", "/static/"
-# Every address of this machine, as a container listens: it is opened by the machine's own.
-_ANY = "0.0.0.0"  # noqa: S104
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -69,14 +67,14 @@ class Session:
     @property
     def hosts(self) -> frozenset[str]:
         """What a browser may write into `Host`."""
-        names = {"127.0.0.1", "localhost"} if self.host in ("127.0.0.1", _ANY) else {self.host}
+        names = {"127.0.0.1", "localhost"} if self.host == "127.0.0.1" else {self.host}
         written = {f"[{name}]" if ":" in name else name for name in names}
         return frozenset({f"{name}:{self.port}" for name in written} | (written if self.port == 80 else set()))
 
     @property
     def first_address(self) -> str:
         """The address that lets the custodian in, once."""
-        name = f"[{self.host}]" if ":" in self.host else self.host.replace(_ANY, "127.0.0.1")
+        name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}{_ENTER}?token={self.token}"
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 from sklar.answer.report.publish import together
@@ -37,28 +38,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
     return Markdown("".join(lines))
 
 
-def yaml(document: Mapping[str, Any], indent: int = 0) -> str:
-    """Mappings, lists, texts and numbers as YAML, whose texts are those of JSON."""
-    space, lines = " " * indent, []
-    for key, value in document.items():
-        if isinstance(value, Mapping):
-            lines.append(f"{space}{key}:\n{yaml(value, indent + 2)}")
-        elif isinstance(value, list):
-            # The first key of a mapping stands behind the dash.
-            items = [yaml(each, indent + 4).lstrip() if isinstance(each, Mapping) else _scalar(each) for each in value]
-            lines.append(f"{space}{key}:\n" + "".join(f"{space}  - {item}" for item in items))
-        else:
-            lines.append(f"{space}{key}: {_scalar(value)}")
-    return "".join(lines)
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, float):
-        # YAML reads 1e-09 as a text: a number has a point.
-        digits, power, exponent = repr(value).partition("e")
-        return f"{digits if '.' in digits else f'{digits}.0'}{power}{exponent}\n"
-    # What is not ASCII is escaped: YAML has rules of its own for it.
-    return f"{json.dumps(value)}\n"
+def yaml(document: Mapping[str, Any]) -> str:
+    """A mapping as YAML, a key a line. JSON is YAML, but a number such as 1e-09, which some read as a text."""
+    values = ((key, indent(json.dumps(value, indent=2), "  ").lstrip()) for key, value in document.items())
+    text = "".join(f"{key}: {value}\n" for key, value in values)
+    return re.sub(r'"(?:[^"\\]|\\.)*"|(?<![\d.])\d+(?=e)', lambda found: found[0] + ".0" * (found[0][0] != '"'), text)
 
 
 # How Hugging Face names sizes.
