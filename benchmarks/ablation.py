@@ -61,7 +61,7 @@ def _never(*_: Any, **__: Any) -> Any:
 # What is set where in the package to take a part out: before tables are measured, or only when they are fitted.
 PLANNED: Mapping[str, tuple[str, Any]] = {
     "second stage by distances": ("sklar.fitting.third.plan_second", _evenly),
-    "third stage": ("sklar.fitting.third.looks_for_triples", _never),
+    "third stage": ("sklar.budget.plan.looks_for_triples", _never),
     "scores": ("sklar.fitting.third.plan_scores", _never),
 }
 FITTED: Mapping[str, tuple[str, Any]] = {

@@ -22,7 +22,7 @@ import click
 import numpy as np
 import polars as pl
 
-from experiments import data, record
+from experiments import data, record, truths
 from experiments.asked import (
     CENSUS,
     CENSUS_COLUMNS,
@@ -379,6 +379,9 @@ def _line(case: str, question: str, sums: Mapping[str, float]) -> list[object]:
     help="Folder in which results are kept as they come; a second run goes on from there.",
 )
 @click.option("--page", "only_page", is_flag=True, help="Write the page from what was saved, and run nothing.")
+@click.option("--raw", is_flag=True, help="The truth of raw values, people, found domains and three columns, instead.")
+@click.option("--releases", type=int, default=30, show_default=True, help="With --raw: of each table, way and epsilon.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="With --raw: processes.")
 def main(
     data_folder: Path | None,
     out: Path,
@@ -390,8 +393,17 @@ def main(
     tables: tuple[str, ...],
     saved: Path,
     only_page: bool,
+    raw: bool,
+    releases: int,
+    jobs: int,
 ) -> None:
     """Coverage and Type I errors of inference over simulated releases."""
+    if raw:
+        if not only_page:
+            truths.run(saved / "raw", releases, jobs)
+        for line in truths.page(saved / "raw", out):
+            click.echo(f"FAILS: {line}")
+        return
     generator = np.random.default_rng()
     wanted = tables or ("census", "adult", "private")
     kept = {name: saved / f"{name}.json" for name in ("census", "adult", "private")}

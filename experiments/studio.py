@@ -80,14 +80,15 @@ def walk(folder: Path, table: str, out: Path | None) -> Walk:
 
 
 def _also(made: Walk, out: Path | None) -> Callable[[str], None]:
-    """Pictures beside the desktop's: on a phone, and in the dark."""
+    """Pictures beside the desktop's: on a tablet, on a phone, and in the dark."""
 
     def take(name: str) -> None:
         if out is None:
             return
         began = time.monotonic()
-        made.page.set_viewport_size({"width": 390, "height": 844})
-        made.picture(out / f"studio-{name}-phone.png")
+        for device, width, height in (("tablet", 820, 1180), ("phone", 390, 844)):
+            made.page.set_viewport_size({"width": width, "height": height})
+            made.picture(out / f"studio-{name}-{device}.png")
         made.page.set_viewport_size({"width": 1280, "height": 900})
         made.page.emulate_media(color_scheme="dark")
         made.picture(out / f"studio-{name}-dark.png")
@@ -105,17 +106,19 @@ def _steps(made: Walk, table: str, also: Callable[[str], None]) -> None:
     made.click("button", table)
     page.wait_for_url("**/open")
     made.done("open")
+    also("open")
     made.click("button", "Read all rows and propose a schema")
     page.wait_for_url("**/describe")
     made.done("describe")
     also("describe")
     made.click("button", "Accept all")
     made.click("link", "Go on: plan the budget")
-    page.locator(".curve-room svg").wait_for()
+    page.locator("#preview svg").first.wait_for()
     made.done("plan")
     also("plan")
     made.click("button", "Use this plan")
     page.wait_for_url("**/release")
+    also("release")
     made.click("button", "Release, and spend epsilon")
     page.locator(".bars li:nth-child(6)").wait_for()
     made.done("release")
@@ -126,11 +129,13 @@ def _steps(made: Walk, table: str, also: Callable[[str], None]) -> None:
     made.click("link", "Go on: the report for readers")
     page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
     made.done("report")
+    also("report")
     made.click("link", "Go on: publish")
-    page.get_by_text("Passed.").wait_for()
+    page.get_by_text("verified.").first.wait_for()
     made.click("button", f"Write the folder {name}-1-published")
     page.get_by_text("put it online as it is").wait_for()
     made.done("publish")
+    also("publish")
     made.click("link", "Books")
     page.get_by_text("charged in full").wait_for()
     made.done("books")

@@ -13,27 +13,27 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_471,
-    "budget": 3_463,
-    "cli": 2_172,
-    "custodian": 4_385,
+    "answer": 4_552,
+    "budget": 3_533,
+    "cli": 2_180,
+    "custodian": 4_401,
     "draw": 1_687,
-    "files": 2_204,
-    "fitting": 3_037,
-    "generate": 785,
-    "kernel": 1_693,
+    "files": 2_208,
+    "fitting": 3_141,
+    "generate": 696,
+    "kernel": 1_697,
     "machine": 849,
-    "paper": 839,
-    "public": 3_584,
-    "rows": 4_137,
-    "studio": 2_355,
-    "trust": 4_199,
+    "paper": 827,
+    "public": 3_611,
+    "rows": 4_150,
+    "studio": 2_365,
+    "trust": 4_206,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 112, 29
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 112, 27
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,9 +94,14 @@ def test_three_way_tables_are_measured_within_the_budget_and_certified(model: Mo
     assert any("stage 3" in line and "three-way tables" in line for line in model.summary())
     planned = plan_scores(SCHEMA.cells, ROWS, stages)
     assert planned is not None
-    assert distances.scales.tolist() == [planned[0]]
-    (entry,) = [entry for entry in model.certificate.measurements if entry.order == SCORES]
-    assert (entry.stage, entry.tables, entry.scale, entry.what) == (3, 4, planned[0], "scores of three-way tables")
+    assert distances.scales.tolist() == [planned[0][0].scale]
+    (entry,) = [entry for entry in model.certificate.measurements if entry.order == SCORES + 3]
+    assert (entry.stage, entry.tables, entry.scale, entry.what) == (
+        3,
+        4,
+        planned[0][0].scale,
+        "scores of three-way tables",
+    )
     # One number: it moves as far in L1 as in L2.
     assert entry.sensitivity_l1 == entry.sensitivity_l2 == entry.reach == 22.0
 
@@ -149,8 +155,16 @@ def test_verify_passes_it_with_a_refit(saved: Path) -> None:
     assert "100% are those that this machine would choose" in plan.detail
 
 
-# The blocks of the file: all tables of one attribute, of two, of two again, chosen ones of three, distances.
-_THIRD, _SCORES = "block3", "block4"
+# The blocks of the file: all tables of one attribute, of two, of two again, chosen ones of three (and perhaps of four,
+# as noise has it), distances of three, then of four.
+_THIRD, _SIZES = "block3", (4, 6, 6)
+
+
+def _place(document: dict[str, Any], order: int) -> int:
+    """The number of the block of chosen tables of this order, or of scores."""
+    query, of = ("distances", order - SCORES) if order > SCORES else ("tables", order)
+    blocks = [(entry["query"], entry.get("order", 3)) for entry in document["blocks"]]
+    return blocks.index((query, of), 3)
 
 
 def _exact(document: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -163,8 +177,9 @@ def _rescaled(factor: float, order: int) -> Any:
 
     def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         scales = arrays["scales"] = arrays["scales"].copy()
-        part = slice(-1, None) if order == SCORES else slice(4 + 6 + 6, -1)
-        scales[part] *= factor
+        place, entries = _place(document, order), document["blocks"][3:]
+        sizes = [*_SIZES, *(1 if entry["query"] == "distances" else entry["sets"] for entry in entries)]
+        scales[sum(sizes[:place]) : sum(sizes[: place + 1])] *= factor
         for entry in document["certificate"]["measurements"]:
             entry["scale"] *= factor if entry["order"] == order else 1
 
@@ -177,8 +192,9 @@ def _unstated(document: dict[str, Any], order: int) -> None:
 
 
 def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    last = len(document["blocks"]) - 1
     document["blocks"].pop()
-    del arrays[_SCORES], arrays[f"{_SCORES}_coarse"]
+    del arrays[f"block{last}"], arrays[f"block{last}_coarse"], arrays[f"block{last}_sets"]
     arrays["scales"] = arrays["scales"][:-1]
 
 
@@ -189,9 +205,10 @@ def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         (_rescaled(64, 3), "noise"),
         (_rescaled(1 / 4, 3), "theorem"),
         (lambda document, arrays: _unstated(document, 3), "measurements"),
-        (lambda document, arrays: _unstated(document, SCORES), "measurements"),
+        (lambda document, arrays: _unstated(document, SCORES + 4), "measurements"),
         (_unscored, "measurements"),
-        (_rescaled(1 / 8, SCORES), "theorem"),
+        (_rescaled(1 / 8, SCORES + 3), "theorem"),
+        (_rescaled(1 / 8, SCORES + 4), "theorem"),
     ],
 )
 def test_verify_finds_forged_tables(saved: Path, tmp_path: Path, change: Any, check: str) -> None:
@@ -201,7 +218,7 @@ def test_verify_finds_forged_tables(saved: Path, tmp_path: Path, change: Any, ch
 
 def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp_path: Path) -> None:
     """Cheaper scores fit the budget, and no other table tells their noise: the plan does."""
-    path = forged(saved, _rescaled(2.0, SCORES), tmp_path / "forged.sklar")
+    path = forged(saved, _rescaled(2.0, SCORES + 3), tmp_path / "forged.sklar")
     assert verify(path).passed
     found = check_plan(load(path))
     assert not found.passed
@@ -222,8 +239,11 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp
         (lambda document, arrays: arrays["block3_sets"].__setitem__(0, 3), "must name attributes of the schema"),
         (lambda document, arrays: arrays[_THIRD].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
         (lambda document, arrays: arrays["scales"].__setitem__(-2, 0.0), "can be drawn exactly"),
-        (lambda document, arrays: document["blocks"].pop(), "scales.npy|block4|'scales'"),
-        (lambda document, arrays: arrays[_SCORES].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
+        (lambda document, arrays: document["blocks"].pop(), "scales.npy|block[56]|'scales'"),
+        (
+            lambda document, arrays: arrays[f"block{_place(document, SCORES + 4)}"].__setitem__(0, 2**60),
+            r"at most 2\*\*53 in size",
+        ),
     ],
 )
 def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, change: Any, message: str) -> None:
@@ -279,7 +299,7 @@ def test_people_and_add_remove_have_a_third_stage_too() -> None:
     totals = np.array([part.sum() for part in tables.by_scale()])
     assert (np.abs(totals - 2 * many / 3) < 7 * tables.scales * query.sizes**0.5).all()
     moved = {entry.order: entry.sensitivity_l2 for entry in measured.certificate.measurements if entry.order >= 3}
-    assert moved == {3: 2.0, SCORES: 31.0}
+    assert moved | {4: 2.0} == {3: 2.0, 4: 2.0, SCORES + 3: 31.0, SCORES + 4: 31.0}
 
 
 def test_a_file_that_changes_between_passes_is_told_to_have_cost(
@@ -303,7 +323,8 @@ def test_a_file_that_changes_between_passes_is_told_to_have_cost(
 
 def test_the_report_says_where_the_cost_went(model: Model) -> None:
     page = publishable(model)
-    assert "Part of that cost went to tables of three attributes, over coarser levels" in page
+    assert re.search("Part of that cost went to tables of three( or four)? attributes, over coarser levels", page)
     assert "or that the scores showed them to miss." in page
     assert "Part of that cost went to <em>noisy</em> scores" in page
-    assert together(model.certificate) == "three"
+    # Scores are of four.
+    assert together(model.certificate) == "four"

@@ -144,8 +144,8 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
     blocks = [measurer.measure(*part) for _ in range(stages.looks) for part in stages.first.parts]
     if stages.reserve.size:
         outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)
-        scores = [measurer.measure(*part) for part in outlook.scores]
-        blocks += [measurer.measure(*part) for part in outlook.plan(scores).parts] + scores
+        scores = measurer.measure_all(outlook.scores)
+        blocks += measurer.measure_all(outlook.plan(scores).parts) + scores
     certificate = certify(schema, budget, blocks, measurer.n_rows, search.findings)
     return Measured(schema=schema, blocks=(*noisy, *blocks), certificate=certificate)
 

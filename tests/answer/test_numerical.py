@@ -70,7 +70,7 @@ def test_it_finds_what_algebra_finds(model: Model) -> None:
     # Where numbers lie inside their bins is part of the error here too.
     shaped = (model.infer(mean_age, columns=["age"]), infer(model, "mean(age)"))
     assert shaped[0].figures[0].model_error == pytest.approx(shaped[1].figures[0].model_error, rel=0.05)
-    assert shaped[0].figures[0].model_error > 0.01
+    assert shaped[0].figures[0].model_error > 0.03
     assert [each.name for each in model.infer(slopes, columns=["sex", "region", "owns"]).figures][1] == "male"
 
 

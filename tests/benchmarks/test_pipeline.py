@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 
 from benchmarks import growth, limits, pipeline, references, shapes
-from sklar.paper.estimate import orthant
-from sklar.paper.nearest import nearest
+from sklar.paper.estimate import nearest, orthant
 from sklar.public.schema import Schema
 
 

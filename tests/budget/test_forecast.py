@@ -200,10 +200,22 @@ def test_a_forecast_says_what_may_go_to_three_way_tables() -> None:
     schema = Schema.from_toml(toml)
     found = [forecast(schema, rows=rows, epsilon=1.0) for rows in (500, 50_000)]
     assert [each.triples_share for each in found] == [0.0, 0.4]
-    assert found[1].to_dict()["three_way"] == {"most_of_stage_2": 0.4, "scores_of_all": 0.02}
-    assert any(line.startswith("At epsilon 1, 2% of all cost, out of stage 2, goes to") for line in found[1].lines())
-    assert any(line.startswith("At epsilon 1, up to 40% of stage 2 may go to three-way") for line in found[1].lines())
-    assert not any("three-way" in line for line in found[0].lines())
+    assert found[1].to_dict()["three_way"] == {"most_of_stage_2": 0.4, "scores_of_all": 0.03}
+    assert any(line.startswith("At epsilon 1, 3% of all cost, out of stage 2, goes to") for line in found[1].lines())
+    assert any(
+        line.startswith("At epsilon 1, up to 40% of stage 2 may go to tables of three or four")
+        for line in found[1].lines()
+    )
+    assert not any("of three or four" in line for line in found[0].lines())
+    # Two pairs of six with the target cost twice as much: the others get 6 / 9 of the precision.
+    aimed = forecast(schema.aimed("a0"), rows=500, epsilon=1.0)
+    assert (aimed.pair_sd / found[0].pair_sd) ** 2 == pytest.approx([0.75] * 3 + [1.5] * 3, rel=0.01)
+    words = (
+        "The release is for a0: noise in two-way tables that hold it is 13% less, and in all others 22.5% more, than"
+    )
+    assert any(line.startswith(words) for line in aimed.lines())
+    assert not any("release is for" in line for line in found[0].lines())
+    assert aimed.triples_share == 0.4
     binary = forecast(schema, rows=50_000, epsilon=1.0, method="binary")
     assert binary.triples_share == binary.scores_share == 0.0
 

@@ -103,9 +103,9 @@ def test_methods_have_budgets() -> None:
     assert PAPER.budget_of(own, None) is own
 
 
-def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[np.float64]]:
+def triples(cells: Cells, scales: NDArray[np.float64]) -> list[tuple[Tables, NDArray[np.float64]]]:
     """The first three-way tables, at these scales."""
-    return Tables(cells=cells, order=3, sets=np.stack(cells.triples, axis=1)[: scales.size]), scales
+    return [(Tables(cells=cells, order=3, sets=np.stack(cells.triples, axis=1)[: scales.size]), scales)]
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -120,9 +120,10 @@ def test_later_stages_never_overspend_whatever_is_wanted(seed: int, scored: bool
     assert (stages.first.scales(0).size > 0) == (not budget.rows_are_public)
     scores = NOTHING
     if scored:
-        planned = plan_scores(cells, 10**7, stages)
+        planned = plan_scores(cells, 10**7, stages, orders=(3,))
         assert planned is not None
-        scale, left = planned
+        (own, *_), left = planned
+        scale = own.scale
         reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
         scores, table = (
             Spend.of([scale], cells.n_triples, reach),
@@ -170,12 +171,12 @@ def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
     # Noise may be an eighth of what a column shows that follows from two others.
     cells = Cells([8] * 6)
     stages = plan_release(cells, Budget(epsilon=1.0), Method(), n_rows=10**6)
-    planned = plan_scores(cells, 10**6, stages)
+    planned = plan_scores(cells, 10**6, stages, orders=(3,))
     assert planned is not None
-    least = math.ceil(8 * planned[0] / 15 / math.sqrt(7 / 512))
+    least = math.ceil(8 * planned[0][0].scale / 15 / math.sqrt(7 / 512))
     assert looks_for_triples(cells, least, stages)
-    assert plan_scores(cells, least + 1, stages) is not None
-    assert plan_scores(cells, least - 1, stages) is None
+    assert plan_scores(cells, least + 1, stages, orders=(3,)) is not None
+    assert plan_scores(cells, least - 1, stages, orders=(3,)) is None
 
 
 def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
@@ -295,7 +296,7 @@ def test_refusals() -> None:
         strictly = r"^the one-way share must lie strictly between 0 and 1, got"
         refused(strictly, plan_tables, Cells([2] * 3), budget, one_way_share=share)
     wanted = triples(cells, np.array([(0.41 * np.sum(stages.reserve**-2.0)) ** -0.5]))
-    dear = r"^three-way tables may take 40% of what is set aside .*, got 41%\. Want fewer"
+    dear = r"^larger tables may take 40% of what is set aside .*, got 41%\. Want fewer"
     refused(dear, plan_second, cells, stages, np.ones(3), None, wanted)
     half = r"^scores may take half of what is set aside .*, got \d+%\. Set more aside\.$"
     refused(half, plan_scores, cells, 10**6, replace(stages, reserve=stages.reserve * 5))

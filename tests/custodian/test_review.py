@@ -254,3 +254,16 @@ def test_a_person_is_named_changed_and_taken_back() -> None:
         assert review.name_person(bare, person).startswith("[table]")
         assert Schema.from_toml(review.name_person(bare, person)).person == person
     assert Schema.from_toml(review.name_person(text, None)).person is None
+
+
+def test_a_target_is_written_into_the_file() -> None:
+    columns = "[attributes.a]\ntype = 'boolean'\n[attributes.b]\ntype = 'boolean'\n"
+    text = f"# mine\n[table]\nname = 't'\ntarget = 'b'\n{columns}"
+    changed = review.say_target(text, "a")
+    assert changed.startswith("# mine\n[table]\nname = 't'\n")
+    assert Schema.from_toml(changed).target == ("a",)
+    assert "target" not in review.say_target(changed, "")
+    bare = review.say_target("[attributes.a]\ntype = 'boolean'\n", "a")
+    assert Schema.from_toml(bare).target == ("a",)
+    with pytest.raises(SchemaError, match="no attribute 'c'"):
+        review.say_target(text, "c")

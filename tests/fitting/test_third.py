@@ -28,7 +28,7 @@ def test_numbers_are_cut_at_equal_masses_and_categories_keep_the_most_common() -
     cells = SCHEMA.cells
     generator = np.random.default_rng(0)
     levels = np.concatenate([generator.dirichlet(np.full(size, 2.0)) for size in cells.sizes])
-    coarse = coarsen(SCHEMA, levels)
+    coarse = coarsen(SCHEMA, levels, np.full(4, 8))
     age, job, grade, few = (coarse[cells.levels(i)] for i in range(4))
     # Contiguous, from the first to the last, none left out; missing ages are a level of their own.
     assert age[-1] == 7
@@ -52,7 +52,7 @@ def test_runs_are_never_empty(seed: int) -> None:
     size = int(generator.integers(9, 40))
     schema = Schema(name="t", attributes=(Attribute(name="x", kind="integer", edges=tuple(range(size + 1))),))
     for levels in (generator.dirichlet(np.full(size, 0.05)), np.zeros(size), np.eye(size)[seed % size]):
-        coarse = coarsen(schema, levels)
+        coarse = coarsen(schema, levels, np.array([8]))
         assert (np.diff(coarse) >= 0).all()
         assert sorted(set(coarse.tolist())) == list(range(8))
 
@@ -61,8 +61,9 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     cells = Cells([3, 4, 2, 5])
     coarse = np.array([0, 1, 2, 0, 1, 2, 3, 0, 1, 0, 1, 1, 2, 3])
     fits = np.stack([components(cells, 6, seed).T for seed in range(4)])
-    seen = disagreement(fits, cells, coarse, 1_000_000)
-    assert seen.triples.members.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    asked = Tables(cells=cells, order=3, coarse=coarse)
+    seen = disagreement(fits, asked, 1_000_000)
+    assert seen.tables.members.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
     thirds = fits[:, :, 9:].astype(np.float64) @ np.eye(4)[coarse[9:]]
     tables = np.einsum("fci,fcj,fck->fijk", fits[:, :, :3], fits[:, :, 3:7], thirds) / 6
     for axis in (1, 2, 3):
@@ -71,12 +72,21 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     assert seen.variation[1] == pytest.approx(np.abs(apart).sum() / 6, rel=1e-4)
     assert seen.distance[1] == pytest.approx(1e6 * np.sqrt((apart**2).sum() / 3), rel=1e-4)
     # What they predict together, in rows, as three-way tables lie.
-    own = seen.reference[seen.triples.offsets[1] : seen.triples.offsets[2]].reshape(3, 4, 4)
-    assert seen.reference.shape == (seen.triples.n_cells,)
+    own = seen.reference[asked.offsets[1] : asked.offsets[2]].reshape(3, 4, 4)
+    assert seen.reference.shape == (asked.n_cells,)
     assert own == pytest.approx(1e6 * tables.mean(axis=0), abs=1)
     # Fits that agree leave nothing open, and one fit agrees with itself.
-    assert disagreement(fits[[0, 0, 0]], cells, coarse, 1_000).variation.max() < 1e-6
-    assert disagreement(fits[:1], cells, coarse, 1_000).distance.max() == 0
+    assert disagreement(fits[[0, 0, 0]], asked, 1_000).variation.max() < 1e-6
+    assert disagreement(fits[:1], asked, 1_000).distance.max() == 0
+    # Of four; and those with a target matter more.
+    (four,) = [disagreement(fits, Tables(cells=cells, order=4, coarse=coarse), 1_000_000)]
+    table = np.einsum("fci,fcj,fck,fcl->fijkl", fits[:, :, :3], fits[:, :, 3:7], fits[:, :, 7:9], thirds) / 6
+    for axis in (1, 2, 3, 4):
+        table -= table.mean(axis=axis, keepdims=True)
+    rest = table - table.mean(axis=0)
+    assert four.distance == pytest.approx(1e6 * np.sqrt((rest**2).sum() / 3), rel=1e-3)
+    assert four.reference == pytest.approx(1e6 * table.mean(axis=0).ravel(), abs=1)
+    assert disagreement(fits, asked, 9, (3,)).weights.tolist() == [0.25, 0.5, 0.5, 0.5]
 
 
 def made(number: int, seed: int = 0) -> Disagreement:
@@ -88,14 +98,15 @@ def made(number: int, seed: int = 0) -> Disagreement:
     coarse = np.concatenate([np.arange(size) for size in cells.sizes])
     triples = Tables(cells=cells, order=3, sets=attributes, coarse=coarse)
     distance, none = variation * 3_000 * generator.uniform(0.5, 1.5, number), np.zeros(triples.n_cells, dtype=np.int64)
-    return Disagreement(triples=triples, variation=variation, distance=distance, reference=none, n_rows=20_000)
+    known = {"distance": distance, "reference": none, "weights": np.full(number, 1 / number)}
+    return Disagreement(tables=triples, variation=variation, n_rows=20_000, **known)
 
 
 def test_scales_are_those_of_the_best_trade() -> None:
     """No scale could be moved, and no table added or left out, to make the expected error smaller."""
     seen, price, precision = made(40), 0.01, 50.0
-    dimensions = np.prod(seen.triples.shapes - 1, axis=1)
-    chosen, scales = choose_scales(seen, price=price, precision=precision, most_precision=np.inf)
+    dimensions = np.prod(seen.tables.shapes - 1, axis=1)
+    ((chosen, scales),) = choose_scales([seen], price=price, precision=precision, most_precision=np.inf)
     assert 0 < chosen.size < 40
 
     def lost(table: int, own: float) -> float:
@@ -111,22 +122,26 @@ def test_scales_are_those_of_the_best_trade() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_scales_stay_within_what_may_be_taken(seed: int) -> None:
     seen = made(400, seed)
-    chosen, scales = choose_scales(seen, price=1e-6, precision=10.0, most_precision=0.3)
+    ((chosen, scales),) = choose_scales([seen], price=1e-6, precision=10.0, most_precision=0.3)
     assert 0 < chosen.size <= MOST_TRIPLES
     assert float(np.sum(scales**-2.0)) <= 0.3
     assert (np.diff(chosen) > 0).all()
     none = replace(seen, variation=np.zeros(400), distance=np.zeros(400))
-    assert choose_scales(none, price=0.01, precision=1.0, most_precision=1.0)[0].size == 0
+    assert choose_scales([none], price=0.01, precision=1.0, most_precision=1.0)[0][0].size == 0
+    # Of two orders together: the same tables, each where it stands.
+    (first, _), (second, own) = choose_scales([none, seen], price=1e-6, precision=10.0, most_precision=0.3)
+    assert (first.size, second.tolist()) == (0, chosen.tolist())
+    assert own == pytest.approx(scales)
 
 
 def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> None:
     seen = replace(
         made(5), variation=np.array([0.02, 0.04, 0.03, 0.0, 1e-9]), distance=np.array([100.0, 400.0, 300.0, 0.0, 1e-6])
     )
-    flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
+    flat = np.sqrt(seen.tables.sizes) / (2 * seen.n_rows)
     # In rows: 100, 1,000, -200, 1,000, 1,000, each with noise of 75 rows.
     values = PARTS * np.array([100, 1_000, -200, 1_000, 1_000])
-    scores = Block(query=Distances(of=seen.triples, reference=None), scales=np.array([75.0 * PARTS]), values=values)
+    scores = Block(query=Distances(of=seen.tables, reference=None), scales=np.array([75.0 * PARTS]), values=values)
     found = corrected(seen, scores)
     assert found.distance == pytest.approx([100.0, 850.0, 0.0, 850.0, 850.0])
     assert found.variation[:3] == pytest.approx([0.02, 0.04 * 850 / 400, 0.0])

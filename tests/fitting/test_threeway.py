@@ -55,7 +55,7 @@ NONE = np.zeros(CELLS.n_levels - CELLS.n_attributes, dtype=np.float32)
 def test_the_loss_is_the_weighted_squared_distance() -> None:
     targets, own, other = GENERATOR.random(TRIPLES.n_cells), components(), components(number=1, seed=1)
     per_cell = np.repeat(WEIGHTS, TRIPLES.sizes)
-    loss = descent.TableLoss(TRIPLES, targets, WEIGHTS, 3.0)
+    loss = descent.TableLoss([TRIPLES], targets, WEIGHTS, 3.0)
     error, distance = loss.score(contrasts(own, CELLS), contrasts(other, CELLS)[:, 0])
     assert error == pytest.approx(float(per_cell @ (predicted(own, TRIPLES) - targets) ** 2) - 3.0, rel=1e-4)
     apart = per_cell @ (predicted(own, TRIPLES) - predicted(other, TRIPLES)) ** 2
@@ -63,7 +63,7 @@ def test_the_loss_is_the_weighted_squared_distance() -> None:
 
 
 def test_every_part_is_renewed_in_turn() -> None:
-    three = descent.TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), np.ones(4))
+    three = descent.TableLoss([TRIPLES], GENERATOR.random(TRIPLES.n_cells), np.ones(4))
     start, moved = (contrasts(components(seed=seed), CELLS) for seed in (0, 3))
     add, turn = three.pull(), np.zeros_like(start)
     add(start, turn)
@@ -80,7 +80,35 @@ def estimates_of(cells: Cells, triples: Tables, codes: NDArray[np.int64], sd: fl
     queries = (Tables(cells=cells, order=1), Tables(cells=cells, order=2), triples)
     one_way, pairs, three = (query.count(codes).astype(np.float64) for query in queries)
     third_sd = np.full(len(triples.members), sd)
-    return estimates(cells, codes.shape[1], one_way, pairs, sd, triples=triples, third=three, third_sd=third_sd)
+    return estimates(cells, codes.shape[1], one_way, pairs, sd, wider=(triples,), third=three, third_sd=third_sd)
+
+
+def test_a_fit_begins_near_the_cells_of_a_table_of_four() -> None:
+    """The parity of three bits and the fourth: no table of three depends, and fits from independence stay there."""
+    cells, generator = Cells([2, 2, 2, 2, 3]), np.random.default_rng(1)
+    codes = np.stack([generator.integers(0, size, 20_000) for size in cells.sizes])
+    codes[3] = codes[:3].sum(axis=0) % 2
+    four = Tables(cells=cells, order=4, sets=np.array([[0, 1, 2, 3]]), coarse=np.append(np.tile([0, 1], 4), [0, 0, 0]))
+    exact = estimates_of(cells, four, codes, 100.0)
+    begun = descent.three_way_loss(exact)
+    assert isinstance(begun, descent.TableLoss)
+    first = begun.lean(160, generator)
+    # As many components near every cell as its share of rows: eight of sixteen cells, each to 20 of 160.
+    near = [tuple((first[:8, at].reshape(4, 2)[:, 1] > 0).astype(int).tolist()) for at in range(160)]
+    assert all(abs(near.count((a, b, c, a ^ b ^ c)) - 20) <= 1 for a, b, c in np.ndindex(2, 2, 2))
+    assert not first[8:].any()
+    # Noise alone begins nowhere, nor do tables of three.
+    even = replace(exact, third=np.full(16, 1_250.0))
+    assert not descent.three_way_loss(even).lean(160, generator).any()  # type: ignore[union-attr]
+    targets = denoise_tables(exact, denoise_margins(exact).levels)
+    weights, shares = CellWeights(cells, targets.precision), four.count(codes) / 20_000
+    errors = []
+    for three in (begun, descent.TableLoss([four], shares, np.ones(1))):
+        fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
+        fit.advance(20)
+        found = np.einsum("ic,jc,kc,lc->ijkl", *fit.probabilities[:8].reshape(4, 2, 40)).ravel() / 40
+        errors.append(float(np.abs(found - shares).sum()) / 2)
+    assert errors[0] < 0.1 < 0.3 < errors[1]
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -178,11 +206,14 @@ def test_the_loss_of_parities_is_that_of_their_squared_errors() -> None:
     assert error == pytest.approx(three.weight * float(missed @ missed), rel=1e-5)
 
 
-@pytest.mark.parametrize("parity", [False, True])
-def test_the_gradient_is_that_of_the_loss(parity: bool) -> None:
-    three: descent.ThreeWayLoss = descent.TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), WEIGHTS)
+@pytest.mark.parametrize("what", ["three", "three and four", "parities"])
+def test_the_gradient_is_that_of_the_loss(what: str) -> None:
+    four = Tables(cells=CELLS, order=4, sets=np.array([[0, 1, 2, 4], [0, 2, 3, 4]]), coarse=np.minimum(COARSE, 2))
+    wider = [TRIPLES, four] if "four" in what else [TRIPLES]
+    targets, weights = GENERATOR.random(sum(each.n_cells for each in wider)), np.append(WEIGHTS, [3.0, 1.5])
+    three: descent.ThreeWayLoss = descent.TableLoss(wider, targets, weights[: 2 + 2 * len(wider)])
     found = contrasts(components(), CELLS)
-    if parity:
+    if what == "parities":
         three, found = descent.ParityLoss(parities()), GENERATOR.uniform(-0.7, 0.7, (5, 7)).astype(np.float32)
     pull = np.zeros_like(found)
     three.pull()(found, pull)

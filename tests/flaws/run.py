@@ -122,7 +122,7 @@ def page(found: list[Caught]) -> str:
     lines = [
         "# Planted flaws, and who catches each",
         "",
-        f"`make flaws` plants {len(found)} flaws (`tests/flaws/planted.py`), each in a copy of the package, "
+        f"`make flaws` plants {len(found)} flaws (`tests/flaws/planted.toml`), each in a copy of the package, "
         "and lets three look for each: the tests that the flaw names, `sklar audit --quick` of the flawed copy, and "
         "`sklar verify` of the sound package on five models that the flawed copy released (a table, bits, one with "
         "three-way tables, private domains, linked tables).",

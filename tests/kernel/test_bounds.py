@@ -78,13 +78,14 @@ def parities() -> Iterator[Example]:
 
 
 def distances() -> Iterator[Example]:
-    for sizes, missing in (((2, 2, 2), True), ((2, 2, 3), False), ((2, 3, 3), False), ((3, 3, 3), False)):
+    examples = (((2, 2, 2), True), ((2, 2, 3), False), ((2, 3, 3), False), ((3, 3, 3), False), ((2, 2, 2, 2), False))
+    for sizes, missing in (*examples, ((2, 2, 2, 3), False)):
         rows, size = rows_of(sizes, missing=missing), math.prod(sizes)
         far = np.zeros(size, dtype=np.int64)
         far[:2] = -(2**40), 2**40
-        for reference in (np.zeros(size), np.arange(size) % 3 - 1, far)[: 1 if sizes == (3, 3, 3) else 3]:
-            query = Distances(of=Tables(cells=Cells(sizes), order=3), reference=reference.astype(np.int64))
-            answer = cache(lambda chosen, query=query: query.count(codes_of(chosen, 3)))
+        for reference in (np.zeros(size), np.arange(size) % 3 - 1, far)[: 1 if size > 20 else 3]:
+            query = Distances(of=Tables(cells=Cells(sizes), order=len(sizes)), reference=reference.astype(np.int64))
+            answer = cache(lambda chosen, query=query: query.count(codes_of(chosen, query.of.order)))
 
             def worlds(most: int, answer: Any = answer, rows: Any = rows) -> Worlds:
                 people = people_of(rows, most)
@@ -184,10 +185,13 @@ def test_every_class_has_examples_and_is_final() -> None:
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("most", [1, 3])
-def test_distances_of_large_tables_stay_within_their_bound(neighbors: Neighbors, most: int) -> None:
+@pytest.mark.parametrize("sizes", [(8, 8, 8), (8, 8, 4, 2)])
+def test_distances_of_large_tables_stay_within_their_bound(
+    sizes: tuple[int, ...], neighbors: Neighbors, most: int
+) -> None:
     # Rounding grows with counts: at the cut of 2^31 rows and beyond, and with references as far.
-    generator, sizes = np.random.default_rng(3), (8, 8, 8)
-    tables = Tables(cells=Cells(sizes), order=3)
+    generator = np.random.default_rng(3)
+    tables = Tables(cells=Cells(sizes), order=len(sizes))
     budget = budget_of(neighbors, most, tables)
     for top in (10, 2**20, 2**31 - 1, 2**31 + 5):
         reference = generator.integers(-top, top, 512)

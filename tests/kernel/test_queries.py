@@ -76,8 +76,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         for sizes, orders in (([2, 3], 1), ([2, 2], 3), ([2, 2, 2, 2], 4), ([2, 2], 0), ([], 1))
     ),
     *(
-        (partial(Distances, of=tables(sizes, order), reference=None), "three-way tables over at most 8 levels")
-        for sizes, order in (([9, 2, 2], 3), ([2, 2], 2))
+        (
+            partial(Distances, of=tables(sizes, order), reference=None),
+            "of tables of three or four attributes over at most",
+        )
+        for sizes, order in (([9, 2, 2], 3), ([2, 2], 2), ([8, 8, 8, 2], 4), ([2] * 5, 5))
     ),
     (partial(Distances, of=tables([2, 2, 2], 3), reference=np.zeros(7, dtype=np.int64)), "a reference for every cell"),
     (
@@ -129,15 +132,16 @@ def test_rows_move_as_many_parities_as_the_theorem_says(m: int) -> None:
         assert moved_sets(m)[s].tolist() == odd
 
 
+@pytest.mark.parametrize("order", [3, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_distance_is_the_length_of_what_pairs_do_not_say(seed: int) -> None:
+def test_a_distance_is_the_length_of_what_smaller_tables_do_not_say(seed: int, order: int) -> None:
     generator = np.random.default_rng(seed)
-    shape = tuple(generator.integers(2, 9, 3).tolist())
+    shape = tuple(generator.integers(2, 9 if order == 3 else 5, order).tolist())
     counts, reference = generator.integers(0, 50, shape), generator.integers(-5, 50, shape)
     apart = (counts - reference).astype(np.float64)
-    for axis in range(3):
+    for axis in range(order):
         apart -= apart.mean(axis=axis, keepdims=True)
-    query = Distances(of=Tables(cells=Cells(shape), order=3), reference=reference.ravel())
+    query = Distances(of=Tables(cells=Cells(shape), order=order), reference=reference.ravel())
     assert query.answer(counts.ravel()).tolist() == [round(15 * float(np.linalg.norm(apart)))]
 
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from sklar.kernel.cells import Cells
-from sklar.paper.estimate import _ACCURACY, Probabilities, fit_binary, orthant, tetrachoric_matrix, thresholds
+from sklar.paper.estimate import _ACCURACY, Probabilities, fit_binary, nearest, orthant, tetrachoric_matrix, thresholds
 from sklar.paper.gaussian import BinaryCopula
-from sklar.paper.nearest import nearest
 from tests.draw.test_blocks import drawn as draw
 from tests.draw.test_blocks import pair_frequencies
 from tests.fitting.test_denoise import schema_of

@@ -339,6 +339,7 @@ def test_numbers_in_plain_writing() -> None:
 
 
 @given(text=st.text("0123456789.,' e+-\u00a0x", max_size=12))
+@settings(deadline=None)
 def test_no_text_is_read_as_a_number_that_its_writing_does_not_have(text: str) -> None:
     """Beside a decimal comma a point is none: what Python then reads comes from the comma alone."""
     found = parse_number(Reading(decimal=",").plain(text).strip())
@@ -376,3 +377,28 @@ def test_the_schema_decides_for_whom_a_budget_is() -> None:
     for person, says in ((eight, "rows_per_person = 8"), (None, "that a row is a person")):
         with pytest.raises(BudgetError, match=f"people with up to 4 rows, and the schema says {says}"):
             budget_for(person, Budget(epsilon=1.0, rows_per_person=4))
+
+
+def test_a_target_is_public_and_checked() -> None:
+    columns = "".join(f"[attributes.{name}]\ntype = 'integer'\nedges = [0, 1, 2, 3]\n" for name in "abc")
+    rule = "[[rules]]\nattribute = 'c'\ndetermined_by = 'b'\nmap = {'0' = 0, '1' = 0, '2' = 1}\n"
+    one = Schema.from_toml(f"[table]\ntarget = 'b'\n{columns}")
+    assert (one.target, one.targets) == (("b",), (1,))
+    assert one.importance == (1.0, 1.0, 1.0, 2.0, 1.0, 2.0)
+    two = Schema.from_toml(f"[table]\ntarget = ['c', 'a']\n{columns}")
+    assert (two.targets, two.importance) == ((0, 2), (1.0, 1.0, 1.0, 2.0, 2.0, 2.0))
+    for schema in (one, two, one.aimed()):
+        assert Schema.from_toml(schema.to_toml()) == schema
+        assert Schema.from_dict(schema.to_dict()).digest == schema.digest
+    assert len({one.digest, two.digest, one.aimed().digest}) == 3
+    for stated, message in (
+        ("'d'", "the schema has no attribute 'd'"),
+        ("['a', 'a']", r"\[table\] target must name different attributes, got 'a' twice. Remove one"),
+        ("3", r"\[table\] target must be the name of an attribute, or list some, got \(3,\)"),
+        ("[['a']]", r"\[table\] target must be the name of an attribute, or list some"),
+    ):
+        with pytest.raises(SchemaError, match=message):
+            Schema.from_toml(f"[table]\ntarget = {stated}\n{columns}")
+    with pytest.raises(SchemaError, match=r"a rule determines 'c', which is not measured. Name 'b' instead"):
+        Schema.from_toml(f"[table]\ntarget = 'c'\n{columns}{rule}")
+    assert Schema.from_toml(f"[table]\ntarget = 'b'\n{columns}{rule}").measured.targets == (1,)

@@ -184,6 +184,12 @@ def test_people_and_rules(inside: Browser) -> None:
     assert "decided meanwhile" in inside.post("/t/people/describe/rule", **rule).said
     inside.post("/t/people/describe/person", person="")
     assert schema_of(inside).person is None
+    assert "Releases are for town." in inside.post("/t/people/describe/target", target="town").said
+    assert schema_of(inside).target == ("town",)
+    assert '<option value="town" selected>' in inside.get("/t/people/describe").text
+    assert "Name 'town' instead" in inside.post("/t/people/describe/target", target="county").said
+    inside.post("/t/people/describe/target", target="")
+    assert schema_of(inside).target == ()
 
 
 def test_many_columns_are_paged_and_searched(inside: Browser) -> None:

@@ -391,7 +391,7 @@ LISTED: dict[str, tuple[str, Change, str, str]] = {
     "a message as scores": (
         "third",
         scores(lambda size: 1_000_000 * message(size)),
-        "Not tested for noise: .*what scores of three-way tables say",
+        "Not tested for noise: .*what scores of larger tables say",
         "FAIL plan",
     ),
     "exact margins in the model": ("auto", exact_copula, "model: not recomputed", "FAIL refit"),

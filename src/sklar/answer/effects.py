@@ -103,11 +103,11 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
         levels, coarse = query.levels, query.coarse
         for (attributes, at), variance in zip(chosen, variances.tolist(), strict=True):
             flat = block.values[offsets[at] : offsets[at + 1]].astype(np.float64)
+            own = () if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes)
+            # Over all levels as they are it says what any table does.
+            own = own if any((each != np.arange(each.size)).any() for each in own) else ()
             yield NoisyTable(
-                attributes=attributes,
-                counts=flat.reshape(levels[list(attributes)]),
-                variance=variance,
-                coarse=() if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes),
+                attributes=attributes, counts=flat.reshape(levels[list(attributes)]), variance=variance, coarse=own
             )
 
 
@@ -154,8 +154,10 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     chosen, (n, variance) = tuple(sorted(where)), rows_of(measured)
     tables, sizes = list(tables_of(measured, chosen)), tuple(int(measured.schema.sizes[i]) for i in chosen)
     by_set = pool_tables([table for table in tables if not table.coarse], chosen, n)
-    # A set whose own table was measured needs no coarse one.
-    for each in [table for table in tables if table.coarse and table.attributes not in by_set]:
+    # A set whose own table was measured needs no coarse one. Of four attributes a table over coarse levels is not
+    # followed: effects of three of them in it, which no other table may have, would have to be known too.
+    chosen_tables = [table for table in tables if table.coarse and len(table.attributes) <= 3]
+    for each in [table for table in chosen_tables if table.attributes not in by_set]:
         values = centered(each.counts / n, each.counts.ndim)
         by_set[each.attributes] = Effect(values=values, variance=each.variance / n**2, coarse=each.coarse)
     return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance)

@@ -1,8 +1,9 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen in its table and in the sums of two-way tables; over two in their own table; over three where a release chose to
-measure their coarse table; parities of up to three bits are linear. Of all others only the model has an opinion.
+is seen in its table and in the sums of two-way tables; over two in their own table; parities of up to three bits are
+linear. Over more attributes the answer is that of `infer` about the share of rows: an interval where nearly all of it
+was measured, else bounds that the noisy tables leave.
 
 A row that stands in no cell of an attribute is missing from sums over its levels. Such a sum is used only where the
 schema gives every value a level (it declares `missing` or `other`), or the caller vouches that the table is `complete`.
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from sklar.answer import DEFAULT_LEVEL, effects
 from sklar.answer.condition import divide_shapes, level_classes, limits_of, shown_limits
 from sklar.answer.effects import Floats, NoisyTable, has_parities, normal_quantile
+from sklar.answer.infer import infer
 from sklar.answer.predicate import Expression, QueryError, borders, divide, parse
 from sklar.budget.certificate import Measured
 from sklar.draw.decode import Shape
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 _MAX_CLASSES = 1 << 20
 _MAX_SAMPLED = 1_000_000
 _SAMPLE_SEED = 0
-# Cells of a table of three attributes that a predicate is tried on.
-_MAX_CELLS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -85,11 +85,12 @@ class Estimate(Tabular):
 class Answer:
     """How many rows satisfy a predicate: by the noisy tables, with error bars, or None, and by the synthetic rows.
 
-    Where one row of each person is `counted`, chosen at random, the interval is about the rows that were chosen, and
-    `choosing_error` bounds the standard error that choosing them adds to a number of people: sqrt(n p (1 - p)) for the
-    share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal. `split_error` is the part of
-    the standard error that is due to the shares of `split` bins. `beyond` says where the predicate asks beyond what a
-    search found of numbers; the interval is wider by the rows that may lie there, `beyond_most`.
+    Where rows of each person are `counted` that were chosen at random, the interval includes `choosing_error`, a bound
+    on the standard error that choosing adds to a number of people: sqrt(n p (1 - p)) for the share p, since the sum of
+    p_i (1 - p_i) over people is largest where all p_i are equal. `split_error` is the part of the standard error that
+    is due to the shares of `split` bins. `beyond` says where the predicate asks beyond what a search found of numbers;
+    the interval is wider by the rows that may lie there, `beyond_most`. `low` and `high` may be `bounds` that noisy
+    tables leave, and no interval.
     """
 
     predicate: str
@@ -109,6 +110,7 @@ class Answer:
     split_error: float | None = None
     beyond: tuple[str, ...] = ()
     beyond_most: float | None = None
+    bounds: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -118,9 +120,13 @@ class Answer:
         if self.estimate is None:
             rows = f"{self.synthetic:,.0f} of {self.n_rows:,}"
             return f"Answer({self.predicate}: not measured, synthetic rows have {rows})"
-        interval = f"{100 * self.level:.4g}% interval {self.low:,.0f} to {self.high:,.0f}"
+        interval = f"{self._ends} {self.low:,.0f} to {self.high:,.0f}"
         beyond = f"; beyond what is known: {', '.join(self.beyond)}" if self.beyond else ""
         return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval}{beyond})"
+
+    @property
+    def _ends(self) -> str:
+        return "bounds" if self.bounds else f"{100 * self.level:.4g}% interval"
 
     def _repr_html_(self) -> str:
         title, *lines = self.lines()
@@ -138,7 +144,7 @@ class Answer:
             cut = (low, high) != (self.low, self.high)
             lines += [
                 f"  estimate        {self.estimate:,.0f}, standard error {self.standard_error:,.1f}",
-                f"  {f'{100 * self.level:.4g}% interval':<16}{low:,.0f} to {high:,.0f}"
+                f"  {self._ends:<16}{low:,.0f} to {high:,.0f}"
                 + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
                 f"  measured by     {self.measured_by}",
             ]
@@ -150,7 +156,7 @@ class Answer:
             known = f"{', '.join(self.beyond)} nothing is known but that at most {self.beyond_most:,.0f} rows lie there"
             lines.append(f"  CAUTION         beyond {known}: state edges that reach as far as rows may")
         if self.choosing_error is not None:
-            lines.append(f"  choosing rows   adds a standard error of at most {self.choosing_error:,.1f}")
+            lines.append(f"  choosing rows   has a standard error of at most {self.choosing_error:,.1f} of it")
         return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
 
 
@@ -227,16 +233,17 @@ def answer(
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
 
-    found: CellCount | str
-    if len(where) <= 2 or has_parities(measured, len(where)):
+    direct: dict[str, Any] = {}
+    if len(where) > 2 and not has_parities(measured, len(where)):
+        direct, by = _inferred(model, predicate, level)
+        if direct:
+            direct |= {"low": direct["low"] - most_beyond, "high": direct["high"] + most_beyond}
+    else:
         held = parts.whole(expression, where)
         found = count(held)
-    else:
-        held, found = np.zeros(0), _count_wide(measured, parts, expression, where, level=level, complete=complete)
-    direct: dict[str, float] = {}
-    if isinstance(found, CellCount):
+        by = found.by
         low, high, error = found.count - found.half_width, found.count + found.half_width, 0.0
-        if split and held.size:
+        if split:
             if has_parities(measured):
                 one_each = np.eye(held.size).reshape(-1, *held.shape)
                 cells = np.array([count(one).count for one in one_each]).reshape(held.shape)
@@ -252,18 +259,22 @@ def answer(
             high = min(found.count + reach, max(most.count + most.half_width, found.count))
         sd = math.hypot(found.standard_error, error, most_beyond / normal)
         direct |= {"estimate": found.count, "standard_error": sd, "low": low - most_beyond, "high": high + most_beyond}
-        if model.certificate.count == "people":
+        if model.certificate.count is not None:
+            # The chance of choosing rows is part of the interval, here as in `infer`.
             picked = min(max(found.count / model.n_rows, 0.0), 1.0)
-            direct["choosing_error"] = math.sqrt(model.n_rows * picked * (1 - picked))
-    share, by = _synthetic(model, expression, where, parts)
+            error = direct["choosing_error"] = math.sqrt(model.n_rows * picked * (1 - picked))
+            direct["low"] = found.count - math.hypot(found.count - direct["low"], normal * error)
+            direct["high"] = found.count + math.hypot(direct["high"] - found.count, normal * error)
+            direct["standard_error"] = math.hypot(sd, error)
+    share, synthetic_by = _synthetic(model, expression, where, parts)
     return Answer(
         predicate=predicate.strip(),
         attributes=names,
         n_rows=model.n_rows,
         level=level,
         synthetic=model.n_rows * share,
-        synthetic_by=by,
-        measured_by=found if isinstance(found, str) else found.by,
+        synthetic_by=synthetic_by,
+        measured_by=by,
         counted=model.certificate.counted,
         split=split,
         beyond=beyond,
@@ -346,13 +357,8 @@ def count_cells(
     pooled, table = _pool(measured, where, complete=complete), f"the table of {names}"
     if len(where) == 1 and len(pooled.terms) > 1:
         table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
+    held, public = np.asarray(cells, dtype=np.float64), measured.n_rows
     every = complete or _exhaustive(measured, where)
-    return _summed(measured, pooled, np.asarray(cells, dtype=np.float64), table, level=level, every=every)
-
-
-def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, level: float, every: bool) -> CellCount:
-    """The count of rows in shares of the cells of a table; `every` says that every row has a cell of it."""
-    public = measured.n_rows
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
     turned = bool(every and public is not None and np.sum(held**2) > np.sum((1 - held) ** 2))
     held = 1 - held if turned else held
@@ -367,29 +373,17 @@ def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, le
     )
 
 
-def _count_wide(
-    measured: Measured, parts: _Parts, expression: Expression, where: Sequence[int], *, level: float, complete: bool
-) -> CellCount | str:
-    """The count over three attributes, ascending, by their coarse table, or why there is none."""
-    tables = sum(block.scales.size for block, query in effects.table_blocks(measured) if query.sets is not None)
-    if len(where) > 3 or not tables:
-        return f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
-    names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
-    table = next((each for each in effects.tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
-    if table is None or not table.coarse:
-        others = f"only pairs and {tables:,} other tables of three were measured"
-        return f"no direct measurement exists over {names}; {others}"
-    coarser = f"the table of {names} was measured over coarser levels than this predicate tells apart"
-    if math.prod(int(measured.schema.sizes[i]) for i in where) > _MAX_CELLS:
-        return coarser
-    fine = parts.whole(expression, where)
-    places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
-    sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
-    if ((sums != 0) & (sums != sizes)).any():
-        return coarser
-    pooled = _Pooled(table.counts, table.variance, (math.sqrt(table.variance),), (1,))
-    held, every = np.sign(sums).reshape(table.counts.shape), complete or _exhaustive(measured, where)
-    return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
+def _inferred(model: Model, predicate: str, level: float) -> tuple[dict[str, Any], str]:
+    """What `infer` says of rows of the table over more attributes, and by what it was measured, or why not."""
+    try:
+        found = infer(model, f"share({predicate})", level=level, target="table")
+    except QueryError as error:
+        return {}, f"no direct measurement exists over so many attributes; {error}"
+    (figure,), names = found.figures, ("estimate", "standard_error", "low", "high")
+    if figure.low is None:
+        return {}, f"no direct measurement exists over so many attributes; {found.cautions[0]}"
+    counts = {name: model.n_rows * getattr(figure, name) for name in names}
+    return {**counts, "bounds": figure.bounds}, f"all noisy tables, which speak of {100 * figure.measured:.0f}% of it"
 
 
 def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[int]) -> tuple[float, float]:

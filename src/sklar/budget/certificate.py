@@ -26,9 +26,9 @@ from sklar.public.settings import Count, Person
 
 # How many times the scale that it stated was the noise on a score, in files of version 3.
 OLD_DISTANCE = 16
-# In place of an order: scores, one number for every three-way table.
-SCORES = 4
-_TABLES = ("one-way tables", "two-way tables", "three-way tables over coarse levels", "scores of three-way tables")
+# Added to the order of the tables that scores are about, one number for each; files of version 3 had another number.
+SCORES, _OLD_SCORES = 10, 4
+_WAYS = ("one-way", "two-way", "three-way", "four-way")
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
@@ -37,8 +37,8 @@ class Measurement:
     """Tables of one order that were measured at one scale in one stage.
 
     The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so, and scores have
-    the order `SCORES`: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all of them
-    together, over separate cells, each of L1 norm at most `reach`.
+    `SCORES` added to their order: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all
+    of them together, over separate cells, each of L1 norm at most `reach`.
 
     `kind` names tables of tokens, those of linked people and events (`plan.KINDS`) or first moments inside bins: scale
     and sensitivities are in people or rows, `reach` is in tokens, and the noise that was drawn is in tokens, too.
@@ -62,14 +62,17 @@ class Measurement:
             return "tables of where numbers lie inside bins"
         if self.kind or not self.order:
             return KINDS[self.kind][1] if self.kind else "number of rows"
-        return (_PARITIES if self.parity else _TABLES)[self.order - 1]
+        if self.parity:
+            return _PARITIES[self.order - 1]
+        tables = f"{_WAYS[self.order % SCORES - 1]} tables"
+        return f"scores of {tables}" if self.order > SCORES else tables + " over coarse levels" * (self.order > 2)
 
     @property
     def unit(self) -> str:
         """Of what its scale is, in words."""
         if self.kind:
             return "rows" if self.kind == INSIDE else "people"
-        return "a score" if self.order == SCORES else "a count"
+        return "a score" if self.order > SCORES else "a count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -293,7 +296,7 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
         if isinstance(query, Parities):
             groups = zip(range(1, query.orders + 1), query.sizes, scales, query.moves(scales), strict=True)
         elif isinstance(query, Distances):
-            groups = [(SCORES, query.n_cells, scales[0], query.n_cells)]
+            groups = [(SCORES + query.of.order, query.n_cells, scales[0], query.n_cells)]
         else:
             order = query.order if isinstance(query, Tables) else 0
             unique = zip(*np.unique(scales, return_counts=True), strict=True)
@@ -332,9 +335,9 @@ def _priced(certificate: Certificate) -> Certificate:
     reach = float(math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))
 
     def line(each: Measurement) -> Measurement:
-        if each.order == SCORES:
-            score = replace(each, scale=each.scale * OLD_DISTANCE, moves=float(each.tables), reach=reach)
-            return replace(score, sensitivity_l1=reach, sensitivity_l2=reach)
+        if each.order == _OLD_SCORES:
+            score = replace(each, order=SCORES + 3, moves=float(each.tables), reach=reach)
+            return replace(score, scale=each.scale * OLD_DISTANCE, sensitivity_l1=reach, sensitivity_l2=reach)
         return replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
 
     return replace(certificate, measurements=tuple(map(line, certificate.measurements)))

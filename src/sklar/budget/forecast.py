@@ -318,6 +318,7 @@ def forecast(
         costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
     whole = sum(costs.values())
     m, d = schema.n_attributes, schema.n_levels
+    scored = plan.plan_scores(cells, rows, stages, schema.targets)
     return Forecast(
         schema=schema,
         n_rows=rows,
@@ -330,8 +331,8 @@ def forecast(
         split=tuple((name, cost / whole) for name, cost in costs.items()),
         findings=search.findings,
         search_factor=search.factor,
-        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages) else 0.0,
-        scores_share=0.0 if plan.plan_scores(cells, rows, stages) is None else plan.SCORES_SHARE,
+        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages, schema.targets) else 0.0,
+        scores_share=sum(each.share for each in scored[0]) if scored else 0.0,
         seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
@@ -377,6 +378,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         lines.append(f"Not measured, because rules determine them: {left_out}.")
     if schema.person is not None:
         lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
+    lines += filter(None, [plan.target_words(schema)])
     lines += [
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
         "",
@@ -418,14 +420,15 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
     shares = {
-        "triples_share": f"up to {plan.TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over coarse levels, "
-        "where models of stage 1 disagree. Pairs then have a little more noise than is said here.",
-        "scores_share": f"{plan.SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: how far each "
-        "three-way table lies from the models of stage 1.",
+        "triples_share": "up to {:.0%} of stage 2 may go to tables of three or four columns over coarse levels, where "
+        "models of stage 1 disagree or scores show a gap. Pairs then have a little more noise than is said here.",
+        "scores_share": "{:.0%} of all cost, out of stage 2, goes to noisy scores: how far each table of three or four "
+        "columns lies from the models of stage 1.",
     }
-    for share, text in shares.items():
-        if where := [f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, share)]:
-            lines.append(f"At epsilon {', '.join(where)}, {text}")
+    for name, text in shares.items():
+        for share in sorted({getattr(each, name) for each in forecasts} - {0.0}):
+            where = (f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, name) == share)
+            lines.append(f"At epsilon {', '.join(where)}, {text.format(share)}")
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append(

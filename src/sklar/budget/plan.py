@@ -7,11 +7,11 @@ tables; then its cost, not its scales, is what must have been fixed before.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, product
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query,
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
 from sklar.public.events import Linked
 from sklar.public.outputs import spread
-from sklar.public.schema import Schema
+from sklar.public.schema import TARGET_WEIGHT, Schema
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
@@ -118,6 +118,8 @@ MOST_LOOKED_AT = 20_000
 # Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they,
 # their cells, and the cells that all rows are counted into, are at most so many: a few seconds.
 SCORES_SHARE = 0.02
+# Tables of four are scored of so many columns, at half of that share, or where they hold a target; over so many levels.
+_MOST_FOUR, _MOST_COARSE_FOUR = 15, 4
 _MOST_SCORED = 10_000
 _MOST_SCORED_CELLS = 1 << 24
 _MOST_SCORED_WORK = 2e9
@@ -349,59 +351,101 @@ def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages, most: int | None
     return float(np.mean(np.minimum(0.4 * coarse * sd / n_rows, 1.0)))
 
 
-def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
+def looks_for_triples(cells: Cells, n_rows: int, stages: Stages, targets: tuple[int, ...] = ()) -> bool:
     """Whether a release looks for three-way tables after its first stage, by sizes and noise scales alone.
 
-    A second stage must pay for them, and of three binary attributes one number is open, which fits agree about.
+    A second stage must pay for them, and of three binary attributes one number is open, which fits agree about. A
+    target is looked for whatever the noise of pairs.
     """
-    m = cells.n_attributes
-    if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
+    m, open_ended = cells.n_attributes, bool(targets) or int(cells.sizes.max()) > 2
+    if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or not open_ended:
         return False
-    return (
-        stages.first.scales(2).min() >= _LEAST_NOISE
-        and expected_pair_tv(cells, n_rows, stages, MOST_COARSE) <= TRIPLES_UP_TO
-    )
+    quiet = bool(targets) or expected_pair_tv(cells, n_rows, stages, MOST_COARSE) <= TRIPLES_UP_TO
+    return bool(stages.first.scales(2).min() >= _LEAST_NOISE and quiet)
 
 
-def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stages] | None:
-    """The scale of scores of all three-way tables, and the stages with what is left of the reserve; None: no scores.
+class Scored(NamedTuple):
+    """Tables whose distances are measured at this scale, over coarse levels of which only the numbers are meant.
 
-    They are made where tables are looked for, are not too many, and noise lets them tell something. Over I x J x K even
-    coarse levels, a column that follows from the two others and has no trace in pairs lies n sqrt((1 - 1/K) / (I J))
-    from independence. What is known of a score is an interval of four sds of its noise. On average over all tables it
-    may be half as wide as that.
-
-    All scores have one scale. They take `SCORES_SHARE` of the precision of the whole plan out of the reserve, and both
-    parts are scaled by one factor (`theorems.matched_factor`): together they cost at most what was set aside. Refused
-    where scores would take half of it.
+    `share` is the part of the whole plan's precision that they take.
     """
-    number = cells.n_triples
-    if not looks_for_triples(cells, n_rows, stages) or number > _MOST_SCORED or n_rows * number > _MOST_SCORED_WORK:
+
+    tables: Tables
+    scale: float
+    share: float
+
+
+def plan_scores(
+    cells: Cells, n_rows: int, stages: Stages, targets: tuple[int, ...] = (), orders: Sequence[int] = (3, 4)
+) -> tuple[list[Scored], Stages] | None:
+    """The scores of tables of these orders, and the stages with what is left of the reserve; None: no scores.
+
+    They are made where tables are looked for, are not too many, and noise lets them tell something. Over even coarse
+    levels, a column of K levels that follows from the others of a set of C cells and has no trace in fewer lies
+    n sqrt((K - 1) / C) from independence. What is known of a score is an interval of four sds of its noise. On average
+    over all tables it may be half as wide as that.
+
+    Where sets of three are not scored, sets of four are not. All scores of an order have one scale, for a share of the
+    precision of the whole plan. They take it out of the reserve, and all parts are scaled by one factor
+    (`theorems.matched_factor`): together they cost at most what was set aside. Refused where they take half of it.
+    """
+    found = []
+    for order in orders if looks_for_triples(cells, n_rows, stages, targets) else ():
+        share = SCORES_SHARE if order == 3 or targets else SCORES_SHARE / 2
+        tried = ((each, _score_scale(each, n_rows, stages, share)) for each in _candidates(cells, order, targets))
+        own = next((Scored(tables, scale, share) for tables, scale in tried if scale is not None), None)
+        if own is None:
+            break
+        found.append(own)
+    if not found:
         return None
-    levels = np.minimum(cells.sizes, MOST_COARSE)[np.stack(cells.triples)].astype(np.float64)
-    if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
-        return None
-    reserve = float(np.sum(stages.reserve**-2.0))
-    taken = SCORES_SHARE * stages.precision
+    reserve, taken = float(np.sum(stages.reserve**-2.0)), sum(each.share for each in found) * stages.precision
     if not taken <= reserve / 2:
         raise BudgetError(
             f"scores may take half of what is set aside for a second stage, got {taken / reserve:.0%}. Set more aside."
         )
-    budget = stages.budget
-    # Over any coarse levels: here the first ones, and all others as one.
-    within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
-    query = Distances(of=Tables(cells=cells, order=3, coarse=np.minimum(within, MOST_COARSE - 1)), reference=None)
-    # At the scale of a table a distance costs (reach / d)^2 as much, d being the L2 sensitivity of a table.
-    reach = float(query.bound(np.ones(1), budget).reach[0])
-    wanted = (taken / number) ** -0.5 * reach / (math.sqrt(budget.shifts) * budget.rows)
-    left = stages.reserve * (1 - taken / reserve) ** -0.5
-    spend = query.bound(np.array([wanted]), budget) + budget.tables(left)
-    factor = matched_factor(spend, budget.tables(stages.reserve))
-    scale = float(drawable(wanted * factor))
-    largest = n_rows * float(np.mean(np.sqrt((levels.min(axis=0) - 1) / levels.prod(axis=0))))
-    if scale / PARTS > _MOST_SCORE_NOISE * largest or scale > MAX_SCALE:
+    budget, left = stages.budget, stages.reserve * (1 - taken / reserve) ** -0.5
+    spends = (Distances(of=each.tables, reference=None).bound(np.array([each.scale]), budget) for each in found)
+    factor = matched_factor(sum(spends, budget.tables(left)), budget.tables(stages.reserve))
+    scores = [each._replace(scale=float(drawable(each.scale * factor))) for each in found]
+    return scores, replace(stages, reserve=drawable(left * factor))
+
+
+def _candidates(cells: Cells, order: int, targets: tuple[int, ...]) -> Iterator[Tables]:
+    """Tables that may be scored, the best first: of all sets of three, and of all sets of four of few columns.
+
+    With a target, where noise is too large for that, of those that hold it, over as many levels as noise allows. The
+    target's own levels stay where it is the only one: 8 x 4^3 cells are as many as distances have (`MOST_APART`).
+    """
+    m, fine = cells.n_attributes, MOST_COARSE if order == 3 else _MOST_COARSE_FOUR
+    held = bool(targets) and math.comb(m - 1, order - 1) <= _MOST_SCORED
+    own = [each for each in combinations(range(m), order) if not set(targets).isdisjoint(each)] if held else []
+    every = None if order == 3 else Tables(cells=cells, order=4).members if m <= _MOST_FOUR else own
+    sizes = [(every, fine)] if order == 3 or held else [(every, fine), (every, 2)]
+    for sets, most in (*sizes, *((own, most) for most in (MOST_COARSE, 4, 2) if most <= fine)):
+        levels = np.full(m, most)
+        levels[[*targets] if len(targets) == 1 else []] = MOST_COARSE
+        within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
+        coarse, given = (
+            np.minimum(within, levels[cells.attribute_of_level] - 1),
+            None if sets is None else np.array(sets),
+        )
+        yield Tables(cells=cells, order=order, sets=given, coarse=coarse)
+
+
+def _score_scale(tables: Tables, n_rows: int, stages: Stages, share: float) -> float | None:
+    """The scale of scores for this share of the precision; None where they are too many, or would tell too little."""
+    number, shapes = len(tables.members), tables.shapes.astype(np.float64)
+    if not number or number > _MOST_SCORED or n_rows * number > _MOST_SCORED_WORK:
         return None
-    return scale, replace(stages, reserve=drawable(left * factor))
+    if tables.n_cells > _MOST_SCORED_CELLS:
+        return None
+    budget = stages.budget
+    # At the scale of a table a distance costs (reach / d)^2 as much, d being the L2 sensitivity of a table.
+    reach = float(Distances(of=tables, reference=None).bound(np.ones(1), budget).reach[0])
+    wanted = (share * stages.precision / number) ** -0.5 * reach / (math.sqrt(budget.shifts) * budget.rows)
+    largest = n_rows * float(np.mean(np.sqrt((shapes.min(axis=1) - 1) / shapes.prod(axis=1))))
+    return None if wanted / PARTS > _MOST_SCORE_NOISE * largest or wanted > MAX_SCALE / 2 else wanted
 
 
 def plan_second(
@@ -409,25 +453,25 @@ def plan_second(
     stages: Stages,
     distances: Doubles,
     importance: Importance = None,
-    wanted: tuple[Tables, Doubles] | None = None,
+    wanted: Sequence[tuple[Tables, Doubles]] = (),
 ) -> Plan:
     """Measure all pairs again, those further from independence more precisely, at the cost that was set aside.
 
-    `distances` are L1 distances from independence in rows, shape (n_pairs,); `wanted` are three-way tables and the
-    scales that they are worth. Both are found from the first stage's noisy tables. Three-way tables get the part of
+    `distances` are L1 distances from independence in rows, shape (n_pairs,); `wanted` are larger tables and the
+    scales that they are worth. Both are found from the first stage's noisy tables. Larger tables get the part of
     the reserve that their scales take, pairs the rest, and then all are scaled by one factor
     (`theorems.matched_factor`): whatever is wanted, the cost is at most the reserve's, so that the two stages compose
     adaptively within the budget. Refused where pairs would get less than 1 - `TRIPLES_SHARE` of the reserve.
     """
     cost = cells.pair_sizes**CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
     pairs, two_way = _matched(_on_grid(cost / cost.max()) ** -0.5, stages), Tables(cells=cells, order=2)
-    if wanted is None:
+    if not wanted:
         return Plan(parts=((two_way, pairs),))
-    triples, scales = wanted
+    scales, ends = np.concatenate([own for _, own in wanted]), np.cumsum([own.size for _, own in wanted])
     reserve, taken = float(np.sum(stages.reserve**-2.0)), float(np.sum(scales**-2.0))
     if not taken <= TRIPLES_SHARE * reserve * (1 + 1e-9):
         raise BudgetError(
-            f"three-way tables may take {TRIPLES_SHARE:.0%} of what is set aside for a second stage, got "
+            f"larger tables may take {TRIPLES_SHARE:.0%} of what is set aside for a second stage, got "
             f"{taken / reserve:.0%}. Want fewer, or larger scales."
         )
     third = _on_grid(scales**-2.0)
@@ -435,8 +479,28 @@ def plan_second(
     third *= min(1.0, TRIPLES_SHARE * reserve / float(third.sum()))
     second = pairs**-2.0
     second *= (reserve - third.sum()) / second.sum()
-    scales, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), [scales.size])
-    return Plan(parts=((two_way, pairs.copy()), (triples, scales.copy())))
+    *parts, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), ends)
+    own = ((tables, part.copy()) for (tables, _), part in zip(wanted, parts, strict=True))
+    return Plan(parts=((two_way, pairs.copy()), *own))
+
+
+def target_words(schema: Schema) -> str:
+    """What a schema's target costs other attributes, as a sentence; empty without one.
+
+    Costs of pairs are proportional to cells^0.2 times their weights, and add up to the same: all others pay for those
+    that weigh more.
+    """
+    if not schema.target or not schema.cells.n_pairs:
+        return ""
+    weights, plain = (_weights(schema.cells, each.importance)[1] for each in (schema, replace(schema, target=())))
+    cost = schema.cells.pair_sizes**CELLS_POWER
+    price = math.sqrt(float(cost @ weights) / float(cost @ plain))
+    bits = " Without a target parities of bits would be measured, with less noise than tables." * schema.cells.are_bits
+    return (
+        f"The release is for {', '.join(schema.target)}: noise in two-way tables that hold it is "
+        f"{1 - price / math.sqrt(TARGET_WEIGHT):.0%} less, and in all others {price - 1:.1%} more, than with the same "
+        f"share of the budget and no target.{bits}"
+    )
 
 
 def _on_grid(cost: Doubles) -> Doubles:

@@ -82,9 +82,9 @@ class ChargeNote(str):
 
 @contextmanager
 def telling(charged: Sequence[Receipt | None], epsilon: float, kept: str | Path | None = None) -> Iterator[None]:
-    """Whatever fails in this block says, in a note, that a release was charged, once `charged` is filled.
+    """Add a note to any exception of this block that a release was charged, once `charged` is filled.
 
-    It also says how to go on from what the release measured, where the file `kept` holds it.
+    The note also says how to go on from what the release measured, where the file `kept` holds it.
     """
     try:
         yield
@@ -99,5 +99,5 @@ def telling(charged: Sequence[Receipt | None], epsilon: float, kept: str | Path 
 
 
 def charge_notes(error: BaseException) -> list[str]:
-    """What an exception tells of charges that were made before it."""
+    """The notes of an exception about charges made before it."""
     return [note for note in getattr(error, "__notes__", ()) if isinstance(note, ChargeNote)]

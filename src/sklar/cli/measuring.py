@@ -237,7 +237,8 @@ def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: b
     from sklar.release import fit as release_model
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
-    schema = shared.schema_of(schema_path)
+    schema, target = shared.schema_of(schema_path), settings.pop("target")
+    schema = schema if target is None else schema.aimed(*target.split(","))
     several = schema.person is not None and schema.person.rows_per_person > 1
     if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
         warn(_UNCHECKED)

@@ -268,6 +268,11 @@ def privacy_options(schema: Parameter) -> Parameter:
         ),
         choice("--mechanism", "gaussian laplace", "Noise on the counts.  [default: gaussian]"),
         choice("--composition", "tight advanced basic", "How the tables' costs add up.  [default: tight]"),
+        option(
+            "--target",
+            "What the release is for, as target in [table] of the schema: tables that hold it get more of the budget.",
+            metavar="COLUMN[,...]",
+        ),
         neighbors_option(
             "Whom the guarantee compares: tables that differ in one row's content (their size is public), or in one "
             "row's presence; in all rows of one person where the schema names a person."

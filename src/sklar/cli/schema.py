@@ -84,8 +84,9 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
 @DATA_IF_GIVEN
 @QUERY
 @click.option("--people", metavar="COLUMN", help=_PEOPLE)
+@click.option("--target", metavar="COLUMN[,...]", help="What releases are for: written to [table] as target.")
 @flag("--accept", "Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.")
-def review(*, schema_path: Path, data: Path | str | None, query: str | None, people: str | None, accept: bool) -> None:
+def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, **said: str | None) -> None:
     """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
 
     The first question is whom a release protects: can a person have several rows? --accept needs its answer where a
@@ -102,8 +103,9 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, peo
 
     if is_given("json") and not accept:
         raise click.UsageError("--json asks nothing: add --accept.")
-    if people is not None:
-        decisions.save(schema_path, decisions.say_people(_read(schema_path), people))
+    for name, say in (("people", decisions.say_people), ("target", decisions.say_target)):
+        if (words := said[name]) is not None:
+            decisions.save(schema_path, say(_read(schema_path), words))
     described, drafted = Schema.load(schema_path), None
     if accept:
         decisions.save(schema_path, decisions.accept_all(_read(schema_path)))

@@ -47,6 +47,7 @@ _REVIEW_KEYS = ("reviewed", "provenance")
 _AT_RISK = "at my risk: they tell who is in the table"
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
 _PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)}|ask_person)\s*=")
+_TARGET_LINE = re.compile(r"\s*target\s*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,16 +311,31 @@ def name_person(text: str, person: Person | None) -> str:
     """
     if person is not None and person.column in Schema.from_toml(text).names:
         text = answer(text, person.column, None)
+    changed = _in_table(text, _PERSON_LINE, describe_person(person))
+    if Schema.from_toml(changed).person != person:
+        raise SchemaError("the person's lines could not be put into [table]. Edit the file by hand.")
+    return changed
+
+
+def say_target(text: str, said: str) -> str:
+    """The file with what releases are for, names with commas (`Schema.aimed`); without any, nothing is favored."""
+    target = tuple(name for name in said.split(",") if name)
+    Schema.from_toml(text).aimed(*target)
+    changed = _in_table(text, _TARGET_LINE, {"target": list(target)} if target else {})
+    if Schema.from_toml(changed).target != target:
+        raise SchemaError("the target could not be put into [table]. Edit the file by hand.")
+    return changed
+
+
+def _in_table(text: str, old: re.Pattern[str], stated: Entry) -> str:
+    """The file with these settings in `[table]`, in place of the lines of `old` ones."""
     lines = text.splitlines()
     if ("table",) not in _places(lines):
         lines = ["[table]", "", *lines]
     start, end = _places(lines)["table",]
-    kept = [line for line in lines[start + 1 : end] if not _PERSON_LINE.match(line)]
-    stated = [f"{key} = {toml_value(value)}" for key, value in describe_person(person).items()]
-    changed = "\n".join([*lines[: start + 1], *kept, *stated, *lines[end:]]) + "\n"
-    if Schema.from_toml(changed).person != person:
-        raise SchemaError("the person's lines could not be put into [table]. Edit the file by hand.")
-    return changed
+    kept = [line for line in lines[start + 1 : end] if not old.match(line)]
+    own = [f"{key} = {toml_value(value)}" for key, value in stated.items()]
+    return "\n".join([*lines[: start + 1], *kept, *own, *lines[end:]]) + "\n"
 
 
 def _tidy(text: str) -> str:

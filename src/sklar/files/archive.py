@@ -105,7 +105,10 @@ def _describe(block: Block) -> dict[str, Any]:
     if isinstance(query, Parities):
         return {"query": "parities", "orders": query.orders}
     if isinstance(query, Distances):
-        return {"query": "distances"}
+        of, said = query.of, {"query": "distances"}
+        return (
+            said | ({} if of.order == 3 else {"order": of.order}) | ({} if of.sets is None else {"sets": len(of.sets)})
+        )
     if query.about:
         return {"query": "grid", "about": query.about, "cells": query.n_cells}
     sets = None if query.sets is None else len(query.sets)

@@ -186,7 +186,7 @@ _NEIGHBORS = one_of(*get_args(Neighbors))
 _STAGE: Keys = {"total": maybe(whole(-(2**53))), "total_scale": maybe(_SCALE), "one_way": _BOOLEAN, "pairs": _BOOLEAN}
 _STAGE |= since(3, {"trios": _BOOLEAN, "parities": maybe(_NEIGHBORS)})
 _SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensitivity_l2": _REACH}
-_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES)}
+_PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES + 4)}
 _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
 _MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
 _MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", INSIDE)})
@@ -199,7 +199,7 @@ _BLOCK = chosen(
     {
         "tables": {"order": whole(0, 8), "sets": maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
         "parities": {"orders": whole(1, 3)},
-        "distances": {},
+        "distances": since(4, {"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}, optional=True),
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
         INSIDE: {},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},

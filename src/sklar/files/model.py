@@ -255,7 +255,8 @@ class Model:
         certificate, schema = self.certificate, self.schema
         size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
-        lines = [title, *_promise(certificate)]
+        aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
+        lines = [title, *aims, *_promise(certificate)]
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
             kept = finding.words(attribute)

@@ -59,7 +59,7 @@ _CACHED = 65_536
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
     """Two independent sets of estimates of the same counts, with 1 + g^2 and 1 + 1 / g^2 times the variance."""
-    cells, triples = estimates.cells, estimates.triples
+    cells, wider = estimates.cells, estimates.wider
 
     def drawn() -> Iterator[tuple[slice, Doubles]]:
         for first, last in table_runs(cells.pair_offsets):
@@ -81,7 +81,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     for run, noise in runs:
         for own, step in zip(pairs, _STEPS, strict=True):
             own[run] = estimates.pairs[run] + step * noise
-    third = np.repeat(estimates.third_sd, 1 if triples is None else triples.sizes)
+    third = np.repeat(estimates.third_sd, np.concatenate([tables.sizes for tables in wider]) if wider else 1)
     third *= generator.standard_normal(third.size)
     train, held = (
         replace(
@@ -238,7 +238,7 @@ def starting(estimates: Estimates, *, calm: bool = False) -> tuple[Start, int]:
     """How a fit starts, with fewer components where steps take long, and how many fits to unite, by the known noise."""
     cells, noise = estimates.cells, max(expected_noise(estimates), 1e-9)
     n_contrasts, times = cells.n_levels - cells.n_attributes, noise / CALM
-    affordable = MAX_STEP / step_operations(cells, Start(components=1), estimates.triples)
+    affordable = MAX_STEP / step_operations(cells, Start(components=1), estimates.wider)
     wanted = np.clip(PER_CONTRAST * n_contrasts * noise**NOISE_POWER, *COMPONENTS)
     components = int(max(min(wanted, affordable), COMPONENTS[0]))
     start = Start(
@@ -257,7 +257,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, estimates.triples), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, estimates.wider), 100)))
 
 
 def fit_auto(
@@ -277,7 +277,7 @@ def fit_auto(
             if slowly[1] > gain:
                 start, (steps, gain) = calm, slowly
     if steps:
-        affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.triples) * steps, 1.0)
+        affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.wider) * steps, 1.0)
         fits = int(np.clip(affordable, 2, fits))
         progress.stage("fit", total=fits * steps, unit="steps")
         model = fit_steps(estimates, schema, margins.levels, start, steps=steps, fits=fits, progress=progress)

@@ -320,11 +320,9 @@ def _tilted(at: Doubles, masses: Doubles, mean: float) -> tuple[Doubles, Doubles
     """The same pieces, divided where they are few, with masses times exp(t x) of their middles x so that this is their
     mean; the nearest that such pieces have, where they do not reach it.
     """
-    finer = np.union1d(at, _spread(at[0], at[-1], _FINE))
+    finer, low, high = np.union1d(at, _spread(at[0], at[-1], _FINE)), -_STEEP, _STEEP
     masses = np.diff(np.interp(finer, at, np.concatenate([[0.0], np.cumsum(masses)])))
-    middles = (finer[:-1] + finer[1:]) / 2
-    scaled = (middles - at[0]) / max(float(at[-1] - at[0]), 1e-300)
-    wanted, low, high = (mean - at[0]) / max(float(at[-1] - at[0]), 1e-300), -_STEEP, _STEEP
+    scaled = ((finer[:-1] + finer[1:]) / 2 - at[0]) / (at[-1] - at[0])
 
     def tilted(t: float) -> Doubles:
         weights = masses * np.exp(t * scaled - max(t, 0.0))
@@ -332,7 +330,8 @@ def _tilted(at: Doubles, masses: Doubles, mean: float) -> tuple[Doubles, Doubles
 
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if float(tilted(middle) @ scaled) < wanted else (low, middle)
+        below = float(tilted(middle) @ scaled) * (at[-1] - at[0]) < mean - at[0]
+        low, high = (middle, high) if below else (low, middle)
     return finer, tilted(low)
 
 

@@ -7,6 +7,7 @@ one strip of the residual and of its weights, and about 28 D d bytes of state.
 **Three-way tables.** With A, B and C the probabilities of the coarse levels of three attributes in D equally likely
 components, the predicted table is the sum over components of A_i B_j C_k / D. Tables that share two attributes are
 worked on together, as one matrix product. A gradient takes 6 D I J K operations for every table of I x J x K cells.
+Tables of four attributes are the same with one more factor, and share three.
 
 **Parities.** In contrasts (`steps`) a bit with probability p of 1 is f = (1 - 2 p) / sqrt(2), so that a component
 predicts the parity X of three bits of n rows as f_i f_j f_k = (1 - 2 X / n) / sqrt(8), and pairs as
@@ -15,18 +16,20 @@ f_i f_j = (1 - 2 X / n) / 2. The noise of X has sqrt(2) times the weight in n f_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sklar.fitting.denoise import Targets
 from sklar.fitting.margins import Estimates
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
-from sklar.kernel.queries import Tables
+from sklar.kernel.queries import PARTS as ROW
+from sklar.kernel.queries import Distances, Tables
 from sklar.machine.spill import room_for
 
 MARGIN_WEIGHT = 3.0
@@ -47,6 +50,8 @@ Pull: TypeAlias = Callable[[Floats, Floats], None]
 
 # One step in three looks at the tables, at one part of them: fits are no worse for it.
 REST, PARTS = 3, 4
+# A component that begins near a cell of a table of four attributes: by so much are logits of the cell's levels larger.
+LEAN = 4.0
 # How much of its inverse variance a three-way table weighs: most of its cells are noise, which is learned before pairs.
 WEIGHT = 0.5
 
@@ -81,6 +86,8 @@ class Fit:
         first = np.hstack(
             [(base + np.float32(start.sd) * each.standard_normal(shape, dtype=np.float32)).T for each in generators]
         )
+        if isinstance(loss.three, TableLoss):
+            first += np.hstack([loss.three.lean(start.components, each) for each in generators])
         self._loss, self._fits, self._generator = loss, fits, generators[0]
         self._logits = start_logits(loss.cells, first, damping=start.damping, fits=fits, until=until)
         self.contrasts, self.room = self._logits.contrasts, Room(loss.cells, first.shape[1], fits)
@@ -181,11 +188,11 @@ class Loss:
         pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
 
 
-def step_operations(cells: Cells, start: Start, triples: Tables | None = None) -> float:
+def step_operations(cells: Cells, start: Start, wider: Sequence[Tables] = ()) -> float:
     """Multiplications and additions in one step of a fit."""
     contrasts = cells.n_levels - cells.n_attributes
     rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK
-    three_way = 0.0 if triples is None else 6.0 / (PARTS * REST) * triples.n_cells
+    three_way = 6.0 / (PARTS * REST) * sum(tables.n_cells for tables in wider)
     return max(start.components * (contrasts * rows + three_way), 1.0)
 
 
@@ -221,11 +228,10 @@ class Room:
 
 
 class _Group(NamedTuple):
-    """Tables that share two attributes: the coarse levels of these two, and of all third attributes (columns)."""
+    """Tables that share all attributes but one: the coarse levels of these, and of all last attributes (columns)."""
 
-    first: slice
-    second: slice
-    thirds: Ints
+    shared: tuple[slice, ...]
+    lasts: Ints
     targets: Floats
     weights: Floats
 
@@ -233,15 +239,29 @@ class _Group(NamedTuple):
 class TableLoss:
     """Sum over tables t of weight_t |P_t - target_t|^2, with its gradient in contrasts.
 
-    `targets` are probabilities, laid out by `triples`; `noise` is the loss that the noise of the targets alone adds.
-    With p = 1/K + Q^T f the probabilities of an attribute's levels and S the sums over coarse levels, of n_g levels
-    each, the coarse ones are S p = n_g / K + (S Q^T) f, and a gradient G in them is (S Q^T)^T G in the contrasts f.
+    `targets` are probabilities, laid out by `wider`, query after query; `noise` is the loss that the noise of the
+    targets alone adds. With p = 1/K + Q^T f the probabilities of an attribute's levels and S the sums over coarse
+    levels, of n_g levels each, the coarse ones are S p = n_g / K + (S Q^T) f, and a gradient G in them is (S Q^T)^T G
+    in the contrasts f. `near` says where components begin (`_near`).
     """
 
-    def __init__(self, triples: Tables, targets: Doubles, weights: Doubles, noise: float = 0.0) -> None:
-        starts, offsets = np.concatenate([[0], np.cumsum(triples.levels)]), triples.cells.offsets
-        self._n_coarse, self._noise = int(starts[-1]), noise
-        self._groups = list(_groups(triples, starts, targets.astype(np.float32), weights.astype(np.float32)))
+    def __init__(
+        self,
+        wider: Sequence[Tables],
+        targets: Doubles,
+        weights: Doubles,
+        noise: float = 0.0,
+        near: Sequence[tuple[NDArray[np.bool_], Doubles]] = (),
+    ) -> None:
+        self._cells, self._near = wider[0].cells, near
+        self._n_coarse, self._noise, self._groups = 0, noise, list[_Group]()
+        # Of each attribute of each query: its coarse levels and contrasts, S Q^T and n_g / K.
+        self._maps: list[tuple[slice, slice, Floats, Floats]] = []
+        for query, own, precision in apart(wider, targets.astype(np.float32), weights.astype(np.float32)):
+            starts = self._n_coarse + np.concatenate([[0], np.cumsum(query.levels)])
+            self._groups += _groups(query, starts, own, precision)
+            self._maps += _maps(query, starts)
+            self._n_coarse = int(starts[-1])
         # The largest first, each to the part that has the least.
         self._parts: list[list[_Group]] = [[] for _ in range(PARTS)]
         work = [0] * PARTS
@@ -249,20 +269,18 @@ class TableLoss:
             least = work.index(min(work))
             self._parts[least].append(group)
             work[least] += group.targets.size
-        # Of each attribute: its coarse levels and contrasts, S Q^T and n_g / K.
-        self._maps = []
-        for own in np.unique(triples.members).tolist():
-            rows = slice(int(starts[own]), int(starts[own + 1]))
-            contrasts = slice(int(offsets[own]) - own, int(offsets[own + 1]) - own - 1)
-            coarse = np.arange(triples.cells.sizes[own])
-            if triples.coarse is not None:
-                coarse = triples.coarse[triples.cells.levels(own)]
-            members = (coarse[None, :] == np.arange(triples.levels[own])[:, None]).astype(np.float64)
-            counts, root = members.sum(axis=1), np.sqrt(coarse.size)
-            # An attribute of one level has no contrasts: the slope is that of none.
-            slope = (counts / root - members[:, 0]) / max(root - 1, 1e-3)
-            spread, base = members[:, 1:] - slope[:, None], counts / coarse.size
-            self._maps.append((rows, contrasts, spread.astype(np.float32), base.astype(np.float32)))
+
+    def lean(self, components: int, generator: np.random.Generator) -> Floats:
+        """What logits begin with, shape (d, D): every component near a cell, as many as its table says; or nothing.
+
+        From independence a product of four learns slowly: its gradient is one of three that are near zero. By then a
+        fit has learned the noise of pairs.
+        """
+        first = np.zeros((self._cells.n_levels, components), dtype=np.float32)
+        for levels, ends in self._near:
+            places = np.searchsorted(ends, (np.arange(components) + generator.random()) * ends[-1] / components)
+            first += np.float32(LEAN * (ends[-1] > 0)) * levels[np.minimum(places, ends.size - 1)].T
+        return first
 
     def score(self, found: Floats, margins: Floats) -> tuple[float, float]:
         """The loss of components with these contrasts, less the noise's, and the distance from independence."""
@@ -290,7 +308,7 @@ class TableLoss:
                         self._slopes(own, part, out)
                 held, summed = np.zeros_like(pull), slopes.sum(axis=0)
                 for coarse, contrasts, spread, _ in self._maps:
-                    held[contrasts] = spread.T @ summed[coarse]
+                    held[contrasts] += spread.T @ summed[coarse]
             pull += held
             steps += 1
 
@@ -301,16 +319,21 @@ class TableLoss:
         coarse, scale = self._coarse(found), np.float32(1 / found.shape[1])
         out[:] = 0.0
         for group in self._parts[part]:
-            one, two, third = coarse[group.first], coarse[group.second], coarse[group.thirds]
-            both = (one[:, None, :] * two).reshape(len(one) * len(two), -1)
-            residual = both @ third.T
+            own, last = [coarse[each] for each in group.shared], coarse[group.lasts]
+            both = _product(own)
+            residual = both @ last.T
             residual *= scale
             residual -= group.targets
             residual *= group.weights
-            out[group.thirds] += residual.T @ both
-            products = (residual @ third).reshape(len(one), len(two), -1)
-            out[group.first] += np.einsum("ijc,jc->ic", products, two)
-            out[group.second] += np.einsum("ijc,ic->jc", products, one)
+            out[group.lasts] += residual.T @ both
+            products, axes = (residual @ last).reshape(*map(len, own), -1), "ijk"[: len(own)]
+            for axis, rows in zip(axes, group.shared, strict=True):
+                summed, left = products, axes
+                for other, factor in [*zip(axes, own, strict=True)][::-1]:
+                    if other != axis:
+                        rest = left.replace(other, "")
+                        summed, left = np.einsum(f"{left}c,{other}c->{rest}c", summed, factor), rest
+                out[rows] += summed
 
     def _coarse(self, found: Floats) -> Floats:
         """Probabilities of coarse levels, shape (coarse levels of all attributes, D); zero where no table has them."""
@@ -320,34 +343,84 @@ class TableLoss:
         return probabilities
 
 
+def _product(own: Sequence[Floats]) -> Floats:
+    """Products of the probabilities of some attributes' levels in components: a row for every combination of levels."""
+    both = own[0]
+    for each in own[1:]:
+        both = (both[:, None, :] * each).reshape(len(both) * len(each), -1)
+    return both
+
+
 def _predict(coarse: Floats, group: _Group) -> Floats:
-    one, two = coarse[group.first], coarse[group.second]
-    both = (one[:, None, :] * two).reshape(len(one) * len(two), -1)
-    return np.multiply(both @ coarse[group.thirds].T, np.float32(1 / coarse.shape[1]))
+    both = _product([coarse[each] for each in group.shared])
+    return np.asarray(both @ coarse[group.lasts].T * np.float32(1 / coarse.shape[1]))
 
 
-def _groups(triples: Tables, starts: Ints, targets: Floats, weights: Floats) -> Iterator[_Group]:
-    """All tables, each in one group: always those of the two attributes that most of the rest share."""
+def _maps(wider: Tables, starts: Ints) -> Iterator[tuple[slice, slice, Floats, Floats]]:
+    offsets = wider.cells.offsets
+    for own in np.unique(wider.members).tolist():
+        rows = slice(int(starts[own]), int(starts[own + 1]))
+        contrasts = slice(int(offsets[own]) - own, int(offsets[own + 1]) - own - 1)
+        coarse = np.arange(wider.cells.sizes[own])
+        if wider.coarse is not None:
+            coarse = wider.coarse[wider.cells.levels(own)]
+        members = (coarse[None, :] == np.arange(wider.levels[own])[:, None]).astype(np.float64)
+        counts, root = members.sum(axis=1), np.sqrt(coarse.size)
+        # An attribute of one level has no contrasts: the slope is that of none.
+        slope = (counts / root - members[:, 0]) / max(root - 1, 1e-3)
+        spread, base = members[:, 1:] - slope[:, None], counts / coarse.size
+        yield rows, contrasts, spread.astype(np.float32), base.astype(np.float32)
+
+
+def apart(wider: Sequence[Tables], cells: NDArray[Any], tables: NDArray[Any]) -> Iterator[tuple[Tables, Any, Any]]:
+    """What several queries have, one after the other: of each its cells, and what it has of each of its tables."""
+    parts = (
+        np.split(own, np.cumsum(sizes)[:-1])
+        for own, sizes in ((cells, [each.n_cells for each in wider]), (tables, [len(each.sizes) for each in wider]))
+    )
+    return zip(wider, *parts, strict=True)
+
+
+def _near(query: Tables, shares: Doubles, sds: Doubles, n_rows: int) -> tuple[NDArray[np.bool_], Doubles]:
+    """The levels of every cell of tables of four, shape (cells, d), and how many components begin near it, added up.
+
+    A table counts as much as its interaction is longer than noise alone makes it: what smaller tables do not show.
+    """
+    none = np.zeros(query.n_cells, dtype=np.int64)
+    found = Distances(of=query, reference=none).answer(np.rint(shares * n_rows).astype(np.int64)) / ROW
+    more = np.maximum(found**2 - sds**2 * np.prod(query.shapes - 1, axis=1), 0.0)
+    levels, coarse, mass = np.zeros((none.size, query.cells.n_levels), dtype=bool), np.asarray(query.coarse), []
+    for chosen, (first, last), weight in zip(query.members.tolist(), pairwise(query.offsets), more, strict=True):
+        own, shape = np.maximum(shares[first:last], 0.0), query.levels[chosen]
+        mass.append(weight * own / max(float(own.sum()), 1e-12))
+        for attribute, place in zip(chosen, np.unravel_index(np.arange(own.size), shape), strict=True):
+            rows = query.cells.levels(attribute)
+            levels[first:last, rows] = coarse[rows] == place[:, None]
+    return levels, np.cumsum(np.concatenate(mass))
+
+
+def _groups(wider: Tables, starts: Ints, targets: Floats, weights: Floats) -> Iterator[_Group]:
+    """All tables, each in one group: always those of the attributes, all but one, that most of the rest share."""
     levels = [np.arange(first, last) for first, last in pairwise(starts.tolist())]
-    left = {table: tuple(chosen) for table, chosen in enumerate(triples.members.tolist())}
+    left = {table: tuple(chosen) for table, chosen in enumerate(wider.members.tolist())}
     while left:
-        shared: dict[tuple[int, int], list[int]] = {}
-        for table, (a, b, c) in left.items():
-            for pair in ((a, b), (a, c), (b, c)):
-                shared.setdefault(pair, []).append(table)
-        (first, second), tables = max(shared.items(), key=lambda item: (len(item[1]), item[0]))
-        thirds, places, numbers = [], [], []
+        shared: dict[tuple[int, ...], list[int]] = {}
+        for table, chosen in left.items():
+            for most in combinations(chosen, len(chosen) - 1):
+                shared.setdefault(most, []).append(table)
+        common, tables = max(shared.items(), key=lambda item: (len(item[1]), item[0]))
+        lasts, places, numbers = [], [], []
         for table in tables:
             chosen = left.pop(table)
-            at = next(place for place, each in enumerate(chosen) if each not in (first, second))
-            cells = np.arange(triples.offsets[table], triples.offsets[table + 1]).reshape(triples.shapes[table])
-            cells = np.moveaxis(cells, at, 2)
-            thirds.append(levels[chosen[at]])
-            places.append(cells.reshape(-1, cells.shape[2]))
-            numbers.append(np.full(cells.shape[2], table))
-        one, two = (slice(int(starts[each]), int(starts[each + 1])) for each in (first, second))
+            at = next(place for place, each in enumerate(chosen) if each not in common)
+            cells = np.arange(wider.offsets[table], wider.offsets[table + 1]).reshape(wider.shapes[table])
+            cells = np.moveaxis(cells, at, -1)
+            lasts.append(levels[chosen[at]])
+            places.append(cells.reshape(-1, cells.shape[-1]))
+            numbers.append(np.full(cells.shape[-1], table))
+        rows = tuple(slice(int(starts[each]), int(starts[each + 1])) for each in common)
         own, table_of = targets[np.concatenate(places, axis=1)], np.concatenate(numbers)
-        yield _Group(first=one, second=two, thirds=np.concatenate(thirds), targets=own, weights=weights[table_of])
+        yield _Group(shared=rows, lasts=np.concatenate(lasts), targets=own, weights=weights[table_of])
 
 
 class ParityLoss:
@@ -404,11 +477,14 @@ def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
 
     Tables are centered to a total of one, since rows without a level may be missing from them.
     """
-    triples, n_rows = estimates.triples, estimates.n_rows
-    if triples is None:
+    wider, n_rows = estimates.wider, estimates.n_rows
+    if not wider:
         return ParityLoss(estimates) if estimates.third.size else None
-    shares = estimates.third / n_rows
-    missing = 1 - np.add.reduceat(shares, triples.offsets[:-1])
+    shares, sizes = estimates.third / n_rows, np.concatenate([tables.sizes for tables in wider])
+    missing = 1 - np.add.reduceat(shares, np.cumsum(sizes) - sizes)
     weights = WEIGHT * estimates.third_sd**-2.0 / np.mean(estimates.pair_sd**-2.0)
-    noise = float(weights @ (triples.sizes * (estimates.third_sd / n_rows) ** 2))
-    return TableLoss(triples, shares + np.repeat(missing / triples.sizes, triples.sizes), weights, noise)
+    noise = float(weights @ (sizes * (estimates.third_sd / n_rows) ** 2))
+    shares += np.repeat(missing / sizes, sizes)
+    found = apart(wider, shares, estimates.third_sd)
+    near = [_near(query, own, sds, n_rows) for query, own, sds in found if query.order == 4]
+    return TableLoss(wider, shares, weights, noise, near)

@@ -35,7 +35,8 @@ class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
-    Standard deviations are one number per table. `third` are the cells of three-way tables, laid out by `triples`.
+    Standard deviations are one number per table. `third` are the cells of tables of three attributes, then of four,
+    laid out by `wider`.
 
     Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction
     alone, `one_way_sd` that of a contrast of two levels, and `third` are parities of all triples of bits, if any.
@@ -48,7 +49,7 @@ class Estimates:
     pairs: Doubles
     pair_sd: Doubles
     crossed: bool = False
-    triples: Tables | None = None
+    wider: tuple[Tables, ...] = ()
     third: Doubles = field(default_factory=lambda: np.empty(0))
     third_sd: Doubles = field(default_factory=lambda: np.empty(0))
 
@@ -95,11 +96,12 @@ def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | Non
     estimates = Estimates(
         cells=cells, n_rows=rows, one_way=one_way, one_way_sd=one_way_sd, pairs=pairs, pair_sd=pair_sd
     )
-    for block in blocks:
-        if isinstance(block.query, Tables) and block.query.sets is not None:
-            third = block.values.astype(np.float64)
-            return replace(estimates, triples=block.query, third=third, third_sd=block.scales)
-    return estimates
+    chosen = [(each, each.query) for each in blocks if isinstance(each.query, Tables) and each.query.sets is not None]
+    if not chosen:
+        return estimates
+    third, sds = (np.concatenate(own) for own in zip(*((each.values, each.scales) for each, _ in chosen), strict=True))
+    wider = tuple(query for _, query in chosen)
+    return replace(estimates, wider=wider, third=third.astype(np.float64), third_sd=sds)
 
 
 def _average(looks: Sequence[_Look], sizes: Ints) -> tuple[Doubles, Doubles]:

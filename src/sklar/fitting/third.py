@@ -1,8 +1,8 @@
-"""Which three-way tables are worth measuring: post-processing of the first stage's noisy tables.
+"""Which tables of three and four attributes are worth measuring: post-processing of the first stage's noisy tables.
 
-Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and are
-likely to be wrong where they disagree. With P_f the table of three attributes that fit f predicts, over coarse levels
-and centered along each attribute, so that it holds nothing that pairs say:
+Pairs leave the structure of more columns open. Fits of the same pairs from different starts fill it in differently, and
+are likely to be wrong where they disagree. With P_f the table of a set that fit f predicts, over coarse levels and
+centered along each attribute, so that it holds nothing that smaller sets say:
 
 - v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
 - c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
@@ -11,6 +11,7 @@ and centered along each attribute, so that it holds nothing that pairs say:
 release affords them, noisy scores say how far every table lies from what the fits predict together, in rows; where
 pairs show no dependence, from independence. c is brought within two sds of its score, and v by the same factor. Where
 fits hardly disagree, v is c sqrt(cells) / (2 n), its bound, times the usual share of that, the median over tables.
+Tables of four are looked at only where they are scored: fits that saw pairs alone say little of them.
 
 **Worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table is sigma sqrt(prod(K - 1)) long;
 s = c / that length is the signal over the noise. The best mix of a guess that is off by c and a measurement that is off
@@ -20,32 +21,35 @@ by c / s is off by c / sqrt(1 + s^2): the total variation falls from v to v / sq
 that pairs lose makes their noise larger by x / 2: with u the total variation that noise alone would cost a two-way
 table (`expected_pair_tv`), it costs u x / 2.
 
-**The choice.** Over all N tables of three attributes, the mean total variation falls by the most when, with
+**The choice.** Over all N tables of so many attributes, the mean total variation falls by the most when, with
 k = prod(K - 1) / (c^2 C), every table has
 
     d/ds [v (1 - 1 / sqrt(1 + s^2)) / N - price k s^2] = 0,   so   1 + s^2 = (v / (2 N price k))^(2/3),
 
-and those without a positive s are left out. The price is u / 2, or higher where all together would take more than their
-share of what was set aside; of more than `MOST_TRIPLES`, those are taken that are worth most.
+where a table that holds a target counts `TARGET_WEIGHT` times, and those without a positive s are left out. The price
+is u / 2, or higher where all together would take more than their share of what was set aside; of more than
+`MOST_TRIPLES`, those are taken that are worth most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
-from sklar.budget.plan import TRIPLES_SHARE, Plan, Stages, expected_pair_tv, looks_for_triples, plan_scores, plan_second
+from sklar.budget import plan
+from sklar.budget.plan import TRIPLES_SHARE, Plan, Scored, Stages, expected_pair_tv, plan_scores, plan_second
 from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
 from sklar.fitting.denoise import denoise_margins, interactions
 from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.margins import Estimates, margins, pool_blocks
-from sklar.kernel.cells import Cells, Doubles, Floats, Ints
+from sklar.kernel.cells import Doubles, Floats, Ints
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Tables
-from sklar.public.schema import Schema
+from sklar.public.schema import TARGET_WEIGHT, Schema
 
 MOST_TRIPLES = 120
 FITS, COMPONENTS = 4, 150
@@ -60,38 +64,47 @@ _SHAPED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Disagreement:
-    """What fits of the first stage say of all three-way tables: v, c, and centered tables in rows, by `triples`."""
+    """What fits of the first stage say of tables of one order: v, c, and centered tables in rows, laid out by `tables`.
 
-    triples: Tables
+    `weights` say how much each matters, together with the others of its order.
+    """
+
+    tables: Tables
     variation: Doubles
     distance: Doubles
     reference: Ints
     n_rows: int
+    weights: Doubles
 
 
-def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement | None:
-    """Fit the first stage's estimates several times; None where that takes too long, or there is nothing to see."""
+def look(estimates: Estimates, schema: Schema, scores: Sequence[Scored]) -> tuple[Disagreement, ...]:
+    """Fit the first stage's estimates several times; none where that takes too long, or there is nothing to see.
+
+    What is scored is looked at, or, where nothing is, all tables of three attributes.
+    """
     cells, start = estimates.cells, Start(components=COMPONENTS, sd=1.0, seed=SEED)
     affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(cells, start))
     if affordable < LEAST_STEPS:
-        return None
+        return ()
     steps = choose_steps(estimates, start, [SPLIT_SEED], min(int(affordable), MOST_STEPS))[0]
     levels = denoise_margins(estimates).levels
     if steps:
         model = fit_steps(estimates, schema, levels, start, steps=steps, fits=FITS)
         fits = model.probabilities.reshape(FITS, COMPONENTS, -1)
-    elif scored:
+    elif scores:
         fits = levels.astype(np.float32).reshape(1, 1, -1)
     else:
-        return None
-    return disagreement(fits, cells, coarsen(schema, levels), estimates.n_rows)
+        return ()
+    asked = [each.tables for each in scores] or [Tables(cells=cells, order=3)]
+    asked = [replace(each, coarse=coarsen(schema, levels, np.minimum(each.levels, MOST_COARSE))) for each in asked]
+    return tuple(disagreement(fits, tables, estimates.n_rows, schema.targets) for tables in asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outlook:
     """What the first stage's noisy tables say of later ones: `distances` of pairs from independence, and fits.
 
-    `seen` is None where no three-way tables are looked for, `scale` where there are no scores. `left` is what scores
+    `seen` is empty where no larger tables are looked for, `scales` where there are no scores. `left` is what scores
     leave of the reserve: they are paid for whether tables are then wanted or not.
     """
 
@@ -99,54 +112,55 @@ class Outlook:
     stages: Stages
     left: Stages
     distances: Doubles
-    seen: Disagreement | None
-    scale: float | None
+    seen: tuple[Disagreement, ...]
+    scales: tuple[float, ...]
 
     @property
     def scores(self) -> tuple[tuple[Distances, Doubles], ...]:
-        """What is measured to choose by, with its scale: distances of all three-way tables, or nothing."""
-        if self.seen is None or self.scale is None:
-            return ()
-        return ((Distances(of=self.seen.triples, reference=self.seen.reference), np.array([self.scale])),)
+        """What is measured to choose by, with its scale: distances of tables of an order each, or nothing."""
+        pairs = zip(self.seen if self.scales else (), self.scales, strict=True)
+        return tuple((Distances(of=own.tables, reference=own.reference), np.array([scale])) for own, scale in pairs)
 
-    def wanted(self, scores: Sequence[Block]) -> tuple[Tables, Doubles] | None:
-        """Three-way tables that are worth their price, with the scales that they are worth; None for none."""
-        if self.seen is None:
-            return None
-        seen = corrected(self.seen, scores[0]) if scores else self.seen
-        chosen, scales = choose_scales(
+    def wanted(self, scores: Sequence[Block]) -> list[tuple[Tables, Doubles]]:
+        """Larger tables that are worth their price, with the scales that they are worth."""
+        if not self.seen:
+            return []
+        seen = [corrected(*each) for each in zip(self.seen, scores, strict=True)] if scores else self.seen
+        chosen = choose_scales(
             seen,
-            price=expected_pair_tv(self.schema.cells, seen.n_rows, self.stages) / 2,
+            price=expected_pair_tv(self.schema.cells, seen[0].n_rows, self.stages) / 2,
             precision=self.stages.precision,
             most_precision=TRIPLES_SHARE * float(np.sum(self.left.reserve**-2.0)),
         )
-        return (replace(seen.triples, sets=seen.triples.members[chosen]), scales) if chosen.size else None
+        pairs = zip(seen, chosen, strict=True)
+        return [(replace(own.tables, sets=own.tables.members[at]), scales) for own, (at, scales) in pairs if at.size]
 
     def plan(self, scores: Sequence[Block]) -> Plan:
-        """All that is measured later: pairs again, and chosen three-way tables."""
+        """All that is measured later: pairs again, and chosen larger tables."""
         schema = self.schema
         return plan_second(schema.cells, self.left, self.distances, schema.importance, self.wanted(scores))
 
 
 def look_ahead(
-    blocks: Sequence[Block], schema: Schema, stages: Stages, n_rows: int | None, *, again: bool = True
+    blocks: Sequence[Block], schema: Schema, stages: Stages, n_rows: int | None, *, again: bool = True, **scored: Any
 ) -> Outlook:
     """What the first stage's noisy blocks say of later stages; `again` says whether rows can be counted once more."""
     estimates = pool_blocks(blocks, stages.budget.mechanism, n_rows)
-    seen = planned = None
-    if again and looks_for_triples(schema.cells, estimates.n_rows, stages):
-        planned = plan_scores(schema.cells, estimates.n_rows, stages)
-        seen = look(estimates, schema, scored=planned is not None)
-    scale, left = (None, stages) if planned is None or seen is None else planned
-    distances = interactions(estimates, margins(estimates))
-    return Outlook(schema=schema, stages=stages, left=left, distances=distances, seen=seen, scale=scale)
+    seen: tuple[Disagreement, ...] = ()
+    planned = None
+    if again and plan.looks_for_triples(schema.cells, estimates.n_rows, stages, schema.targets):
+        planned = plan_scores(schema.cells, estimates.n_rows, stages, schema.targets, **scored)
+        seen = look(estimates, schema, () if planned is None else planned[0])
+    scores, left = ([], stages) if planned is None or not seen else planned
+    distances, scales = interactions(estimates, margins(estimates)), tuple(own.scale for own in scores)
+    return Outlook(schema=schema, stages=stages, left=left, distances=distances, seen=seen, scales=scales)
 
 
 def corrected(seen: Disagreement, scores: Block) -> Disagreement:
     """The distances within what the scores say, and the total variations that go with them."""
     rows, within = scores.values / PARTS, _SURE * float(scores.scales[0]) / PARTS
     distance = np.clip(seen.distance, np.maximum(rows - within, 0.0), np.maximum(rows + within, 0.0))
-    flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
+    flat = np.sqrt(seen.tables.sizes) / (2 * seen.n_rows)
     apart = seen.distance > 0
     shares = seen.variation[apart] / (seen.distance[apart] * flat[apart])
     share = np.full(distance.size, float(np.median(shares)) if shares.size else 1.0)
@@ -155,18 +169,22 @@ def corrected(seen: Disagreement, scores: Block) -> Disagreement:
     return replace(seen, distance=distance, variation=np.minimum(distance * flat * share, 1.0))
 
 
-def choose_scales(seen: Disagreement, *, price: float, precision: float, most_precision: float) -> tuple[Ints, Doubles]:
-    """Which tables to measure, ascending, and at which scales."""
-    number, dimensions = seen.distance.size, np.prod(seen.triples.shapes - 1, axis=1)
-    worth = np.flatnonzero((seen.distance > 0) & (seen.variation > 0))
-    unit = dimensions[worth] / seen.distance[worth] ** 2
+def choose_scales(
+    seen: Sequence[Disagreement], *, price: float, precision: float, most_precision: float
+) -> list[tuple[Ints, Doubles]]:
+    """Which tables of each order to measure, ascending, and at which scales."""
+    variation = np.concatenate([own.variation * own.weights for own in seen])
+    distance, ends = np.concatenate([own.distance for own in seen]), np.cumsum([own.distance.size for own in seen])
+    dimensions = np.concatenate([np.prod(own.tables.shapes - 1, axis=1) for own in seen])
+    worth = np.flatnonzero((distance > 0) & (variation > 0))
+    unit = dimensions[worth] / distance[worth] ** 2
     share = unit / precision
 
     def squares(times: float) -> Doubles:
-        odds = seen.variation[worth] / (2 * number * times * price * share)
+        odds = variation[worth] / (2 * times * price * share)
         found = np.maximum(odds ** (2 / 3) - 1, 0.0)
         if np.count_nonzero(found) > MOST_TRIPLES:
-            gain = seen.variation[worth] * (1 - (1 + found) ** -0.5) / number - times * price * share * found
+            gain = variation[worth] * (1 - (1 + found) ** -0.5) - times * price * share * found
             found[np.argsort(-gain, kind="stable")[MOST_TRIPLES:]] = 0.0
         return np.asarray(found)
 
@@ -174,43 +192,52 @@ def choose_scales(seen: Disagreement, *, price: float, precision: float, most_pr
     while (found := squares(times)) @ unit > most_precision:
         times *= 1.1
     kept = found > 0
-    return worth[kept], (found[kept] * unit[kept]) ** -0.5
+    chosen, scales = worth[kept], (found[kept] * unit[kept]) ** -0.5
+    starts = np.searchsorted(chosen, ends[:-1])
+    parts = zip(np.split(chosen, starts), np.split(scales, starts), ends, seen, strict=True)
+    return [(at - end + own.distance.size, scale) for at, scale, end, own in parts]
 
 
-def disagreement(fits: Floats, cells: Cells, coarse: Ints, n_rows: int) -> Disagreement:
-    """How far these fits, shape (F, components, d), disagree on every table of three attributes."""
-    levels = np.maximum.reduceat(coarse, cells.offsets[:-1]) + 1
+def disagreement(fits: Floats, asked: Tables, n_rows: int, targets: Sequence[int] = ()) -> Disagreement:
+    """How far these fits, shape (F, components, d), disagree on every one of these tables over coarse levels."""
+    cells, coarse, levels, components = asked.cells, np.asarray(asked.coarse), asked.levels, fits.shape[1]
     starts = np.concatenate([[0], np.cumsum(levels)])
-    m, components = cells.n_attributes, fits.shape[1]
     # Probabilities of coarse levels in components, centered along each attribute: so are their products then.
     factors = np.zeros((int(starts[-1]), len(fits), components), dtype=np.float32)
     np.add.at(factors, starts[cells.attribute_of_level] + coarse, np.moveaxis(fits, 2, 0))
     factors -= np.repeat(np.add.reduceat(factors, starts[:-1]) / levels[:, None, None].astype(np.float32), levels, 0)
     factors = np.moveaxis(factors, 1, 0)
     variation, distance, means = [np.empty(0)], [np.empty(0)], [np.empty(0)]
-    apart = max(len(fits) - 1, 1)
-    for first, second in combinations(range(m - 1), 2):
-        one, two = (factors[:, starts[each] : starts[each + 1]] for each in (first, second))
-        both = (one[:, :, None] * two[:, None]).reshape(len(fits), -1, components)
-        tables = both @ factors[:, starts[second + 1] :].transpose(0, 2, 1)
+    apart, members = max(len(fits) - 1, 1), asked.members
+    # Tables that differ in their last attribute alone are products with one matrix.
+    for first, alike in groupby(members.tolist(), key=lambda chosen: chosen[:-1]):
+        lasts = [chosen[-1] for chosen in alike]
+        both = factors[:, starts[first[0]] : starts[first[0] + 1]]
+        for each in first[1:]:
+            own = factors[:, None, starts[each] : starts[each + 1]]
+            both = (both[:, :, None] * own).reshape(len(fits), -1, components)
+        last = np.concatenate([np.arange(starts[each], starts[each + 1]) for each in lasts])
+        tables = both @ factors[:, last].transpose(0, 2, 1)
         tables /= np.float32(components)
         mean = tables.mean(axis=0)
         tables -= mean
-        at = starts[second + 1 : -1] - starts[second + 1]
+        at = np.cumsum(levels[lasts]) - levels[lasts]
         variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * apart))
         distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
         means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
+    weights = np.where(np.isin(members, targets).any(axis=1), TARGET_WEIGHT, 1.0)
     return Disagreement(
-        triples=Tables(cells=cells, order=3, coarse=coarse),
+        tables=asked,
         variation=np.concatenate(variation),
         distance=n_rows * np.concatenate(distance),
         reference=np.rint(n_rows * np.concatenate(means)).astype(np.int64),
         n_rows=n_rows,
+        weights=weights / len(members),
     )
 
 
-def coarsen(schema: Schema, levels: Doubles) -> Ints:
-    """The coarse level of every level, shape (d,), by noisy margins, shape (d,): at most `MOST_COARSE` an attribute.
+def coarsen(schema: Schema, levels: Doubles, most: Ints) -> Ints:
+    """The coarse level of every level, shape (d,), by noisy margins, shape (d,): at most so many an attribute.
 
     Numbers and ordered categories are cut where their margins have equal masses; of other categories, all but the
     most common are put together.
@@ -218,14 +245,14 @@ def coarsen(schema: Schema, levels: Doubles) -> Ints:
     coarse = []
     for index, attribute in enumerate(schema.attributes):
         shares, values = levels[schema.cells.levels(index)], attribute.n_values
-        own = np.arange(shares.size)
-        if shares.size > MOST_COARSE and (attribute.binned or attribute.ordered):
+        own, limit = np.arange(shares.size), int(most[index])
+        if shares.size > limit and (attribute.binned or attribute.ordered):
             # Values along the axis, then whatever else there is as one level.
-            cuts = min(MOST_COARSE - (values < shares.size), values)
+            cuts = min(limit - (values < shares.size), values)
             own[:values], own[values:] = _cut(shares[:values], cuts), cuts
-        elif shares.size > MOST_COARSE:
-            top = np.sort(np.argsort(-shares, kind="stable")[: MOST_COARSE - 1])
-            own[:] = MOST_COARSE - 1
+        elif shares.size > limit:
+            top = np.sort(np.argsort(-shares, kind="stable")[: limit - 1])
+            own[:] = limit - 1
             own[top] = np.arange(top.size)
         coarse.append(own)
     return np.concatenate(coarse)

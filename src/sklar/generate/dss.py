@@ -6,9 +6,11 @@ mixture of them into levels: the structure below is all there is, it is public, 
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from importlib.resources import files
 from math import sqrt
 from statistics import NormalDist
 from typing import Any, TypeAlias
@@ -84,80 +86,29 @@ def _grid() -> Shares:
     return np.array([normal.cdf((step + 0.5) / _STEPS - _REACH) for step in range(2 * _REACH * _STEPS)])
 
 
-def _nominal(name: str, levels: Sequence[str], margin: Shares, same: str | None = None, **loads: float) -> _Column:
-    return _Column(name, "categorical", margin, loads, levels=levels, same=same)
-
-
-def _binned(name: str, edges: Sequence[int] | Sequence[str], margin: Shares, **loads: float) -> _Column:
-    return _Column(name, "date" if isinstance(edges[0], str) else "integer", margin, loads, edges=edges)
-
-
-def _boolean(name: str, share: float, **loads: float) -> _Column:
-    return _Column(name, "boolean", np.array([1 - share, share]), loads)
-
-
-def _zipf(levels: int, power: float = 1.0) -> Shares:
-    return _shares(np.arange(1.0, levels + 1.0) ** -power)
-
-
-def _flat(levels: int) -> Shares:
-    return _shares(1 + 0.2 * np.sin(np.arange(levels) * 2.4))
-
-
-def _bell(levels: int, centre: float, width: float) -> Shares:
-    return _shares(np.exp(-0.5 * ((np.arange(levels) / levels - centre) / width) ** 2) + 0.002)
-
-
-def _mostly(share: float, rest: Shares) -> Shares:
-    """One level with that share, and the others as `rest`."""
-    return np.concatenate([[share], (1 - share) * rest])
-
-
-def _shares(weights: Shares) -> Shares:
-    shares: Shares = weights / weights.sum()
-    return shares
-
-
-def _codes(prefix: str, count: int) -> list[str]:
-    """Code numbers in latent order: a code book's order means nothing, and a prime step past any count mixes it."""
-    return [f"{prefix}{index * 211 % count + 1:03d}" for index in range(count)]
+def _shares(count: int, stated: Sequence[float] | Mapping[str, Any]) -> Shares:
+    """The shares of so many levels, as they are listed or by the law that they follow."""
+    if not isinstance(stated, Mapping):
+        return np.array(stated)
+    first = stated.get("first")
+    places = np.arange(count - (first is not None))
+    if stated["law"] == "zipf":
+        weights = (places + 1.0) ** -stated["power"]
+    elif stated["law"] == "flat":
+        weights = 1 + 0.2 * np.sin(places * 2.4)
+    else:
+        weights = np.exp(-0.5 * ((places / places.size - stated["center"]) / stated["width"]) ** 2) + 0.002
+    shares = (weights / weights.sum())[:: -1 if stated.get("reversed") else 1]
+    return shares if first is None else np.concatenate([[first], (1 - first) * shares])
 
 
 def _columns() -> list[_Column]:
-    states = ("north", "harbour", "lakes", "plains", "hills", "coast", "islands", "south")
-    channels = ("online", "phone", "office", "post", "agent", "visit")
-    regions = [f"{state}-{number:02d}" for state in states for number in range(1, 12)]
-    years = [f"{year}-01-01" for year in range(1990, 2021)]
-    months = [f"{year}-{month:02d}-01" for year in (2018, 2019) for month in range(1, 13)] + ["2020-01-01"]
-    return [
-        _nominal("region", regions, _flat(88), place=0.99),
-        _nominal("state", states, _flat(88).reshape(8, 11).sum(axis=1), same="region"),
-        _nominal("office", _codes("OF", 100), _zipf(100, 0.8), place=0.98),
-        _nominal("remoteness", ("city", "inner", "outer", "far", "very far"), _zipf(5, 1.4), place=0.6, need=0.2),
-        _binned("age", range(15, 101, 5), _bell(17, 0.45, 0.3), age=0.97),
-        _nominal("sex", ("female", "male", "not stated"), np.array([0.55, 0.44, 0.01]), work=0.4, need=0.2),
-        _boolean("partnered", 0.42, age=0.5, means=0.3),
-        _binned("children", range(11), _mostly(0.5, _zipf(9, 1.3)), age=-0.5, need=0.4),
-        _boolean("homeowner", 0.35, age=0.5, means=0.6),
-        _boolean("student", 0.1, age=-0.8),
-        _boolean("disability", 0.14, need=0.8),
-        _nominal("condition", ["no condition", *_codes("M", 17)], _mostly(0.8, _zipf(17)), need=0.85, age=0.2),
-        _nominal("country", ["home", *_codes("C", 59)], _mostly(0.68, _zipf(59, 0.9)), origin=0.98),
-        _nominal("language", ["main", *_codes("L", 39)], _mostly(0.76, _zipf(39, 1.1)), origin=0.97),
-        _nominal("interpreter", ("no", "phone", "in person"), np.array([0.92, 0.06, 0.02]), origin=0.75, age=0.3),
-        _nominal("education", _codes("E", 12), _bell(12, 0.4, 0.3), means=0.5, work=0.5, age=-0.3),
-        _nominal("occupation", _codes("O", 43), _zipf(43, 0.6), work=0.95),
-        _nominal("industry", _codes("I", 19), _flat(19), work=0.92, place=0.25),
-        _nominal("payment_type", _codes("P", 20), _zipf(20, 1.1), age=0.7, need=0.5, work=-0.2),
-        _nominal("payment_rate", ("full", "part", "zero", "suspended"), np.array([0.6, 0.3, 0.07, 0.03]), means=0.8),
-        _binned("payment_amount", range(0, 2001, 50), _bell(40, 0.45, 0.25), means=-0.7, need=0.5),
-        _binned("income", range(0, 5001, 100), _mostly(0.45, _zipf(49, 0.7)), means=0.75, work=0.45),
-        _binned("assets", range(0, 400_001, 10_000), _zipf(40), means=0.75, age=0.5),
-        _binned("start_date", years, _zipf(30, 0.7)[::-1], age=-0.7, need=-0.2),
-        _binned("review_date", months, _flat(24), need=0.4, means=-0.3),
-        _binned("weeks_paid", range(0, 53, 2), _mostly(0.04, _zipf(25, 0.5)[::-1]), need=0.4, means=-0.5),
-        _nominal("channel", channels, _zipf(6, 1.2), age=0.6, origin=0.3),
-    ]
+    columns = []
+    for name, stated in tomllib.loads((files("sklar.generate") / "dss.toml").read_text("utf-8"))["columns"].items():
+        count = len(stated.get("levels", ())) or max(len(stated.get("edges", ())) - 1, 2)
+        margin = _shares(count, stated.pop("shares"))
+        columns.append(_Column(name=name, margin=margin, **{"loads": {}, **stated}))
+    return columns
 
 
 def _draw(columns: Sequence[_Column], rng: np.random.Generator, _first: int) -> pl.DataFrame:

@@ -28,9 +28,9 @@ from sklar.kernel.theorems import BLUR, Budget, Spend, chance_of_one
 NO_CELL = -1
 # A distance is in parts of a row, so many to one.
 PARTS = 15
-# Axes of tables whose distance is measured have at most so many levels; cells of more rows count as if they had no
-# more.
-MOST_COARSE, _MOST_ROWS = 8, 2**31
+# Tables whose distance is measured have at most so many levels an axis, and cells; cells of more rows count as if they
+# had no more.
+MOST_COARSE, MOST_APART, _MOST_ROWS = 8, 512, 2**31
 # Tokens that a person deals at most.
 MOST_TOKENS = 1 << 16
 
@@ -285,8 +285,10 @@ class Distances(_Shared):
     gaussian_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.of.order != 3 or self.of.levels[self.of.members].max(initial=0) > MOST_COARSE:
-            raise BudgetError(f"distances are of three-way tables over at most {MOST_COARSE} levels an attribute.")
+        wide = self.of.shapes.max(initial=0) > MOST_COARSE or self.of.sizes.max(initial=0) > MOST_APART
+        if self.of.order not in (3, 4) or wide:
+            over = f"at most {MOST_COARSE} levels an attribute and {MOST_APART} cells"
+            raise BudgetError(f"distances are of tables of three or four attributes over {over}.")
         if self.reference is not None:
             object.__setattr__(self, "reference", _fixed(self.reference))
             if self.reference.shape != (self.of.n_cells,):
@@ -324,11 +326,13 @@ class Distances(_Shared):
         """One move a table, of reach floor(15 d + 1.3) with d = sqrt(shifts) L, the L2 sensitivity of a table.
 
         1. Counts are cut at 2^31, cell by cell, which brings no two tables further apart.
-        2. C is the product of I - 1 1'/I, of J - 1 1'/J and of K - 1 1'/K along different axes: orthogonal projections
-           that commute. So it is one, |C x| <= |x|, and | |C (T - R)| - |C (T' - R)| | <= |C (T - T')| <= d.
-        3. I J K C (T - R) is made of whole numbers below 2^32 14^3 < 2^44: exact. Its squares, at most 512 numbers that
-           are not negative, are added in double precision: the root is right up to 400 roundings of 2^-53, a share of
-           5e-14. It is below 2^32 sqrt(512) < 2^37. So 15 times it is off by less than 0.11, the final sum by 1e-3.
+        2. C is the product of I - 1 1'/I along each axis, I its levels: orthogonal projections that commute, however
+           many there are. So it is one, |C x| <= |x|, and | |C (T - R)| - |C (T' - R)| | <= |C (T - T')| <= d.
+        3. |C (T - R)| times the number of cells is the length of whole numbers: an axis of I <= 8 levels makes x into
+           I x less a sum of I such, of which one is x: at most 14 times as large. So they stay below 2^32 14^4 < 2^48:
+           exact. Their squares, at most 512 numbers that are not negative, are added in double precision: the root is
+           right up to 400 roundings of 2^-53, a share of 5e-14, whatever the order. Over the number of cells it is
+           below 2^32 sqrt(512) < 2^37. So 15 times it is off by less than 0.11, the final sum by 1e-3.
         4. For real a and b, floor(a) - floor(b) < a - b + 1. So distances differ by a whole number below 15 d + 1.3.
         """
         self._refuse(scales, budget)

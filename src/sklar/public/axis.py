@@ -16,6 +16,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -30,7 +31,7 @@ AttributeKind = Literal[
 Spacing = Literal["equal", "log", "1-2-5"]
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-# What is part of a moment, by its microseconds.
+# The parts of a moment, from its microseconds.
 PARTS: Mapping[str, Callable[[Any], Any]] = {
     "date": lambda moment: moment // DAY,
     "time": lambda moment: moment % DAY,
@@ -117,7 +118,7 @@ class Axis:
             plain = number_format(written).plain(text)
             return None if plain is None else self.read(plain)
         moment = None if written is None else read_moment(text, written)
-        # What other files of a release hold is ISO. Day before month would make it another date.
+        # Other files of a release hold ISO dates. Reading day before month would change them.
         if written is not None and moment is None and (written.startswith("%Y-%d") or not _ISO.match(text)):
             return None
         number = self.read(text) if moment is None else None
@@ -199,13 +200,11 @@ def parse_number(text: str) -> int | float | None:
     # Python reads 1_000 as a number; no data file means that.
     if "_" in text or len(text) > 400:
         return None
-    for read in (int, float):
-        try:
-            number = read(text)
-        except ValueError:
-            continue
+    with suppress(ValueError):
         # Whole numbers are finite, and may be too large for a float.
-        return number if isinstance(number, int) or math.isfinite(number) else None
+        return int(text)
+    with suppress(ValueError):
+        return number if math.isfinite(number := float(text)) else None
     return None
 
 
@@ -397,7 +396,7 @@ def _ratios(first: Fraction, last: Fraction, bins: int, unit: Fraction | None) -
         left, before = bins + 1 - len(edges), edges[-1]
         edge = _short(before * _power(_decades(last / before) / left), unit)
         if unit is not None:
-            # What is left must leave room for the bins that are left.
+            # The remaining width must hold the remaining bins.
             edge = min(max(edge, before + unit), last - unit * (left - 1))
         if not before < edge < last:
             break

@@ -29,7 +29,7 @@ _MAX_MEMBERS = 4 * MAX_STAGES + 20
 # A file may unpack to the first, or to the second times its size: noise does not pack well.
 _MAX_UNPACKED = 128 << 20
 _MAX_RATIO = 20
-# Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
+# The longest legitimate numbers: integers of 19 digits, floats of 24 characters.
 _MAX_NUMBER = 40
 # How a zip without a comment ends: a signature, and how many members it has.
 _END = struct.Struct("<4s4xHH8xH")
@@ -89,7 +89,7 @@ def parse(text: bytes) -> Any:
     """The document that a text of JSON holds, when it is within the bounds of any model's."""
     if len(text) > MAX_JSON:
         raise ModelError("its description is larger than any model's.")
-    # Before strings are cut out: what is inside of them can only raise the number.
+    # Strings are still included: their content can only raise the count.
     if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise ModelError(f"its description holds more than {MAX_VALUES:,} values, as no model's does.")
     bare = _STRINGS.sub(b"", text)

@@ -157,5 +157,6 @@ def _check(schema: Schema, key: object) -> None:
         (schema.person, "the key says whose row it is: its schema takes no [table] person. Remove it and its keys."),
         (private, f"domains of linked tables must be public, got a private one: '{private}'. List its levels."),
         (schema.rules, "linked tables take no rules yet. Remove [[rules]] from the schema."),
+        (schema.target, "linked tables take no target yet. Remove it from [table]."),
         (schema.importance is not None, "linked tables take no weights yet. Remove weight and [[pairs]]."),
     )

@@ -236,7 +236,7 @@ def _field(kind: str, described: Mapping[str, Any], constraints: Mapping[str, An
     notes = []
     if not constraints.get("required"):
         own = described.get("missingValues")
-        # What the whole table has for missing is read as null. A schema reads an empty text as missing in any case.
+        # The table's own texts for missing are read as nulls. A schema always reads an empty text as missing.
         named = missing[:1] if own is None else _texts(own)
         keys["missing"] = named[0] if named else ""
         if len(named) > 1:

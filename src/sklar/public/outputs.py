@@ -198,7 +198,7 @@ def grain(attribute: Attribute) -> Fraction | None:
         return exact(attribute.step) * (SECOND if attribute.axis.timed else 1)
     output = output_of(attribute)
     if attribute.axis.timed:
-        # No microseconds where the edges have none, and nothing that the format cannot write.
+        # No finer than the edges, and no finer than the format can write.
         finest = SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1
         return max(Fraction(finest), attribute.axis.told(attribute.format) or Fraction(0))
     if not attribute.axis.continuous:
@@ -246,7 +246,7 @@ def polars_type(output: Output) -> pl.DataType:
 
 @lru_cache(maxsize=256)
 def _polars_zone(zone: str) -> str | None:
-    """What polars calls a time zone; UTC where it has no name for it."""
+    """The name that polars has for a time zone; UTC if it has none."""
     import polars as pl
 
     try:

@@ -44,7 +44,7 @@ from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidd
 
 __all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
 
-# Where something holds a number for every pair of levels at once, as one square: 1.6 GB in single precision.
+# For squares of all pairs of levels: 1.6 GB in single precision.
 MAX_SQUARE = 20_000
 MAX_ATTRIBUTES = 10_000
 # A single two-way table is worked on as a whole.
@@ -52,6 +52,8 @@ MAX_TABLE = 100_000_000
 
 # How much a single two-way table matters: two attributes and a weight.
 PairWeight = tuple[str, str, float]
+# How many times as much a two-way table matters that holds a target.
+TARGET_WEIGHT = 2.0
 _ASKED = "[table] ask_person must list columns that may say whose rows are. Remove it where that is decided."
 
 
@@ -74,7 +76,7 @@ class Schema(Remembering):
     `person` which rows are one person's (None: each row is a person of its own). `pairs` say how much single two-way
     tables matter: `weight = 3` triples the privacy cost of a table before all are scaled to the budget. A draft asks
     whether a person can have several rows where the columns `ask_person` repeat. `rows_about` is public knowledge of
-    how many rows count.
+    how many rows count. `target` names the attributes that the release is for (`aimed`).
     """
 
     name: str
@@ -87,6 +89,7 @@ class Schema(Remembering):
     pairs: tuple[PairWeight, ...] = ()
     ask_person: tuple[str, ...] = ()
     rows_about: int | None = None
+    target: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Schema('{self.name}', {self.n_attributes:,} attributes, {self.n_levels:,} levels)"
@@ -129,10 +132,10 @@ class Schema(Remembering):
         if not isinstance(table, Mapping):
             raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
         with within("[table]: "):
-            known = ("name", "rows_about", "ask_person", *declare.TABLE_WORDS)
+            known = ("name", "rows_about", "target", "ask_person", *declare.TABLE_WORDS)
             declare.require_known_keys(table, (*known, *settings.READING_KEYS, *settings.PERSON_KEYS))
             words, rows = declare.parse_words(table), table.get("rows_about")
-        name, asked = table.get("name", "table"), table.get("ask_person", [])
+        name, asked, aims = table.get("name", "table"), table.get("ask_person", []), table.get("target", [])
         whole = rows is None or (type(rows) is int and rows > 0)
         refuse(
             (not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."),
@@ -149,6 +152,7 @@ class Schema(Remembering):
         schema = cls(name=name, attributes=attributes, ask_person=tuple(asked), **facts).checked()
         rules = parse_rules(document.get("rules", []), attributes)
         schema = replace(schema, rules=rules) if rules else schema
+        schema = schema.aimed(*aims) if isinstance(aims, list | tuple) else schema.aimed(aims)
         pairs = _parse_pairs(document.get("pairs", []), schema)
         return replace(schema, pairs=pairs) if pairs else schema
 
@@ -156,6 +160,7 @@ class Schema(Remembering):
         """The structure that `from_dict` reads."""
         table: dict[str, Any] = {"name": self.name}
         table |= {} if self.rows_about is None else {"rows_about": self.rows_about}
+        table |= {"target": list(self.target) if len(self.target) > 1 else self.target[0]} if self.target else {}
         table |= declare.describe_words(self.words) | settings.describe_person(self.person)
         table |= {"ask_person": list(self.ask_person)} if self.ask_person else {}
         levels = {attribute.name: attribute.levels for attribute in self.attributes} if self.rules else {}
@@ -249,11 +254,32 @@ class Schema(Remembering):
         """Names of the d dummy columns, `attribute=level`."""
         return tuple(f"{attribute.name}={level}" for attribute in self.attributes for level in attribute.levels)
 
+    def aimed(self, *target: str) -> Schema:
+        """The same schema for a release that should say most of these attributes: public knowledge of what it is for.
+
+        Tables that hold one of them get more of the budget, and are looked at first where three and four are counted
+        together; all others get less (`budget.plan.target_price`). Without a name, no attribute is favored.
+        """
+        texts, names = all(isinstance(each, str) for each in target), "must be the name of an attribute, or list some"
+        refuse((not texts, f"[table] target {names}, got {target!r}."))
+        twice = repeated(target)
+        refuse((twice is not None, f"[table] target must name different attributes, got '{twice}' twice. Remove one."))
+        for name in target:
+            by = self.determined.get(self.attribute(name).name)
+            refuse((by, f"[table] target: a rule determines '{name}', which is not measured. Name '{by}' instead."))
+        return replace(self, target=target)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The places of the target's attributes, ascending."""
+        return tuple(sorted(map(self.names.index, self.target)))
+
     @cached_property
     def importance(self) -> tuple[float, ...] | None:
         """The weight of every one-way table, then of every two-way table; None where all are 1.
 
-        A two-way table has the product of its attributes' weights, times its own.
+        A two-way table has the product of its attributes' weights, times its own, times `TARGET_WEIGHT` where it holds
+        a target.
         """
         own = np.array([attribute.weight for attribute in self.attributes])
         first, second = self.cells.pairs
@@ -261,6 +287,7 @@ class Schema(Remembering):
         for one, other, weight in self.pairs:
             i, j = sorted((self.names.index(one), self.names.index(other)))
             pairs[self.cells.pair(i, j)] *= weight
+        pairs[np.isin(first, self.targets) | np.isin(second, self.targets)] *= TARGET_WEIGHT
         weights = (*own.tolist(), *pairs.tolist())
         return None if all(math.isclose(weight, 1.0) for weight in weights) else weights
 

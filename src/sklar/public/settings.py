@@ -20,7 +20,7 @@ from sklar.public.attribute import Attribute, refuse, repeated, within
 
 READING_KEYS = ("delimiter", "decimal", "thousands", "encoding", "quote", "header", "columns", "nulls")
 PERSON_KEYS = ("person", "count", "rows_per_person", "null_ids")
-# What might be a number with a decimal point.
+# Texts that may be numbers with a decimal point.
 WITH_A_POINT = r"[\s\d.eE+-]*\.[\s\d.eE+-]*"
 # Signs that people write between groups of three digits. A space stands for those that do not break a line, too.
 _GROUPING = {" ": " \u00a0\u202f", "'": "'\u2019", "\u2019": "'\u2019", "\u00a0": "\u00a0", "\u202f": "\u202f"}

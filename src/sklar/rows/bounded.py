@@ -59,7 +59,7 @@ _MARKS, _KEY = ("_mark_0", "_mark_1"), "_key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """What marks and keys of one release are made with: private."""
+    """The secrets from which marks and keys of one release are made: private."""
 
     ids: bytes = field(repr=False, default_factory=lambda: urandom(32))
     rows: bytes = field(repr=False, default_factory=lambda: urandom(32))
@@ -239,7 +239,7 @@ def _file() -> IO[bytes]:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Whatever the system says of a temporary file, one error is reported."""
+    """Report one clear error for any failure of a temporary file."""
     try:
         yield
     except OSError:

@@ -40,7 +40,7 @@ from sklar.rows.encode import dealt, encode_column, value_column
 
 na = lazily("nanoarrow")
 
-# Different numbers of batches are added up once there are as many as were known, and at least so many.
+# Pending values are merged once they outnumber the merged ones, and at least this many.
 _PENDING = 1 << 16
 # Of tables times rows, with rows for the overhead of a table: below this the plain routine is at least as fast as
 # loading compiled code, and never compiles.
@@ -89,11 +89,11 @@ class Histogram:
 
     @property
     def texts(self) -> collections.Counter[str]:
-        """The same by text."""
+        """The counts by text."""
         return collections.Counter(dict(self.frame().iter_rows()))
 
     def values(self) -> tuple[Units, Units]:
-        """The same as arrays."""
+        """Values and counts as arrays."""
         frame = self.frame()
         return frame["value"].to_numpy(), frame["times"].to_numpy()
 
@@ -179,7 +179,7 @@ class Ask:
 
 
 def key_of(tables: Tables) -> tuple[int, bytes, bytes]:
-    """What tells apart queries about the same cells."""
+    """A key that distinguishes queries about the same cells."""
     sets, coarse = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
     return tables.order, sets, coarse
 
@@ -334,7 +334,7 @@ class Counter:
             sets.put(index, own)
 
     def jobs(self) -> list[Callable[[], None]]:
-        """What is left to do of the batch: pieces that write to different cells."""
+        """The remaining work of the batch: pieces that write to different cells."""
         return [job for layout in self._layouts for job in layout.jobs()]
 
     def answers(self) -> Exact:
@@ -372,7 +372,7 @@ def _spread(codes: NDArray[Any], levels: NDArray[Any], bits: NDArray[np.uint64])
 
 
 class _Sets:
-    """Some tables of two or three attributes, over levels or coarser ones: histograms of codes, or on bits.
+    """Some tables of two attributes or more, over levels or coarser ones: histograms of codes, or on bits.
 
     `sets` are their attributes and where their cells begin. A batch is held as codes plus one, a row for each
     attribute, or as bits, a row of words for each level.
@@ -444,7 +444,7 @@ class _Pairs:
     def begin(self, rows: int) -> None:
         self._rows, self._words = rows, -(-rows // 64)
         if self._words > self._bits.shape[1]:
-            # What is not needed is never written, and takes no memory.
+            # Pages that are never written take no memory.
             self._bits = np.empty((self._cells.n_levels, self._words), dtype=np.uint64)
         self._present = np.ones(self._cells.n_levels, dtype=bool)
 
@@ -480,7 +480,7 @@ class _Pairs:
         here = self._present[self._levels]
         order, rank = self._levels[here], self._rank[here]
         attributes = self._cells.attribute_of_level[order]
-        # Where the partners of each level begin and end.
+        # The first and last partner of each level.
         low = np.searchsorted(rank, rank, side="right")
         high = np.maximum(np.searchsorted(self._cells.sizes[attributes], self.reach[attributes], side="right"), low)
         partners = np.stack([low, high], axis=1)

@@ -47,7 +47,7 @@ _PLAINLY = {
     "year": r"^[0-9]{1,4}$",
     "yearmonth": r"^([1-9][0-9]{3})-(0[1-9]|1[0-2])$",
 }
-# Fewer values are read one by one before polars has begun.
+# Below this many values, reading them one by one is faster than starting polars.
 _FEW = 64
 
 
@@ -127,7 +127,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
 
 
 def _parse(value: object, text: str, attribute: Attribute) -> int | float | None:
-    # What is a date or a number already needs no format.
+    # Typed dates and numbers need no format.
     typed = isinstance(value, dt.date | dt.time) or (attribute.axis.numeric and not isinstance(value, str | bytes))
     return attribute.read(text, plain=typed)
 
@@ -151,7 +151,7 @@ def _by_value(
     of_value: Callable[[object], int | float],
     kind: DTypeLike,
 ) -> NDArray[Any]:
-    """What a column's values stand for, each read once; those that are written plainly all at once."""
+    """The meaning of a column's values, each distinct one read once; plainly written ones are read together."""
     values, places = distinct(column)
     if isinstance(values, pl.Series) and attribute.binned and len(values) >= _FEW:
         numbers = plainly_written(values, attribute)
@@ -236,7 +236,7 @@ def _looked_up(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32] | No
     steps = (last - first) // width
     if steps > numbers.size // 4 or last - first >= 2**63:  # few enough to pay, and differences that int64 holds
         return None
-    # What lies below has the code of first - 1, what lies above that of last.
+    # Numbers below get the code of first - 1, those above that of last.
     codes = _searched(np.concatenate([[first - 1], first + width * np.arange(steps), [last]]), attribute)
     step: NDArray[Any] = np.clip(numbers, first - 1, last) - first
     return codes.take((step if width == 1 else step // width) + 1, mode="clip")

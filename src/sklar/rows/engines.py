@@ -18,7 +18,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -124,7 +124,7 @@ def count_resumable(
         path = part.path or origin
         return path.relative_to(origin).as_posix(), version_of(path)
 
-    # What is kept is good for these files under this schema, and for the tables that were counted.
+    # Kept counts are valid for these files, this schema and the tables that were counted.
     tables = sha256(repr([ask.inside, *map(key_of, ask.tables)]).encode()).hexdigest()
     about = {"schema": schema.digest, "origin": str(origin.resolve()), "tables": tables}
     with _own(folder):
@@ -149,7 +149,7 @@ def count_resumable(
                 last = time.monotonic()
                 took = last - begun
         (folder / _FILE).unlink(missing_ok=True)
-        # What somebody else put there stays.
+        # Files of others stay.
         with suppress(OSError):
             folder.rmdir()
     return total
@@ -304,7 +304,7 @@ class Measurer:
         return self._values.n_rows if self._values and self.budget.rows_are_public else None
 
     def search(self) -> tuple[Search, tuple[Block, ...]]:
-        """What the rows say, with noise, about each private domain, and the plan by which they were asked.
+        """Noisy answers about each private domain, and the plan by which they were asked.
 
         Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
         tables before it, as do the categories that are searched again. The whole release is charged here, before the
@@ -334,11 +334,20 @@ class Measurer:
         self._n_rows, self._tokens = answers.n_rows, answers.tables[-1] if ask.inside else self._tokens
         self._exact |= {key_of(each): counts for each, counts in zip(ask.tables, answers.tables, strict=False)}
 
-    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
-        """The noisy answer to one query; what was not counted yet is counted in one pass over the rows."""
-        of = (query,) if isinstance(query, Tables) else query.tables if isinstance(query, Parities | Distances) else ()
+    def _require(self, *queries: Query) -> None:
+        """Count what was not counted yet for these queries, in one pass over the rows."""
+        of = (each for query in queries for each in getattr(query, "tables", (query,)) if isinstance(each, Tables))
         if unknown := tuple(each for each in of if each.order and key_of(each) not in self._exact):
             self._count(Ask(attributes=self.schema.attributes, tables=unknown))
+
+    def measure_all(self, parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> list[Block]:
+        """The noisy answers to several queries, whose tables are counted together."""
+        self._require(*(query for query, _ in parts))
+        return [self.measure(*part) for part in parts]
+
+    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
+        """The noisy answer to one query."""
+        self._require(query)
         if isinstance(query, Tables):
             exact = np.array([self._n_rows]) if query.order == 0 else self._exact[key_of(query)]
         elif isinstance(query, Parities | Distances):
@@ -356,7 +365,7 @@ class Measurer:
         return replace(block, values=values)
 
     def _watched(self, stage: str) -> Progress:
-        """Whoever watches a stage: told of rows only where the number of those that are read is public."""
+        """The progress of a stage: it counts rows only if the number of rows read is public."""
         if not (self.budget.rows_are_public and self.budget.rows_per_person is None):
             self._progress.stage(stage)
             return SILENT

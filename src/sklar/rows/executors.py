@@ -63,7 +63,7 @@ Piece = tuple[int, tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What tasks do: count, or send records of people to buckets. Spark tries a task so often."""
+    """The work of a task: count, or send records of people to buckets. `tries` is how often Spark tries it."""
 
     ask: Ask
     schema: Schema
@@ -78,7 +78,7 @@ def open_spark(data: object, schema: Schema) -> SparkTable:
     if is_spark(data):
         files = files_of_frame(data)
         if files:
-            # Executors may not reach what Spark does: then Spark hands the rows over.
+            # Executors may be unable to open the files: then Spark hands the rows over.
             with suppress(SklarError):
                 table = SparkFiles(files, schema, name="the DataFrame")
                 if set(data.columns) <= set(table.columns):
@@ -97,7 +97,7 @@ def files_of_frame(frame: DataFrame) -> list[str] | None:
     """
     with suppress(Exception):
         plan = frame._jdf.queryExecution().analyzed()
-        # What is no such relation lacks these methods.
+        # Any other relation lacks these methods.
         relation = plan.relation()
         kinds = [each.getClass().getSimpleName() for each in (plan, relation, relation.fileFormat())]
         options = int(relation.options().size()) - int(relation.options().contains("path"))
@@ -113,7 +113,7 @@ class SparkTable(ABC):
     name: str
     columns: tuple[str, ...]
     n_rows: int | None = None
-    # Files are refused where they change.
+    # A file that changes is refused.
     reads_again = True
 
     def __init__(self, schema: Schema, context: SparkContext) -> None:
@@ -153,7 +153,7 @@ class SparkTable(ABC):
 
     @abstractmethod
     def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
-        """What at most so many tasks send, None where there are none, and how many they are where that is known."""
+        """The pieces of at most `most` tasks, None if there are no tasks, and the number of tasks if it is known."""
 
 
 class SparkFiles(SparkTable):
@@ -197,7 +197,7 @@ class SparkFrame(SparkTable):
 
 @contextmanager
 def _private_failures(name: str) -> Iterator[None]:
-    """What Spark says of a failure may quote a cell of the table: its kind alone is told."""
+    """Spark's messages may quote a cell of the table: report only the type of the failure."""
     try:
         yield
     except SklarError:
@@ -251,7 +251,7 @@ def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[
     person = work.schema.person
     if person is None:
         answers = count(batches, work.ask)
-        # Of a DataFrame nobody knows how many partitions have rows.
+        # The number of partitions with rows is unknown for a DataFrame.
         if answers.n_rows or not work.by_content:
             yield from cut(answers, number)
         return
@@ -304,7 +304,7 @@ def add(pieces: Iterable[Piece]) -> Iterator[Piece]:
     for key, frame in _once(pieces, refusals, parts):
         frames = held.setdefault(key, [])
         frames.append(frame)
-        # Few of them wait, and none is added many times.
+        # Merged as soon as they are as large as the sum: memory stays bounded, and no frame is added often.
         if sum(each.height for each in frames[1:]) > frames[0].height:
             frames[:] = [_added(frames)]
     for key, frames in held.items():
@@ -313,7 +313,7 @@ def add(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _once(pieces: Iterable[Piece], refusals: list[Piece], parts: Counter[int]) -> Iterator[tuple[int, pl.DataFrame]]:
-    """What pieces hold, each number once for each key; how many these are, and what tasks refused, is added."""
+    """The frames of pieces, each number once for each key; counts them in `parts`, and collects refusals."""
     known: set[tuple[int, int]] = set()
     for key, (number, data) in pieces:
         if key == _REFUSAL:

@@ -60,7 +60,7 @@ def open_workbook(path: Path) -> Source:
             columns = tuple(book.load_sheet(sheet or 0, n_rows=0, dtypes="string").to_polars().columns)
             return Source(name=name, columns=columns, open_batches=partial(_read_sheet, book, sheet or 0), path=file)
     except Exception:
-        # What a reader says may quote a cell of the table.
+        # The reader's message may quote a cell of the table.
         book, large = None, False
     if book is not None:
         raise DataError(f"file '{file}' has no sheet '{sheet}'. Check its name, or leave it out for the first one.")
@@ -108,7 +108,7 @@ def open_survey(path: Path, kind: str) -> Source:
 
 
 def _type(name: str, held: str, clock: _Clock | None, described: Any) -> ColumnType:
-    """What a file says of a column; labels of what it marks as missing are left out."""
+    """The type of a column as the file declares it, without the labels of missing values."""
     text, missing = held == "string", described.missing_ranges.get(name, ())
     labels = {
         str(int(value) if not text and value == int(value) else value): _words(label)
@@ -144,6 +144,6 @@ def _column(name: str, values: Sequence[object], held: str, clock: _Clock | None
     if clock is None:
         return numbers
     kind, unit, since = clock
-    # Nobody's moments lie beyond the years that Python knows.
+    # Clipped to the years that Python has.
     moments = (numbers.fill_nan(None) * unit - since).clip(_FIRST, _LAST).cast(pl.Int64).cast(pl.Datetime("us"))
     return moments.cast(pl.Date) if kind == "date" else moments

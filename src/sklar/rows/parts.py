@@ -33,7 +33,7 @@ _LEAST_ROWS, _LEAST_BYTES = 1 << 16, 1 << 24
 # histogram, and on bits; and up to which size an attribute's tables are mostly counted on bits (`rows.count`).
 _TEXT_SECONDS, _FLAG_SECONDS, _VALUE_SECONDS, _HISTOGRAM_SECONDS, _BITS_SECONDS = 1e-8, 2e-9, 2e-8, 1e-9, 7e-12
 _SMALL = 18
-# How long a task should take: long beside the start of a task, short beside what is lost with one.
+# How long a task should take: long enough to repay its start, short enough to be repeated.
 TASK_SECONDS = 4.0
 _WORTH_A_TASK = 0.5
 # To open a file is to wait, for a store more than for a disk.
@@ -52,7 +52,7 @@ class Part:
 
 
 def list_files(data: object) -> tuple[str, list[str], str | None]:
-    """What messages call a table in files, the addresses of its files, and the folder that it is, where it is one."""
+    """The name of a table in files, for messages, the addresses of its files, and its folder if it is one."""
     if isinstance(data, list | tuple):
         addresses = [address for each in data for address in list_files(each)[1]]
         require_different([place for place in map(place_of, addresses) if isinstance(place, Path)])
@@ -66,7 +66,7 @@ def list_files(data: object) -> tuple[str, list[str], str | None]:
     else:
         if not place.exists():
             raise DataError(f"file '{place}' does not exist. Check the path.")
-        # Whoever reads them works in another folder.
+        # Readers run in another working directory.
         whole, is_folder = str(place.absolute()), place.is_dir()
         addresses = [str(file) for file in files_of(place.absolute())] if is_folder else [whole]
     return f"{'folder' if is_folder else 'file'} '{place}'", addresses, whole if is_folder else None
@@ -125,7 +125,7 @@ def share_out(parts: Sequence[Part], schema: Schema, cores: int, most: int) -> l
     total = float(seconds.sum())
     tasks = max(total / TASK_SECONDS, min(cores, total / _WORTH_A_TASK), 1.0)
     tasks = min(int(np.ceil(tasks)), most, len(parts))
-    # Where the middle of a part falls says which task has it.
+    # A part belongs to the task in which its middle falls.
     middles = (np.cumsum(seconds) - seconds / 2) / max(total, 1e-300)
     places = np.minimum((middles * tasks).astype(np.int64), tasks - 1).tolist()
     return [_spliced(part for _, part in group) for _, group in groupby(zip(places, parts, strict=True), itemgetter(0))]

@@ -138,23 +138,27 @@ def _add_table(a: Codes, b: Codes, height: int, width: int, scratch: Counts, at:
 
 @compiled([_SETS.format(code) for code in ("uint8", "int32")], boundscheck=False)
 def add_codes(codes: Codes, rows: int, sets: Ints, shapes: Ints, offsets: Ints, counts: Counts) -> None:
-    """Add the tables of these sets of two or three columns, shape (k, order), to the flat counts at their offsets.
+    """Add the tables of these sets of two columns or more, shape (k, order), to the flat counts at their offsets.
 
-    `codes` has shape (columns, >= rows) and holds every code plus one: 0 is a row without a level. Three columns are
-    two, of which the first has a level for every pair of levels of the first two.
+    `codes` has shape (columns, >= rows) and holds every code plus one: 0 is a row without a level. Three columns or
+    more are two, of which the first has a level for every combination of levels of all but the last.
     """
     order, scratch, both = sets.shape[1], np.empty(rows, dtype=np.int32), np.empty(rows, dtype=np.int32)
     for k in range(sets.shape[0]):
-        a, b, last = codes[sets[k, 0], :rows], codes[sets[k, 1], :rows], codes[sets[k, order - 1], :rows]
-        height, width = shapes[k, 0], shapes[k, 1]
+        last, height = codes[sets[k, order - 1], :rows], shapes[k, 0]
         if order == 2:
-            _add_table(a, b, height, width, scratch, offsets[k], counts)
+            _add_table(codes[sets[k, 0], :rows], last, height, shapes[k, 1], scratch, offsets[k], counts)
             continue
-        if k == 0 or sets[k, 0] != sets[k - 1, 0] or sets[k, 1] != sets[k - 1, 1]:
-            for row in range(rows):
-                first, second = np.int64(a[row]), np.int64(b[row])
+        same = k > 0
+        for at in range(order - 1):
+            same = same and sets[k, at] == sets[k - 1, at]
+        for at in range(1, order - 1):
+            width, height = shapes[k, at], height * shapes[k, at]
+            for row in range(0 if same else rows):
+                first = np.int64(codes[sets[k, 0], row]) if at == 1 else np.int64(both[row])
+                second = np.int64(codes[sets[k, at], row])
                 both[row] = np.int32((first - 1) * width + second) if first > 0 and second > 0 else np.int32(0)
-        _add_table(both, last, height * width, shapes[k, 2], scratch, offsets[k], counts)
+        _add_table(both, last, height, shapes[k, order - 1], scratch, offsets[k], counts)
 
 
 @compiled(_SETS.format("uint64"), boundscheck=False)

@@ -31,7 +31,7 @@ from sklar.rows.sql import Query
 _ARROW = (".arrow", ".feather")
 JSON = (".json", ".ndjson", ".jsonl")
 _BOOK, _TABLE = "Save it as .xlsx, or as CSV.", "Save it as a .sav, .dta or CSV file."
-# What to do about files that are not read.
+# Remedies for formats that are not read.
 _CONVERT = dict.fromkeys((".xls", ".xlsb", ".xlsm", ".ods", ".numbers"), _BOOK)
 _MOST_LETTERS = 1_000
 _CONVERT |= dict.fromkeys((".sas7bdat", ".xpt", ".por"), _TABLE)
@@ -186,7 +186,7 @@ def _partition(part: Source, place: PurePath) -> Source:
 
     def read(names: tuple[str, ...]) -> Batches:
         inside = tuple(name for name in names if name not in stated)
-        # A file is read even where all that is wanted stands in its path: its rows are counted.
+        # The file is read even if all wanted columns come from its path: its rows must be counted.
         for batch in part.open_batches(inside or part.columns[:1] or ("",)):
             batch = batch.with_columns(pl.lit(value, dtype=pl.String).alias(name) for name, value in stated.items())
             yield pl.DataFrame([batch.get_column(name) for name in names])
@@ -242,7 +242,7 @@ def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = No
     why = "a column has a type that polars cannot read" if isinstance(place, Path) else "it cannot be reached"
     problem = f"{name} is not {'a Parquet' if parquet else 'an Arrow'} file, it is damaged, or {why}."
     if isinstance(place, str):
-        # It may name a bucket that nobody else should know, but holds no secret: credentials are in the environment.
+        # The address may be confidential, but holds no credentials: these are in the environment.
         name = f"'{place}'"
         problem = f"{name} cannot be read. Check the address, and the credentials in the environment."
     read: Open

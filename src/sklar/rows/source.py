@@ -1,4 +1,4 @@
-"""What a table is before it is opened: names, types, and batches of the wanted columns, of bounded size."""
+"""Tables before they are read: names, types, and batches of the wanted columns, of bounded size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Columned(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Source:
         except SklarError:
             raise
         except (Exception, pl.exceptions.PanicException):
-            # What a reader says may quote a cell of the table.
+            # The reader's message may quote a cell of the table.
             raise DataError(
                 f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
             ) from None
@@ -142,12 +142,12 @@ def require_person(source: Columned, schema: Schema) -> None:
 
 
 def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
-    """What puts batches of a table into plain writing, None where they are.
+    """A function that puts batches into plain notation, None where they are.
 
     Without a schema no column is known to hold numbers: only `nulls` count.
     """
     attributes = schema.attributes if schema is not None and reading.rewrites_numbers else ()
-    # Texts to which the schema itself gives a meaning stay as they are written, and what a format reads.
+    # Texts with a meaning in the schema stay as written, as do columns with a format.
     numbers = {
         attribute.name: [text for text in (attribute.missing, *attribute.special) if isinstance(text, str)]
         for attribute in attributes

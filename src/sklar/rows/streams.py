@@ -45,7 +45,7 @@ def open_stream(data: object) -> tuple[Any, Open]:
         stream = na.c_array_stream(rows)
         schema = stream.get_schema()
     except Exception:
-        # What a library says may quote a cell.
+        # The library's message may quote a cell.
         schema = None
     if schema is None or schema.format != "+s":
         raise DataError(
@@ -68,7 +68,7 @@ def _read_stream(stream: Any, close: Callable[[], None], names: tuple[str, ...])
 def frame_of(batch: Any, places: dict[str, int]) -> pl.DataFrame:
     """Columns of an Arrow record batch: each name's column stands at its place."""
     columns = [column_of(batch.child(place)).alias(name) for name, place in places.items()]
-    # A batch may be a part of what its columns hold.
+    # A batch may be a slice of its columns.
     return pl.DataFrame([column.slice(batch.offset, batch.length) for column in columns])
 
 
@@ -116,7 +116,7 @@ class _Renamed:
 
 
 def _passed(array: Any, kind: str) -> pl.Series:
-    # Without what an extension type or pandas wrote beside it.
+    # Drops the metadata of extension types and of pandas.
     return pl.Series(_Renamed(array.schema.modify(format=kind, metadata={}), array))
 
 
@@ -321,7 +321,7 @@ def read_arrow(place: Remote, kind: str, span: tuple[int, int] | None, names: tu
             sizes = [opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups)]
             starts = np.cumsum([0, *sizes])[:-1].tolist()
             groups = [at for at, first in enumerate(starts) if span is None or span[0] <= first < span[1]]
-            # Without threads of its own: whoever reads many files reads them side by side.
+            # Single-threaded: callers read many files in parallel.
             batches = opened.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(names), use_threads=False)
         else:
             reader = ipc.open_file(file)

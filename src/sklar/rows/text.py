@@ -43,11 +43,11 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BY_PYARROW = {".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _BY_PYTHON = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 COMPRESSED = {*_BY_PYTHON, *_BY_PYARROW, ".zip"}
-# What reading a damaged file may raise.
+# Exceptions that a damaged file may raise.
 _BROKEN = (csv.Error, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 # The compressions of zips that Python reads.
 _UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-# Where a list of JSON may end, part or be nested; what is escaped does none of it.
+# Brackets, commas and quotes of a JSON list; escaped characters are skipped.
 _STRUCTURE = re.compile(rb'\\.|["\[\]{},]', re.DOTALL)
 # The marks that files begin with, the longest first: UTF-32's begins as that of UTF-16.
 _MARKS = (
@@ -164,7 +164,7 @@ def records_of(lines: Iterable[str], reading: Reading) -> Any:
 
 
 def likely_option(path: Path | Remote, reading: Reading, names: Collection[str]) -> str | None:
-    """What in `[table]` would give a CSV file these columns, in words, by its header alone; None if nothing likely.
+    """The setting of `[table]` that would likely give a CSV file these columns, by its header alone; None without one.
 
     Nothing of the header is quoted: it may be a row.
     """
@@ -286,7 +286,7 @@ class _CsvRecords:
                 block += following
             text = rest + block
             lines, end = self._plain(text)
-            # After a quote that is not where it should be nothing seems to end.
+            # After a misplaced quote no record seems to end.
             if lines is None or (len(text) - end > self._usual and self._has_quotes(text[end:])):
                 lines, end = self._rewritten(text)
             rest = text[end:]
@@ -323,7 +323,7 @@ class _CsvRecords:
             return None, end
         text, inside = text[~returns], inside[~returns]
         at = np.flatnonzero(text == quote)
-        # What stands before a quote that opens, and behind one that closes, is the end of a field or the other of two.
+        # An opening quote follows a delimiter, a closing one precedes one; or the quote is doubled.
         beside = np.where(inside[at], np.insert(text, 0, _LINE_FEED)[at], np.append(text, _LINE_FEED)[at + 1])
         whole = (beside == ord(self._delimiter)) | (beside == _LINE_FEED) | (beside == quote)
         return text.tobytes() if whole.all() and self._has_all_fields(text, ~inside) else None, end
@@ -341,7 +341,7 @@ class _CsvRecords:
         """The records of a text by Python's reader, in plain lines, and where they end: the last may go on."""
         end = len(text) if last else _last_line(text)
         lines = list(io.StringIO(text[:end].decode(), newline=""))
-        # A line more, which is a record of nothing, or a part of the last one where that goes on.
+        # An extra empty line: an empty record, or part of the last record if that is unfinished.
         reader, first = records_of([*lines, *([] if last else ["\n"])], self._reading), 0
         records: list[tuple[list[str], str]] = []
         for fields in reader:
@@ -364,7 +364,7 @@ class _CsvRecords:
         return plain.getvalue().encode(), end
 
     def _after(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
-        """What follows the record that `text` begins with, which is too long to be kept."""
+        """The text after the record that `text` begins with, which is too long to be kept."""
         ends = b"\r\n|[\r\n]" + (b"|" + re.escape(self._delimiter + self._quote) if self._quote else b"")
         quoted = bool(self._quote) and text.startswith(self._quote)
         at = int(quoted)
@@ -421,7 +421,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
     while line := stream.readline(_LONGEST):
         if not long:
             yield line
-        # What follows in a line that was cut belongs to it.
+        # The rest of a line that was cut belongs to it.
         long = not line.endswith(b"\n")
 
 
@@ -429,7 +429,7 @@ def _elements(stream: IO[bytes]) -> Iterator[bytes]:
     """The elements of a list, which end at commas outside of texts, lists and objects; null for one too long."""
     element, depth, quoted = bytearray(), 0, False
     while block := stream.read(_BLOCK):
-        # What is escaped may stand in the next block.
+        # An escaped character may begin the next block.
         while block.endswith(b"\\") and (following := stream.read(_BLOCK)):
             block += following
         start = 0

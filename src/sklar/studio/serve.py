@@ -66,6 +66,7 @@ _POST: dict[str, Page] = {
     "describe/cost": describing.cost,
     "describe/person": describing.set_person,
     "describe/rule": describing.decide_rule,
+    "describe/target": describing.set_target,
     "plan": planning.choose,
     "plan/goals": planning.set_goals,
     "release": released.start,

@@ -46,9 +46,16 @@ MEASURED = 0.95
 _INCOMPLETE = 5.0
 # An interval this many times as wide as that of the rows themselves is pointed out.
 _WIDE = 3.0
-_ABOUT = {"population": "the population that the table came from", "table": "the table itself"}
+_ABOUT = {
+    "population": "the population that the table came from",
+    "table": "the table itself",
+    "people": "the table's people, of each of whom one row was chosen at random",
+    "rows": "the table's people, of each of whom rows were chosen at random up to the limit",
+}
 _EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
 _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
+# What is lost inside bins is cautioned about from this part of a standard error on.
+_CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
@@ -65,7 +72,9 @@ _UNITS: dict[str, tuple[float, str]] = {
 class Figure:
     """An estimate, its standard error and its interval, whose ends are None where it has none.
 
-    `measured` is R^2 of its influence function: the share that noisy tables speak of, and not the model alone.
+    `measured` is R^2 of its influence function: the share that noisy tables speak of, and not the model alone. Where
+    that is too little for an interval, its ends are `bounds`, or none. The sampling error of a table is that of
+    choosing rows of its people, at most.
     """
 
     name: str
@@ -78,6 +87,7 @@ class Figure:
     sampling_error: float | None
     model_error: float
     p_value: float | None = None
+    bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +116,14 @@ class Inference(Tabular):
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)
+    about: str = _ABOUT["population"]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        about = "the population" if self.target == "population" else "the table itself"
         cautions = {f"caution {number}": text for number, text in enumerate(self.cautions, start=1)}
-        facts = {"about": f"{about}, {self.n_rows:,} rows", **cautions}
+        facts = {"about": f"{self.about}, {self.n_rows:,} rows", **cautions}
         return html_card(self.statistic, facts, self.to_columns(), note=" ".join(self.notes))
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,7 +139,7 @@ class Inference(Tabular):
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        lines = [f"{self.statistic}, of {_ABOUT[self.target]} ({self.n_rows:,} rows):"]
+        lines = [f"{self.statistic}, of {self.about} ({self.n_rows:,} rows):"]
         if self.test is not None:
             shown = f"{self.test.p_value:.3g}" if self.test.p_value >= 1e-4 else "below 0.0001"
             verdict = f"rejected at the level {1 - self.level:.4g}"
@@ -143,10 +153,11 @@ class Inference(Tabular):
         for figure in self.figures:
             # Decimals that show two digits of a standard error.
             power = math.log10(figure.standard_error) if 0 < figure.standard_error < math.inf else -3
-            digits, interval, error = min(max(1 - math.floor(power), 0), 10), "unbounded", ""
+            digits, error = min(max(1 - math.floor(power), 0), 10), ""
+            interval = "unbounded" if figure.measured >= MEASURED else "none"
             if figure.low is not None and figure.high is not None:
-                interval = f"{figure.low:,.{digits}f} to {figure.high:,.{digits}f}"
-                error = f"{figure.standard_error:,.{digits}f}"
+                interval = f"{figure.low:,.{digits}f} to {figure.high:,.{digits}f}" + " (bounds)" * figure.bounds
+                error = "" if figure.bounds else f"{figure.standard_error:,.{digits}f}"
             tested = "" if figure.p_value is None else f"{figure.p_value:.2g}"
             estimate, measured = f"{figure.estimate:,.{digits}f}", f"{100 * figure.measured:.0f}%"
             rows.append([figure.name, estimate, error, interval, measured, tested])
@@ -398,7 +409,9 @@ class Inquiry:
         self.target: Target = "table" if target == "table" or several else "population"
         self.asked = asked = read_question(question, model.schema) if isinstance(question, str) else question
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
-        self.population = self.target == "population"
+        # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
+        # many independent rows, also where several rows of a person are chosen, without replacement.
+        self.population = self.target == "population" or model.certificate.count is not None
         named = {*asked.names, *asked.by, *asked.outcome}
         named |= {i for each in (asked.event, asked.given) if each is not None for i in each.attributes}
         self.where: Subset = tuple(sorted({self.source(i) for i in named}))
@@ -483,27 +496,40 @@ class Inquiry:
         return one_step(self.effects, self.reference, linear)
 
     def figure(
-        self, name: str, estimate: float, slope: Floats, step: OneStep, *, ends: Interval = None, tested: bool = False
+        self,
+        name: str,
+        estimate: float,
+        slope: Floats,
+        step: OneStep,
+        *,
+        ends: Interval = None,
+        tested: bool = False,
+        bounds: Callable[[], Interval] = lambda: None,
     ) -> Figure:
-        """A figure whose gradient by the one-step estimates is `slope`, shape (q,)."""
+        """A figure whose gradient by the one-step estimates is `slope`, shape (q,).
+
+        Where too little of it was measured, no error says how wrong the model may be: it has `bounds`, or nothing.
+        """
 
         def error(covariance: Floats) -> float:
             return math.sqrt(max(float(slope @ covariance @ slope), 0.0))
 
-        whole = error(step.covariance(population=self.population))
-        ends = ends or (estimate - self.quantile * whole, estimate + self.quantile * whole)
-        low, high = (each if math.isfinite(each) else None for each in ends)
+        whole, measured = error(step.covariance(population=self.population)), step.measured(slope)
+        ends, known = ends or (estimate - self.quantile * whole, estimate + self.quantile * whole), measured >= MEASURED
+        held = None if known else bounds()
+        low, high = (each if math.isfinite(each) else None for each in (ends if known else held or (math.inf,) * 2))
         return Figure(
             name=name,
             estimate=estimate,
             standard_error=whole,
             low=low,
             high=high,
-            measured=step.measured(slope),
+            measured=measured,
             noise_error=error(step.noise),
             sampling_error=error(step.sampling) if self.population else None,
             model_error=error(step.model),
-            p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and whole > 0 else None,
+            p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and known and whole > 0 else None,
+            bounds=held is not None,
         )
 
     def test(self, step: OneStep) -> WaldTest:
@@ -520,14 +546,27 @@ class Inquiry:
 
     def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
-        bounded = [figure for figure in figures if figure.low is not None]
-        least = min((figure.measured for figure in bounded), default=1.0)
+        bounded = [figure for figure in figures if figure.low is not None and not figure.bounds]
+        least = min((figure.measured for figure in figures), default=1.0)
         if least < MEASURED:
-            rest = ". Its fits disagree by what the standard error includes, but they may be wrong together."
-            if len(self.reference.weights) < 4:
-                rest = ", and it has too few fits to say how well. Do not rely on it."
             self.cautions.append(
-                f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it{rest}"
+                f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it, and nothing "
+                "says how wrong that may be. There is no interval, but bounds that the noisy tables leave, or nothing."
+            )
+        for attribute, scores in self._scored.items() if self.asked.kind in ("corr", "formula") else ():
+            shares, own = self._shares(attribute) * scores.known, scores.filled
+            hidden = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
+            part = hidden / max(hidden + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
+            if any(abs(each.estimate) * part > _CODED * each.standard_error for each in bounded):
+                name = self.model.schema.names[attribute]
+                self.cautions.append(
+                    f"about {100 * part:.1g}% of the variance of '{name}' lies inside its bins, whose numbers count as "
+                    "equal here: the same of raw values may differ by about such a part."
+                )
+        if self.model.certificate.count == "rows":
+            self.cautions.append(
+                f"of each person at most {self.model.certificate.rows_per_person:,} rows count: where people with more "
+                "rows differ, this is not the answer for all rows."
             )
         wide = max((each.standard_error / each.sampling_error for each in bounded if each.sampling_error), default=0.0)
         certificate, attributes = self.model.certificate, self.model.measured_schema.attributes
@@ -541,9 +580,9 @@ class Inquiry:
         widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
         inside, bins = "where numbers lie inside their bins", any(np.any(own.errors) for own in self._scored.values())
         apart = self.asked.kind == "formula"
-        covered = [each for each, has in (("sampling", self.population), (inside, bins and not apart)) if has]
-        left = [inside] * (bins and apart) + ["which rows of a person were chosen"] * (certificate.count is not None)
-        covers = " and ".join(["the release's noise", *covered]) + (f", but not {' nor '.join(left)}" if left else "")
+        chance = "sampling" if self.target == "population" else "the choice of rows of people"
+        covered = [each for each, has in ((chance, self.population), (inside, bins and not apart)) if has]
+        covers = " and ".join(["the release's noise", *covered]) + (f", but not {inside}" if bins and apart else "")
         notes = {
             f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,
@@ -564,4 +603,5 @@ class Inquiry:
             notes=(*self.notes, *(note for note, applies in notes.items() if applies)),
             cautions=tuple(dict.fromkeys(self.cautions)),
             limits=self.limits,
+            about=_ABOUT[self.model.certificate.count or "table" if self.target == "table" else "population"],
         )

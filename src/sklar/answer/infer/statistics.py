@@ -17,16 +17,25 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.effects import Codes, Floats, Subset
+from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval
 from sklar.answer.infer.numerical import Weighed, figures_of_weighed, linearize_weighed, listed_records
-from sklar.answer.infer.onestep import Linearized, OneStep, Reference
+from sklar.answer.infer.onestep import (
+    MOST_LISTED,
+    Linearized,
+    OneStep,
+    Reference,
+    applied,
+    grid,
+    noise_covariance,
+    parts,
+)
 from sklar.answer.predicate import QueryError
 
 RecordFunction = Callable[[Codes], Floats]
@@ -130,7 +139,7 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
     if not inquiry.asked.difference:
         return [
-            inquiry.figure(ratio.label, estimate, slope, step, ends=interval)
+            inquiry.figure(ratio.label, estimate, slope, step, ends=interval, bounds=partial(bounds_of, inquiry, ratio))
             for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
         ]
     each, figures = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by), []
@@ -140,6 +149,39 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         ends = None if known else (-math.inf, math.inf)
         figures.append(inquiry.figure(label, here - there, slope - base_slope, step, ends=ends, tested=known))
     return figures
+
+
+def bounds_of(inquiry: Inquiry, ratio: Ratio) -> Interval:
+    """What the noisy two-way tables leave open of a ratio, whatever larger tables are; None where it is too much work.
+
+    The mean of a function is at least that of its least value over all other attributes, given two of them, and at most
+    that of the largest: means of functions of one pair, which are known up to noise. Of all pairs the best count, all
+    at once with probability `level` (Bonferroni). Of a conjunction the upper one is Frechet's bound, widened.
+    """
+    effects, pairs = inquiry.effects, list(combinations(range(len(inquiry.where)), 2))
+    if math.prod(effects.sizes) > MOST_LISTED or not {*combinations(inquiry.where, 2)} <= {*effects.by_set}:
+        return None
+    codes, reach = grid(effects.sizes), normal_quantile(1 - (1 - inquiry.level) / (4 * len(pairs)))
+
+    def ends(function: RecordFunction) -> tuple[float, float]:
+        table, found = function(codes).reshape(effects.sizes), []
+        for i, j in pairs:
+            others = tuple(axis for axis in range(table.ndim) if axis not in (i, j))
+            both = np.stack([table.min(axis=others), table.max(axis=others)])
+            coefficients = parts({(inquiry.where[i], inquiry.where[j]): both})
+            means = both.mean(axis=(1, 2)) + applied(coefficients, effects.by_set)
+            noise = np.diag(noise_covariance(coefficients, effects))
+            # A function's variance is at most a quarter of its squared range.
+            sampling = inquiry.population * np.ptp(both, axis=(1, 2)) ** 2 / (4 * effects.n_rows)
+            found.append(means + reach * np.sqrt(noise + sampling) * [-1, 1])
+        lows, highs = np.transpose(found)
+        return float(max(lows.max(), table.min())), float(min(highs.min(), table.max()))
+
+    (low, high), (least, most) = ends(ratio.numerator), ends(ratio.denominator) if ratio.denominator else (1.0, 1.0)
+    error = inquiry.quantile * math.sqrt(ratio.inside)
+    if least <= 0:
+        return None
+    return min((low - error) / least, (low - error) / most), max((high + error) / least, (high + error) / most)
 
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:

@@ -18,6 +18,7 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
 from sklar.budget.forecast import TWICE, drowned, grade
+from sklar.budget.plan import target_words
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
 from sklar.budget.search import search_spend
 from sklar.draw.decode import Shape
@@ -152,6 +153,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         ],
         "alarms": tuple((f"1 in {among:,}", f"at most {_precise(risk.found(among))}") for among in FALSE_ALARMS),
         **_spending(certificate, schema),
+        "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
         "together": together(certificate),
         "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
@@ -199,7 +201,7 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
     ]
     for each in certificate.measurements:
         # Scores are in parts of a row.
-        noise = each.scale / PARTS if each.order == SCORES else each.scale
+        noise = each.scale / PARTS if each.order > SCORES else each.scale
         own = cost(Spend.of(each.scale, each.moves, each.reach))
         spent.append((str(each.stage), each.what, each.tables, noise, own))
     whole, measurements, searches = sum(own for *_, own in spent), [], []
@@ -218,8 +220,9 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
 
 def together(certificate: Certificate) -> str:
     """How many attributes were counted together at most, in words."""
-    # Scores are of three-way tables.
-    return ("no", "one", "two", "three")[min(max(each.order for each in certificate.measurements), 3)]
+    # Scores are of tables of so many attributes.
+    most = max(each.order % SCORES for each in certificate.measurements)
+    return ("no", "one", "two", "three", "four")[min(most, 4)]
 
 
 def _precise(share: float) -> str:

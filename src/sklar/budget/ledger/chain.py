@@ -38,7 +38,7 @@ from sklar.errors import LedgerError
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
 _COLUMNS = ("time", "kind", "dataset", "body", "file", "hash", "salt", "signature")
-# What brings an empty file, and one of version 1, to the present version.
+# Statements that bring an empty file, and one of version 1, to the present version.
 _LAYOUT = {
     0: [
         f"PRAGMA application_id = {APPLICATION_ID}",
@@ -123,7 +123,7 @@ class Pages:
         key = None if self._key is None else key_name(self._key)
         self.append("setup", "", self.setup._replace(anchor=anchor, key=key, lost=lost)._asdict())
         if self._key is not None:
-            # Vouches for what was there before: it was checked as far as it could be.
+            # Signs the earlier entries too: they were checked as far as possible.
             signed = [(sign(self._key, entry.head), entry.number) for entry in self.entries]
             self._connection.executemany("UPDATE entries SET signature = ? WHERE number = ?", signed)
 
@@ -255,7 +255,7 @@ def find_key(file: Path | None) -> bytes | None:
                 mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
         except (OSError, UnicodeDecodeError) as error:
             raise LedgerError(f"{where} cannot be read ({type(error).__name__}). Check the path.") from None
-        # Elsewhere than on POSIX these bits say nothing.
+        # On other systems these bits mean nothing.
         if os.name == "posix" and mode & 0o077:
             raise LedgerError(f"{where} must be for its owner alone, got mode {mode:04o}. Run: chmod 600 {file}")
     if text is None:
@@ -284,10 +284,10 @@ def make_key(file: Path | None) -> None:
 
 
 def key_name(key: bytes) -> str:
-    """What a ledger calls its key: enough to notice another one, of no use to guess it."""
+    """A fingerprint of the key: enough to notice another one, of no use to guess it."""
     return hmac.new(key, b"sklar ledger key", hashlib.sha256).hexdigest()[:16]
 
 
 def sign(key: bytes, head: str) -> str:
-    """What only a holder of the key can write beside a head."""
+    """The signature of a head, which only a holder of the key can make."""
     return hmac.new(key, b"sklar ledger head " + head.encode(), hashlib.sha256).hexdigest()

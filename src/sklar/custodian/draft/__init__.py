@@ -170,7 +170,7 @@ def draft(
     guesses: tuple[Remark, ...] = ()
     if reading is None:
         reading = PLAIN
-        # Whoever reads the file next reports what is wrong with it, without quoting it.
+        # Errors are reported by the reader below, which does not quote the file.
         with suppress(Exception):
             reading, guesses = (PLAIN, ()) if file is None else sniff(file)
     source = open_source(rows, reading)

@@ -58,7 +58,7 @@ _SIGN = "(?:US|A|C|R)?[$]|[\u20ac\u00a3\u00a5\u20b9%]|USD|EUR|GBP|CHF|JPY|CAD|AU
 _ENDS = (re.compile(rf"^\(?[+-]?((?:{_SIGN})\s?)"), re.compile(rf"(\s?(?:{_SIGN}))\)?$"))
 _STYLES = {f"real {point}{group}": NumberFormat("", "", group, point) for point, group in (".,", ",.", ", ", ".'")}
 _WIDE, _WIDER, _MOST_PLACES = 10**9, 10**12, (6, 3)
-# Numbers that stand for something else than a value, by custom.
+# Customary codes: numbers that mean something other than a value.
 _CODES = (*range(-9, 0), -66, -77, -88, -99, 77, 88, *range(97, 100), *range(996, 999), *range(9996, 9999))
 CUSTOMARY = {
     *map(str, _CODES),
@@ -158,7 +158,7 @@ class ColumnSummary:
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
-        """What the file calls values, where it does."""
+        """The labels of values that the file declares."""
         return () if self.type is None else self.type.labels
 
     @property
@@ -298,7 +298,7 @@ def find_ties(columns: Iterable[ColumnSummary]) -> tuple[Tie, ...]:
     coded = [(column, np.concatenate(column.codes)) for column in columns if column.codes and len(column.coded) > 1]
     pairs = combinations(coded[:_MOST_COLUMNS], 2)
     ties = [tie for one, two in pairs if (tie := _tie(*one, *two)) is not None]
-    # What determines a column is said once, and what excludes, not again for the columns that are determined.
+    # Each column is determined once; determined columns are left out of exclusions.
     led = {tie.second: tie for tie in reversed(ties) if tie.how == "determines"}
     return tuple(tie for tie in ties if tie is led.get(tie.second) or not ({tie.first, tie.second} & led.keys()))
 

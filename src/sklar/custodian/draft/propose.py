@@ -337,7 +337,7 @@ def _bounds(seen: ColumnSummary, kind: str, form: str, low: float, high: float) 
             return (least, most + 1) if kind == "integer" else (float(least), float(most))
     if kind == "real" and low >= 0 and high <= 1:
         return (0.0, 1.0)
-    # What lies beyond is clipped: a bound that held it would be a value of the rows.
+    # Values beyond are clipped: a bound that held them would depend on the rows.
     wide = _WIDE if max(-low, high) < _WIDE else _SIGNED_WIDER if form else _WIDER
     first, last = (0 if low >= 0 else -wide), wide
     # The numbers that the column's type can hold at all.

@@ -32,11 +32,11 @@ _QUOTES = {
     "": "quotes stand alone: they do not enclose fields",
 }
 _SPOKEN = {",": "a comma", ".": "a point", " ": "a space", "'": "an apostrophe", "_": "an underline"}
-# The first wins where several fit. Windows-1252 holds all letters of latin-1.
+# Ties go to the first. Windows-1252 holds all letters of latin-1.
 _WESTERN = ("windows-1252", "cp850", "mac-roman")
 _IN_A_WORD = re.compile(r"(?<=[A-Za-z])[^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f](?=[A-Za-z])")
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
-# A number in whatever writing, its whole part and its signs.
+# A number in any notation: its integer part with separators, and its signs.
 _NUMBER = re.compile(r"\s*[+-]?((?:\d[\d.,'\u2019_ \u00a0\u202f]*)?\d|[.,]\d+)(?:[eE][+-]?\d+)?\s*")
 _KINDS = {"date": _DATE, "number": _NUMBER}
 _GROUPED = re.compile(r"\d{1,3}(?:(.)\d{3})(?:\1\d{3})*")
@@ -46,7 +46,7 @@ _MOST = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What was guessed of one key of `[table]`, how sure that is, and why. `value` is as the schema would hold it."""
+    """A guess at one key of `[table]`, how sure it is, and why. `value` is as the schema would hold it."""
 
     key: str
     value: Any
@@ -140,7 +140,7 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
         # A quote that encloses nothing takes whole lines into its field, up to the next one.
         swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
         share = shares[delimiter, quote] = times / len(records)
-        # What the name of the file says, and double quotes, win where all else is equal.
+        # Ties go to the delimiter that the file's name implies, and to double quotes.
         scores[delimiter, quote] = (
             share
             - foreign / len(cells)
@@ -192,7 +192,7 @@ def _header(records: Sequence[Sequence[str]]) -> Remark:
             alike += like
             names += not like and bool(cell.strip()) and cell not in NULL_TEXTS
         elif kind == "text" and 2 * len(set(values)) <= len(values):
-            # One of a few texts that are repeated, or none of them.
+            # For a column of few repeated texts: is the first cell one of them?
             odd += 1 if cell in values else -1
     sure: Sureness = "likely" if alike else "certain"
     # Years in a row are names of columns, as statistics offices write them.
@@ -217,7 +217,7 @@ def _numbers(columns: Sequence[Sequence[str]]) -> list[Remark]:
         if _kind(values) == "number":
             for tally, signs in zip((decimal, thousands, either), _signs_of(values), strict=True):
                 tally.update(signs)
-    # A sign that is clear in one column is what it is in all.
+    # A sign that is unambiguous in one column has that meaning in all.
     comma = decimal[","] > decimal["."] or (either["decimal ,"] > 0 and not decimal["."] and not thousands[","])
     if comma:
         thousands["."] += either["thousands ."] + either["decimal ."]

@@ -283,7 +283,7 @@ def evaluate(
     if target is not None:
         progress.stage("learn")
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
-    # Imported here: both are made from what this module holds.
+    # Imported here: both import this module.
     if picture is not None:
         from sklar.custodian.evaluate.figures import plot as draw
 

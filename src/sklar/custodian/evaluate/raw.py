@@ -32,7 +32,7 @@ _MAX_IN_ALL = 1 << 22
 _FEWEST = 1 << 12
 SAMPLED_ROWS = 1 << 14
 MISSING = "(missing)"
-# What a category is cut to, and what is shown of it: a column of free text must not fill the memory.
+# Categories are cut to this length, and shown to this one: free text must not fill the memory.
 _LONGEST, _SHOWN = 200, 40
 _SEED = 2020
 # Texts among numbers, likewise.
@@ -160,7 +160,7 @@ class CategorySketch:
         return is_sampled(self._bits) | (pl.col("counts") >= self._size / min(_HEAVY, max(self._limit // 4, 1)))
 
     def done(self) -> Categories:
-        """What was collected."""
+        """The collected categories."""
         return Categories(
             frame=self._frame.sort("counts", "key", descending=[True, False]), size=self._size, bits=self._bits
         )
@@ -208,7 +208,7 @@ class Sketch:
 
     def __init__(self, limit: int = MAX_CELLS) -> None:
         self._limit, self._bits = limit, 0
-        # What was put together: how many numbers, their least, largest and mean.
+        # Merged cells: their counts, least, largest and mean numbers.
         self._parts: list[pl.DataFrame] = []
         self._n, self._mean, self._squares = 0, 0.0, 0.0
 
@@ -240,7 +240,7 @@ class Sketch:
         return items
 
     def done(self) -> Distribution | None:
-        """What was collected; None without any number."""
+        """The distribution of the numbers; None without any number."""
         if not self._parts:
             return None
         held: dict[str, Any] = {name: column.to_numpy() for name, column in self._merge().to_dict().items()}

@@ -351,7 +351,7 @@ def _reasons(column: ColumnFit) -> Iterator[Reason]:
         gone = ", ".join(f"{each.what!r}: {each}" for each in kept.lost)
         yield from weigh("values", 1 - kept.survive, kept.chance, f"{kept}" + (f" ({gone})" if gone else ""))
         few = f"its values are too rare, or the rows too few, to tell: chance alone loses {kept.chance:.0%} of them"
-        # What no row has may still have a share of three over the rows.
+        # A value that no row has may still have a share of up to 3 / rows (the rule of three).
         yield from untold("ks", kept.chance + 3 / min(rows), few)
     if missing is None:
         words = f"total variation of its levels {column.tv:.3f}; raw values are not compared"
@@ -380,7 +380,7 @@ def _reasons_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterator[Reas
     if attribute.kind == "weekday":
         # Days of a week have an order, but no mean and no quantiles.
         return
-    # An amount may be relative to itself; what has no zero of its own is relative to how much it varies.
+    # Errors of amounts are relative to the amount; of numbers without a natural zero, to the standard deviation.
     amount = attribute.kind in ("integer", "real", "duration") and real.low[0] >= 0
 
     def relative(true: float, given: float) -> float:

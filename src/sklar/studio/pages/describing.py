@@ -106,6 +106,8 @@ def describe(visit: Visit) -> Response:
             for rule in open_rules(text)
         ],
         person=schema.person,
+        target=schema.target,
+        names=[name for name in schema.names if name not in schema.determined],
         asks=schema.ask_person,
         # Those that are no attribute first.
         ids=sorted(names, key=lambda name: (name not in schema.ask_person, name in schema.names)),
@@ -353,3 +355,10 @@ def set_person(visit: Visit) -> Response:
     _save(visit, review.name_person(visit.text or "", person))
     said = f"Rows with the same {column} are one person's." if column else "Each row is a person of its own."
     return visit.tell(visit.back, said)
+
+
+def set_target(visit: Visit) -> Response:
+    """Say what releases are for."""
+    visit.back, target = visit.address("describe") + "#target", visit.form.get("target", "")
+    _save(visit, review.say_target(visit.text or "", target))
+    return visit.tell(visit.back, f"Releases are for {target}." if target else "Releases favor no column.")

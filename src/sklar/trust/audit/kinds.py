@@ -106,10 +106,11 @@ def _sought(finding: Any, blocks: list[Block], frame: pl.DataFrame, schema: Sche
 
 
 def _numbers(sizes: tuple[int, ...], rows: int) -> NDArray[np.int64]:
-    """Codes, shape (m, rows): low levels are common, some cells are empty; a column may follow from two others."""
+    """Codes, shape (m, rows): low levels are common, some cells are empty; one may follow from two others, or all."""
     generator = np.random.default_rng(rows)
     codes = np.array([size * (0.85 * generator.random(rows)) ** 2 for size in sizes]).astype(np.int64)
     codes[-1, ::2] = (codes[0] + codes[1])[::2] % sizes[-1]
+    codes[-1, 1::4] = codes[:-1].sum(axis=0)[1::4] % sizes[-1]
     # A row that is in no cell of one attribute.
     codes[1, -1] = -1
     return codes

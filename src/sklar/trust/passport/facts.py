@@ -151,7 +151,7 @@ class RowColumn(NamedTuple):
 class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
-    `epsilon` and `delta` are upper bounds, `errors` typical standard errors of a one-way and of a two-way count,
+    `epsilon` and `delta` are upper bounds, `errors` typical errors of a one-way and a two-way count (95%),
     `contents` those of the files in `DATA`. `recomputed` says whether the publisher's refit gave the model.
     """
 

@@ -188,23 +188,28 @@ def _replan(model: Model) -> str:
     spent = sum((block.spend(budget) for block in later), NOTHING)
     if later and not budget.cost(budget.tables(planned.reserve)).covers(budget.cost(spent)):
         raise ModelError("the later stages cost more than was set aside for them")
-    scores = [block for block in later if isinstance(block.query, Distances)]
-    for block in scores:
-        scored = plan_scores(cells, pool(measured, first=True).n_rows, planned)
+    scores = {block.query.of.order: block for block in later if isinstance(block.query, Distances)}
+    n_first = pool(measured, first=True).n_rows
+    scored = plan_scores(cells, n_first, planned, schema.targets, tuple(scores)) if scores else None
+    asked = {each.tables.order: each.scale for each in scored[0]} if scored else {}
+    for order, block in scores.items():
         # Until 0.2.0 scores had a little more noise: 16 times that of a table, which costs no less.
         reach = math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3)
         most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / reach
-        ratio = 0.0 if scored is None else float(block.scales[0]) / scored[0]
+        ratio = float(block.scales[0]) / asked.get(order, math.inf)
         if not 1 - _SCALE_TOLERANCE <= ratio <= most * (1 + _SCALE_TOLERANCE):
             raise ModelError("the scores of three-way tables do not have the scale that this Sklar plans")
-    chosen = next((query for query in tables if query.sets is not None), None)
-    if chosen is None:
+    chosen = {query.order: query for query in tables if query.sets is not None}
+    if not chosen:
         return right
-    # A file of an earlier release has no scores: then the first stage alone chose.
-    choice = look_ahead(first, schema, planned, n_rows).wanted(scores)
-    if choice is None or not np.array_equal(np.asarray(chosen.coarse), np.asarray(choice[0].coarse)):
+    # A file of an earlier release has no scores, or of three attributes alone: then the first stage, or they, chose.
+    outlook = look_ahead(first, schema, planned, n_rows, orders=tuple(scores))
+    choice = {query.order: query for query, _ in outlook.wanted(tuple(scores.values()))}
+    levels = {own.tables.order: own.tables for own in outlook.seen}
+    if any(at not in levels or (np.asarray(own.coarse) != levels[at].coarse).any() for at, own in chosen.items()):
         raise ModelError("the three-way tables are not over the levels that the first stage's noisy tables give")
-    ours, theirs = ({tuple(each) for each in query.members.tolist()} for query in (choice[0], chosen))
+    asking, holding = (own.values() for own in (choice, chosen))
+    ours, theirs = ({tuple(each) for query in own for each in query.members.tolist()} for own in (asking, holding))
     share, by = len(ours & theirs) / len(ours | theirs), "the first stage's noisy tables"
     if share < _TRIPLES_ALIKE:
         raise ModelError(f"only {share:.0%} of the three-way tables are those that {by} ask for")

@@ -1,7 +1,7 @@
 """Whether the noise of a model file is the noise that it states: the same counts are seen many times.
 
-A count is measured in its one-way table, in the margins of every two-way and three-way table of its attribute, and in
-every stage. The differences of these measurements hold no count, only noise, whose law the file states. So their mean
+A count is measured in its one-way table, in the margins of every larger table of its attribute, and in every stage. The
+differences of these measurements hold no count, only noise, whose law the file states. So their mean
 square is about 1 for a genuine file, 0 for exact counts, and 1/4096 where all scales were stated 64 times too large.
 
 **Independent residuals.** Write a table with equal, independent noise of variance v on its cells as its grand total,
@@ -63,7 +63,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +82,7 @@ from sklar.public.schema import Schema
 Array = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
-TESTS = 27
+TESTS = 30
 LEVEL = FALSE_ALARM / TESTS
 SMEAR = 4.0
 # Of scales below 1: how far the law of smeared noise is from normal, and the root of how much its bound is above its
@@ -93,8 +93,10 @@ ALL = "all residuals"
 _STAGES = "between stages"
 _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins"
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
-_SEARCHES, _THREE = "tables of searches", "margins of three-way tables"
-_MOMENTS, _SCORES, EVENTS = "first moments inside bins", "scores of three-way tables", "tables with events"
+# Each order has residuals of its own: those of two orders would see the same two-way noise twice.
+_SEARCHES, _WIDER = "tables of searches", {3: "margins of three-way tables", 4: "margins of four-way tables"}
+_MOMENTS, EVENTS = "first moments inside bins", "tables with events"
+_SCORES = {3: "scores of three-way tables", 4: "scores of four-way tables"}
 _EACH_PAIR, _PLACES = "each two-way table between stages", "the same place of all tables between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
@@ -171,10 +173,11 @@ def examine(
     tests += _squares_test(_STAGES, stages, mechanism, both=normal, chosen=residuals.chosen)
     tests += _squares_test(_PLACES, residuals.squares[_PLACES], mechanism, both=normal)
     tests += _squares_test(_MOMENTS, residuals.squares[_MOMENTS], mechanism, both=normal)
-    for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, _THREE):
+    for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, *_WIDER.values()):
         tests += _squares_test(name, residuals.squares[name], mechanism, both=complete)
     tests += _squares_test(_SEARCHES, residuals.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
-    tests += _squares_test(_SCORES, residuals.squares[_SCORES], mechanism, both=False)
+    for name in _SCORES.values():
+        tests += _squares_test(name, residuals.squares[name], mechanism, both=False)
     for name, sums in residuals.each.items():
         between = name == _EACH_PAIR
         tests += _each_test(name, sums, mechanism, both=normal and between, scales=residuals.scales if between else 1)
@@ -216,12 +219,12 @@ def unseen(blocks: Sequence[Block]) -> Iterator[str]:
         yield "the cells of the one-way table, beyond their total"
     if len(looks) == 1 and looks[0].cells.n_pairs:
         yield "interactions in two-way tables, which were measured once"
-    if any(query.order > 2 for query in tables):
-        yield "interactions in three-way tables"
+    for order in sorted({query.order for query in tables if query.order > 2}):
+        yield f"interactions in {'three' if order == 3 else 'four'}-way tables"
     if len(parities) == 1:
         yield "parities, which were measured once"
     if any(isinstance(block.query, Distances) for block in blocks):
-        yield "what scores of three-way tables say, beyond too little noise"
+        yield "what scores of larger tables say, beyond too little noise"
 
 
 def _hidden(blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None) -> float:
@@ -320,18 +323,18 @@ class NoiseResiduals:
             largest = max(float(block.scales.max()) for own in looks.values() for block in own)
             self.highest = self._highest(implied, variance, largest)
             for block in blocks:
-                if isinstance(block.query, Tables) and block.query.order == 3:
-                    self._of_threes(block, block.query)
+                if isinstance(block.query, Tables) and block.query.order in _WIDER:
+                    self._of_wider(block, block.query)
         for grid in grids:
             self._over_grid(grid)
         for block in blocks:
             if isinstance(block.query, Distances):
                 apart = _contrasts(self._smeared(block.values)[:, None], [0])
-                self.squares[_SCORES].add(apart * self._variance(block.scales) ** -0.5)
+                self.squares[_SCORES[block.query.of.order]].add(apart * self._variance(block.scales) ** -0.5)
 
     @property
     def together(self) -> Squares:
-        """All of them but those of searches and of three-way tables: none is used twice."""
+        """All of them but those of searches and of larger tables: none is used twice."""
         names = (_STAGES, _MOMENTS, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
         return sum((self.squares[name] for name in names), Squares())
 
@@ -434,8 +437,8 @@ class NoiseResiduals:
             log_tail = variance * s**2 - s * far
         return highest, min(1.0, cells.n_levels * (cells.n_attributes - 1) * math.exp(min(log_tail, 0.0)))
 
-    def _of_threes(self, block: Block, query: Tables) -> None:
-        """Residuals of the margins of three-way tables."""
+    def _of_wider(self, block: Block, query: Tables) -> None:
+        """Residuals of the one-way and two-way margins of larger tables."""
         best: dict[tuple[int, ...], tuple[Array, Array]] = {}
         sums = np.zeros((2, block.scales.size))
         for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
@@ -444,8 +447,9 @@ class NoiseResiduals:
             z = []
             if self._n_rows is not None:
                 z.append(np.array([(table.sum() - self._n_rows) / math.sqrt(table.size * variance)]))
-            for kept in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
-                left = tuple(axis for axis in range(3) if axis not in kept)
+            axes = range(query.order)
+            for kept in (*((axis,) for axis in axes), *combinations(axes, 2)):
+                left = tuple(axis for axis in axes if axis not in kept)
                 margin = _contrasts(table.sum(axis=left), range(len(kept))).ravel()
                 attributes = tuple(chosen[axis] for axis in kept)
                 # The best estimate so far, in contrasts, with its covariance.
@@ -455,9 +459,9 @@ class NoiseResiduals:
                 best[attributes] = known + gain @ (margin - known), covariance - gain @ covariance
                 z.append(np.linalg.solve(np.linalg.cholesky(both), margin - known))
             own = np.concatenate(z)
-            self.squares[_THREE].add(own)
+            self.squares[_WIDER[query.order]].add(own)
             sums[:, number] = float(own @ own), own.size
-        self.each["each three-way table's margins"] = sums
+        self.each[f"each of the {_WIDER[query.order]}"] = sums
 
     def _coarse(self, attributes: tuple[int, ...], query: Tables) -> tuple[Array, Array]:
         """What one-way or two-way tables say of contrasts of coarse cells, with the covariance of that."""
