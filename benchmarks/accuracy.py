@@ -186,7 +186,7 @@ def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[di
 
 def warm_up() -> None:
     """Release a table of three rows, so that no run pays for loading compiled code."""
-    schema = Schema(name="", attributes=tuple(Attribute(name=name, kind="boolean") for name in "abc"))
+    schema = Schema(name="three", attributes=tuple(Attribute(name=name, kind="boolean") for name in "abc"))
     rows = pl.DataFrame({name: [True, False, True] for name in "abc"})
     for method in ("mixture", "binary"):
         fit(rows, schema, epsilon=1.0, method=method).sample(seed=1)

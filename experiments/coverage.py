@@ -91,7 +91,7 @@ def noise_errors(counts: Exact, schema: Schema, setting: Setting, *, times: int)
     squares: list[tuple[float, float]] = []
     for measured in draws(counts, schema, setting, times):
         pooled = pool(measured)
-        one = [estimate(measured, name, complete=True).counts for name in schema.names]
+        one = [estimate(measured, name).counts for name in schema.names]
         wrong = np.concatenate(one) - counts.one_way
         pairs = pooled.pairs - counts.pairs
         squares.append((float(np.mean(wrong**2)), float(np.mean(pairs**2)) if pairs.size else 0.0))
@@ -114,7 +114,7 @@ def main(times: int, folder: Path | None) -> None:
             for epsilon in (0.25, 1.0, 4.0):
                 setting = Setting(name=f"epsilon {epsilon:g}", epsilon=epsilon)
                 one, two = noise_errors(counts, schema, setting, times=max(times // 20, 2))
-                expected = forecast(schema, rows=counts.n_rows, epsilon=epsilon, complete=True)
+                expected = forecast(schema, rows=counts.n_rows, epsilon=epsilon)
                 errors.append(
                     [
                         f"{dataset.title}, {setting.name}",

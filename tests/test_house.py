@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_552,
-    "budget": 3_533,
-    "cli": 2_180,
-    "custodian": 4_401,
+    "answer": 4_533,
+    "budget": 3_465,
+    "cli": 2_154,
+    "custodian": 4_273,
     "draw": 1_687,
-    "files": 2_208,
-    "fitting": 3_141,
+    "files": 2_081,
+    "fitting": 3_120,
     "generate": 696,
     "kernel": 1_697,
     "machine": 849,
     "paper": 827,
     "public": 3_611,
     "rows": 4_150,
-    "studio": 2_365,
-    "trust": 4_206,
+    "studio": 2_362,
+    "trust": 4_176,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

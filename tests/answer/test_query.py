@@ -207,7 +207,6 @@ def measured_by(schema: Schema, budget: Budget, plan: Plan, exact: Sequence[Any]
         {"epsilon": 1.0, "mechanism": "laplace"},
         pytest.param({"epsilon": 0.05, "neighbors": "add-remove"}, marks=pytest.mark.slow),
         pytest.param({"epsilon": 1.0, "lost": 0.05}, marks=pytest.mark.slow),
-        pytest.param({"epsilon": 1.0, "complete": True}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -218,10 +217,9 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
     Where 2% is less than 5.6 of these errors, the band is that wide: 20 shares leave theirs by chance less than once in
     2 million runs. (Sets of two attributes have an error of about 0.4%. Noise of 0.9 times its scale covers 92%.)
     """
-    lost, complete = case.get("lost", 0.0), case.get("complete", False)
-    drawn = codes(4000, lost=lost)
+    drawn = codes(4000, lost=case.get("lost", 0.0))
     one_way, pairs = (Tables(cells=SCHEMA.cells, order=order).count(drawn) for order in (1, 2))
-    draw = measurer(drawn, **{key: value for key, value in case.items() if key not in ("lost", "complete")})
+    draw = measurer(drawn, **{key: value for key, value in case.items() if key != "lost"})
     generator = np.random.default_rng(5)
     offsets = SCHEMA.offsets
     shares: dict[str, list[float]] = {"one": [], "two": [], "one set": [], "two set": []}
@@ -229,7 +227,7 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
         tables = draw()
         held: dict[str, list[bool]] = {kind: [] for kind in shares}
         for i in range(SCHEMA.n_attributes):
-            found = estimate(tables, SCHEMA.names[i], complete=complete)
+            found = estimate(tables, SCHEMA.names[i])
             exact = one_way[offsets[i] : offsets[i + 1]]
             held["one"] += ((found.low <= exact) & (exact <= found.high)).tolist()
         for i, j in ((0, 2), (1, 5)):
@@ -239,12 +237,12 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
             for _ in range(5):
                 cells = generator.random(exact.shape) < generator.random()
                 cells.flat[0], cells.flat[-1] = True, False
-                summed = count_cells(tables, cells, [i, j], complete=complete)
+                summed = count_cells(tables, cells, [i, j])
                 held["two set"].append(bool(abs(summed.count - exact[cells].sum()) <= summed.half_width))
                 # The first level is in every such set, and not all levels are.
                 own, one = cells[:, 0].copy(), one_way[offsets[i] : offsets[i + 1]]
                 own[-1] = False
-                summed = count_cells(tables, own, [i], complete=complete)
+                summed = count_cells(tables, own, [i])
                 held["one set"].append(bool(abs(summed.count - one[own].sum()) <= summed.half_width))
         for kind, covered in held.items():
             shares[kind].append(float(np.mean(covered)))
@@ -273,15 +271,13 @@ def test_standard_errors_are_exact(model: Model) -> None:
 
 
 def test_tables_that_lost_rows_are_left_out_of_sums() -> None:
-    """A third of the rows has no cell of 'sex': sums over it would be wrong by thousands, unless someone vouches."""
+    """A third of the rows has no cell of 'sex': sums over it would be wrong by thousands."""
     drawn = codes(30_000)
     drawn[1, ::3] = -1
     tables = measurer(drawn, epsilon=5.0)()
     exact = Tables(cells=SCHEMA.cells, order=1).count(drawn)[:5]
     found = estimate(tables, "age")
     assert np.abs(found.counts - exact).max() < 6 * found.standard_errors[0]
-    vouched = estimate(tables, "age", complete=True)
-    assert np.abs(vouched.counts - exact).max() > 6 * vouched.standard_errors[0]
 
 
 def test_most_of_an_exhaustive_attribute_is_counted_by_the_rest(model: Model) -> None:

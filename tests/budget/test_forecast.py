@@ -65,11 +65,11 @@ def foretold(counts: Exact, schema: Schema, budget: Budget, times: int) -> None:
     squares = []
     for _ in range(times):
         tables = measure_counts(counts, schema, budget)
-        one = np.concatenate([estimate(tables, name, complete=True).counts for name in schema.names]) - counts.one_way
+        one = np.concatenate([estimate(tables, name).counts for name in schema.names]) - counts.one_way
         two = pool(tables).pairs - counts.pairs
         squares.append((np.mean(one**2), np.mean(two**2)))
     one_way, pairs = np.sqrt(np.mean(squares, axis=0))
-    expected = forecast(schema, budget, rows=counts.n_rows, complete=True)
+    expected = forecast(schema, budget, rows=counts.n_rows)
     assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
     assert expected.pair_error == pytest.approx(pairs, rel=0.15)
     # A forecast that is off by a third would be noticed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import os
 import resource
@@ -23,7 +22,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 
 import sklar
-from sklar.budget.account import Account, Entry, own_cost
+from sklar.budget.account import own_cost
 from sklar.budget.ledger import Ledger, Paid
 from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.cli import cli
@@ -316,28 +315,6 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "3 tables, gaussian noise, tight composition, counted by curve" in listed[2]
     assert '"kind": "charge"' in run("ledger", "history", book, "--json").output
     assert "is in force" in run("ledger", "adopt", book).output
-
-
-def test_how_long_the_rest_lasts_at_the_present_pace() -> None:
-    def charged(*days: int) -> Account:
-        # As until 0.2.0: scales and numbers of tables.
-        body: Any = {"scales": [[40.0, 10]], "neighbors": "replace-one", "mechanism": "gaussian", "accountant": "curve"}
-        body |= {"epsilon": 0.5, "delta": DELTA}
-        entries = tuple(
-            Entry(number=day + 1, time=f"2026-01-{day + 1:02d}T00:00:00+00:00", kind="charge", dataset="d", body=body)
-            for day in days
-        )
-        return Account(dataset="d", epsilon=2.0, delta=DELTA, neighbors="replace-one", charges=entries)
-
-    now = dt.datetime(2026, 1, 11, tzinfo=dt.UTC)
-    assert charged().lasts_until(now) is None
-    assert charged(0).lasts_until(now) is None
-    assert charged(9, 10).lasts_until(now) is not None
-    assert charged(10, 10).lasts_until(now) is None
-    soon, later = charged(0, 1, 2, 3).lasts_until(now), charged(0, 1).lasts_until(now)
-    assert soon is not None
-    assert later is not None
-    assert now.date() <= soon < later
 
 
 def test_a_ledger_refuses_a_release_of_another_unit(ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""Anchors notice a ledger that went back in time, and keys one that was rewritten. And ledgers of version 1."""
+"""Anchors notice a ledger that went back in time, and keys one that was rewritten. And ledgers of other versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import sklar
 from sklar.budget.ledger import Ledger
 from sklar.budget.ledger.anchor import Anchor, Mark
-from sklar.budget.ledger.chain import VARIABLE, Pages
+from sklar.budget.ledger.chain import VARIABLE, Pages, open_pages
 from sklar.budget.receipt import charge_notes
 from sklar.errors import MissingExtraError
 from sklar.kernel.theorems import Budget
@@ -388,53 +388,30 @@ def test_a_key_can_be_given_later(tmp_path: Path) -> None:
     forge(path, raise_total)
     refuses("entry 2 was not written with its key", book.accounts)
     other, plain = opened(tmp_path / "m.db", key=key), opened(tmp_path / "n.db")
-    refuses("is of the present version and has its key: there is nothing to upgrade", other.upgrade)
-    refuses("is of the present version: there is nothing to upgrade", plain.upgrade)
+    refuses("has its key: there is nothing to upgrade", other.upgrade)
+    refuses("was given no key: there is nothing to upgrade", plain.upgrade)
 
 
-def make_version_1(path: Path) -> None:
-    """As Sklar 0.2.0 wrote it: a data set of epsilon 1, charged once."""
-    columns = " TEXT NOT NULL, ".join(("time", "kind", "dataset", "body", "file", "hash"))
-    changed(path, f"PRAGMA application_id = {0x534B4C52}")
-    changed(path, "PRAGMA user_version = 1")
-    changed(path, f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {columns} TEXT NOT NULL) STRICT")
-    opened = {"epsilon": 1.0, "delta": DELTA, "neighbors": "replace-one"}
-    charged = opened | {"epsilon": 0.5, "mechanism": "gaussian", "composition": "tight", "scales": [[50.0, 10]]}
-    charged |= {"accountant": "curve", "schema_sha256": ""}
-    time, inode = "2026-01-01T00:00:00+00:00", str(path.stat().st_ino)
-    entries = [(1, "open", opened), (2, "charge", charged)]
-    rows = ([number, time, kind, "t", json.dumps(body, sort_keys=True), inode, ""] for number, kind, body in entries)
-    changed(path, "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", *hashed(rows))
+OTHER = "another Sklar wrote it. Use that one, or open a new ledger, whose totals add to what this one has spent"
 
 
-def test_a_ledger_of_version_1_is_read_and_upgraded(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    make_version_1(path)
-    spent = Ledger(path).account("t").spent
-    assert 0.1 < spent < 1
-    refuses(r"is of version 1, .* present one: sklar ledger upgrade .* Nothing was measured", pay, Ledger(path), 0.1)
-    shown = run("ledger", "show", path)
-    assert "is of version 1" in shown.stderr
-    book = Ledger(path, key=tmp_path / "key")
-    book.upgrade()
-    book.move_anchor(tmp_path / "a.db")
-    assert book.account("t").spent == spent
-    assert pay(book, 0.1).account.spent > spent
-    assert [entry.kind for entry in book.history()] == ["open", "charge", "setup", "setup", "charge"]
-    assert book.standing().problems == ()
+@pytest.mark.parametrize(("change", "must"), [
+    ("PRAGMA user_version = 1", "have format version 2, got 1"),
+    ("UPDATE entries SET salt = ''", "have a salt in every entry, got none in entry 1"),
+])  # fmt: skip
+def test_a_ledger_of_another_version_is_refused(tmp_path: Path, change: str, must: str) -> None:
+    book = opened(tmp_path / "l.db")
+    changed(book.path, change)
+    refuses(f"must {must}: {OTHER}\\. Nothing was measured", pay, book, 0.1)
+    for read in (book.accounts, book.adopt, book.upgrade):
+        refuses(f"must {must}: {OTHER}", read)
 
 
-def test_a_ledger_of_version_1_that_comes_with_a_key_is_suspect(keyed: Ledger, tmp_path: Path) -> None:
-    keyed.path.unlink()
-    make_version_1(keyed.path)
-    refuses("unless it had a key before: then it was replaced", pay, keyed, 0.1)
-
-
-def test_a_copy_of_version_1_is_adopted(tmp_path: Path) -> None:
-    make_version_1(tmp_path / "l.db")
-    shutil.copy(tmp_path / "l.db", tmp_path / "copy.db")
-    copy = Ledger(tmp_path / "copy.db")
-    refuses("is a copy", copy.upgrade)
-    copy.adopt()
-    assert [entry.kind for entry in copy.history()] == ["open", "charge", "setup", "adopt"]
-    pay(copy, 0.1)
+def test_a_ledger_whose_charges_name_tables_is_refused(tmp_path: Path) -> None:
+    """Of two numbers, scale and tables, it must not be taken for one that spent little."""
+    book = opened(tmp_path / "l.db")
+    body = {"epsilon": 0.5, "delta": DELTA, "neighbors": "replace-one", "mechanism": "gaussian", "composition": "tight"}
+    body |= {"scales": [[50.0, 10]], "accountant": "curve", "schema_sha256": ""}
+    with open_pages(book.path, None) as pages:
+        pages.append("charge", "t", body)
+    refuses(f"must charge scales, moves and reaches, got tables in entry 3: {OTHER}", book.accounts)

@@ -32,7 +32,7 @@ from sklar.budget.search import (
     next_cells,
     plan_search,
 )
-from sklar.errors import BudgetError, DataError, SchemaError
+from sklar.errors import BudgetError, DataError, ModelError, SchemaError
 from sklar.fitting.domains import common_counts, find_domains, found_numbers, found_values
 from sklar.kernel import vault as door
 from sklar.kernel.queries import Block, Common
@@ -511,20 +511,12 @@ def test_a_forged_second_round_fails(twice: Path, tmp_path: Path, place: int, fo
     assert "domains" in failed or failed == {"format"}
 
 
-def test_a_search_of_one_round_still_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As files of earlier releases: without rounds, and numbers share the cost."""
+def test_a_search_of_categories_without_rounds_is_refused(twice: Path, tmp_path: Path) -> None:
+    def forge(document: Any, _: Any) -> None:
+        del document["certificate"]["domains"][0]["round"]
 
-    def once(schema: Schema, budget: Budget, *, n_rows: int | None) -> Any:
-        return searches._planned(schema.private_domains, budget, n_rows, once=True)
-
-    monkeypatch.setattr("sklar.rows.engines.plan_search", once)
-    old = tmp_path / "old.sklar"
-    sklar.fit(TABLE, SCHEMA, epsilon=4.0).save(old)
-    with zipfile.ZipFile(old) as archive:
-        assert b'"round"' not in archive.read("model.json")
-    assert [finding.round for finding in sklar.load(old).certificate.domains] == [0, 0, 0]
-    result = verify(old, refit=True)
-    assert result.passed, result.lines()
+    with pytest.raises(ModelError, match="its search for 'city' must state a round if it is of categories, else none"):
+        sklar.load(forged(twice, forge, tmp_path / "f.sklar"))
 
 
 def test_a_forecast_tells_what_a_category_needs() -> None:

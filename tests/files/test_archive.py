@@ -73,7 +73,7 @@ FOUND = {
     "attribute": "x", "tables": 1, "scale": 1.0, "threshold": None, "lost_delta": 0.0, "of": "domain",
     "bounds": [0, 9], "at_most": 9,
 }  # fmt: skip
-MIXTURE = {"kind": "latent", "components": 3, "rounds": 0, "matched": 2}
+MIXTURE = {"kind": "latent", "components": 3, "rounds": 0, "matched": 2, "fits": 1}
 BINS = {"type": "real", "low": 0, "high": 1, "bins": 20_000}
 KEYS = "must have exactly the keys that are known"
 WHOLE = "must be a whole number of at least"
@@ -102,7 +102,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("certificate.epsilon", 0, "its certificate must state epsilon > 0 and 0 < delta"),
     ("certificate.domains", [FOUND | {"threshold": 9, "lost_delta": 1.0}], "must fail with a chance below 1"),
     ("schema.attributes.z", BINS, "its schema must list the edges of every bin"),
-    ("version", 99, r"it has format version 99, not 4\. Use the Sklar that wrote it\.$"),
+    ("version", 99, r"its format must have version 4, got 99\. Use the Sklar that wrote it\.$"),
     ("certificate.schema_sha256", "0" * 64, "its certificate is for another schema"),
     ("certificate.read_from_rows", ["x"], "its certificate and its schema name different attributes as read from the"),
     ("certificate.measurements", [{}], rf"its certificate\.measurements {KEYS}; 'kind' is missing"),

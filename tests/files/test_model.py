@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 import sklar
 from sklar.budget.method import Method
+from sklar.budget.plan import RULES
 from sklar.draw.blocks import BLOCK_ROWS
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import ModelError, OutputError
@@ -22,6 +23,7 @@ from sklar.kernel.theorems import Budget
 from sklar.machine.threads import using
 from sklar.rows.read import open_source
 from sklar.trust.verify import verify
+from tests.trust.forge import forged
 
 SCHEMA = sklar.Schema.from_toml(schema_toml("census"))
 
@@ -46,10 +48,6 @@ def saved(model: Model, tmp_path: Path) -> Path:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refined blocks as small as others: what is true of several is seen in fewer rows."""
     monkeypatch.setattr("sklar.draw.blocks.REFINED_ROWS", BLOCK_ROWS)
-
-
-FACTOR = Path(__file__).parent / "factor.sklar"
-OLDER = [FACTOR, *(path for path in sorted(FACTOR.parent.glob("models/*.sklar")) if "linked" not in path.name)]
 
 
 def assert_kept(model: Model, path: Path, rows: int = 100) -> None:
@@ -173,37 +171,25 @@ def test_the_summary_says_what_was_spent(model: Model) -> None:
     assert "91 two-way tables" in text
 
 
-@pytest.mark.parametrize("older", OLDER, ids=lambda path: path.name)
-def test_models_of_earlier_versions_are_read_sampled_and_verified(older: Path, tmp_path: Path) -> None:
-    """Files that earlier versions of Sklar wrote: formats 1 to 3, every kind of table."""
-    model = load(older)
-    assert model.sample(50, seed=1).height == 50
-    assert verify(older).passed
-    # Planned and fitted by other rules: that a refit would differ contradicts nothing, and confirms nothing.
-    if older.stem in ("v1-auto", "v3-bits"):
-        refitted = verify(older, refit=True)
-        assert refitted.verdict == "not verified"
-        assert [each.name for each in refitted.checks if "by the rules of another" in each.detail] == ["plan", "refit"]
-    # Saved again they are of this version, with the same blocks.
-    assert_kept(model, tmp_path / "m.sklar")
-    assert verify(tmp_path / "m.sklar").passed
+@pytest.mark.parametrize(("version", "shown"), [(1, "1"), (3, "3"), (5, "5"), (4.0, "4.0"), (None, "None")])
+def test_a_file_of_another_version_is_refused(saved: Path, tmp_path: Path, version: object, shown: str) -> None:
+    other = forged(saved, lambda document, _: document.update(version=version), tmp_path / "f.sklar")
+    words = rf"its format must have version 4, got {re.escape(shown)}\. Use the Sklar that wrote it\.$"
+    with pytest.raises(ModelError, match=words):
+        load(other)
+    result = verify(other)
+    assert result.verdict == "failed"
+    assert [check.name for check in result.checks] == ["format"]
 
 
-def test_a_model_that_method_factor_made_is_summarized_and_sampled_but_not_fitted_again() -> None:
-    model = load(FACTOR)
-    assert model.settings["kind"] == "factor"
-    assert "Model: factor, 1,000 components from 2 fits of 80 steps." in model.summary()
-    assert model.sample(5, seed=1).rows()[:3] == [("red", "small", 2), ("blue", "small", 56), ("blue", "small", 40)]
-    counts = np.unique(model.sample(3_000, seed=1)["color"].to_numpy(), return_counts=True)[1]
-    assert np.abs(counts - 3_000 * model.copula.margins()[[2, 1, 0]]).max() < 3
-    # That it cannot be fitted again contradicts nothing.
-    verified = verify(FACTOR, refit=True)
-    assert verified.passed
-    assert verified.checks[-1].passed is None
-    assert "\n".join(verified.lines()).count("--   refit: not possible: this version of Sklar fits no model of") == 1
-    assert "The model was not recomputed: whether it follows from its tables alone was not checked." in verified.lines()
-    assert verified.verdict == "not verified"
-    assert json.loads(json.dumps(verified.to_dict()))["checks"][-1]["passed"] is None
+def test_what_other_rules_fitted_is_not_recomputed(tmp_path: Path) -> None:
+    """That a refit would differ contradicts nothing, and confirms nothing."""
+    sklar.fit(census(2_000), SCHEMA, epsilon=2.0).save(tmp_path / "m.sklar")
+    other = forged(tmp_path / "m.sklar", lambda d, _: d["settings"].update(rules=RULES + 1), tmp_path / "f.sklar")
+    result = verify(other, refit=True)
+    assert result.passed
+    assert result.verdict == "not verified"
+    assert [each.name for each in result.checks if "by the rules of another" in each.detail] == ["plan", "refit"]
 
 
 def test_components_are_those_of_whole_fits(model: Model) -> None:

@@ -121,7 +121,7 @@ def test_what_is_read_is_marked_as_claimed_everywhere(model: Model, exported: Pa
     assert "learns little" not in "\n".join(found.lines())
     page = publishable(model)
     assert "Claimed by the caller, not checked." in page
-    assert " (claimed) · δ = " in page
+    assert "(claimed) · δ" in page
 
 
 def test_another_systems_tables_in_plain_texts_and_real_values(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_pure_noise_and_one_attribute_are_left_nearly_independent() -> None:
 
 
 def test_weak_dependence_that_pairs_show_is_kept() -> None:
-    """Noise is all of a two-way table's rows, and 66 pairs depend: a calm fit is nearer to the truth than margins."""
+    """Noise is all of a two-way table's rows, and 66 pairs depend: a fit is nearer to the truth than margins."""
     schema = schema_of(*[6] * 12)
     cells, joint = schema.cells, mixture_joint(schema, 3, 2)
     for seed in (0, 2):

@@ -128,14 +128,13 @@ KINDS: dict[str, Any] = {
 
 
 def make(folder: Path) -> dict[str, Path]:
-    """A file of every kind, one that an earlier version wrote, one of imported tables, and one of linked tables."""
+    """A file of every kind, one of imported tables, and one of linked tables."""
     found = {}
     for kind, fit in KINDS.items():
         found[kind] = folder / f"{kind}.sklar"
         fit().save(found[kind])
     model = sklar.load(found["binary"])
     write_tables(model.measured, folder / "tables.parquet")
-    found["older"] = Path(__file__).parents[1] / "files" / "models" / "v2-auto.sklar"
     found["imported"] = folder / "imported.sklar"
     sklar.fit_tables(read_tables(folder / "tables.parquet", SCHEMA), method="binary").save(found["imported"])
     found["linked"] = folder / "linked.sklar"

@@ -179,13 +179,6 @@ def public_domain(document: Document, _arrays: Arrays) -> None:
     document["certificate"]["domains"].pop(0)
 
 
-def older_version(document: Document, _arrays: Arrays) -> None:
-    """A file of version 2, where searches may have left nothing."""
-    document["schema"]["attributes"]["a"]["domain"] = "found"
-    schema = Schema.from_dict(document["schema"])
-    document["schema"], document["certificate"]["schema_sha256"] = schema.to_dict(), schema.digest
-
-
 def smokers(document: Document, _arrays: Arrays) -> None:
     document["certificate"]["domains"].append(document["certificate"]["domains"][1] | {"attribute": "smoker"})
 
@@ -291,7 +284,6 @@ def in_probabilities(last: int, bits: int) -> Change:
 
 
 FALSE_LINE = "somebody\nok   signature: by SHA256:me, the signer that was asked for"
-TRIED = [{"kind": "mixture", "start_sd": 1.0, "shrinkage": 0.0, "steps": 1, "gain": float(bit)} for bit in message(90)]
 # With the checks that may fail, and that all do fail where the copula is fitted again.
 FORGERIES: dict[str, tuple[str, Change, str]] = {
     "exact counts without noise": ("auto", without_noise, "noise"),
@@ -331,7 +323,6 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "digits in scales": ("auto", digits_in_scales, "arrays"),
     "other public rows": ("auto", put("certificate.public_rows public_rows", 7), "rows"),
     "public rows under add-remove": ("add-remove", put("certificate.public_rows public_rows", ROWS), "rows"),
-    "a missing search, of an older version": ("older", older_version, "domains"),
     "a domain that becomes public": ("domains", public_domain, "format"),
     "imported tables that do not say so": (
         "imported",
@@ -384,7 +375,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "no events": ("linked", events(lambda _, noisy: noisy * 0), "noise"),
     "exact tables with events": ("linked", events(exact_tokens), "noise"),
     "a false line by its maker": ("imported", put("certificate.claimed_by", FALSE_LINE), "format"),
-    "rows among the trials of an old file": ("older", put("settings.tried", TRIED), "format"),
+    "rows among settings that there are none of": ("auto", put("settings.tried", message(90).tolist()), "format"),
 }
 # What cannot be told from a genuine file: with what verify says was not tested or checked, plainly and after a refit.
 LISTED: dict[str, tuple[str, Change, str, str]] = {
@@ -481,7 +472,7 @@ def rewrite_sums(place: Path) -> None:
     """Descriptions and checksums that are right again."""
     if (place / "dcat.jsonld").exists():
         texts = passport._texts(passport._read_passport(place)[0])
-        for name in ("datapackage.json", "croissant.json", "dcat.jsonld"):
+        for name in ("datapackage.json", "croissant.json", "dcat.jsonld", "index.html"):
             (place / name).write_text(texts[name])
     kept = {each.name: content_of(each) for each in place.iterdir() if each.name != "SHA256SUMS"}
     (place / "SHA256SUMS").write_text(sums(kept))

@@ -45,27 +45,12 @@ from sklar.trust.audit.by_kind import (
     attack_noise,
     attack_plan,
 )  # fmt: skip
-from sklar.trust.audit.inventions import Release, Released, exactly, release_once, whole_numbers
+from sklar.trust.audit.inventions import EXACT, Released, whole_numbers
 from sklar.trust.audit.kinds import Everything, kinds, rows_of
 from tests.flaws.attacks import LESS, ONCE, PAGE, page
 
 LOOSE = Budget(epsilon=18.0)
 PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
-
-
-def flawed(change: Any, sound: Release = release_once) -> Release:
-    """A release whose noise is changed: `change(exact, noise)` gives the noise that leaves."""
-    known: dict[Any, Any] = {}
-
-    def release(data: object, schema: Schema, budget: Budget) -> Released:
-        shown = sound(data, schema, budget)
-        key = (str(data), budget.epsilon)
-        if key not in known:
-            known[key] = exactly(sound)(data, schema, budget).cells
-        counts = known[key]
-        return replace(shown, cells=counts + change(counts, shown.cells - counts))
-
-    return release
 
 
 KINDS = {kind.name: kind for kind in kinds()}
@@ -243,39 +228,38 @@ def test_noise_that_comes_back_in_the_next_release_is_flagged() -> None:
     assert not noise_with(again, "rows").passed
 
 
-def changed_rows(change: Any) -> Release:
-    """A release of a table that `change` has altered."""
+def change_rows(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Releases from now on are of tables that `change` has altered."""
 
-    def release(data: Any, schema: Schema, budget: Budget) -> Released:
+    def release(data: Any, *settings: Any, **others: Any) -> Released:
         frame = data
         if isinstance(data, Path):
             frame = pl.read_csv(data, infer_schema=False) if data.suffix == ".csv" else pl.read_parquet(data)
-        return release_once(change(frame), schema, budget)
+        return inventions.released(change(frame), *settings, **others)
 
-    return release
+    monkeypatch.setattr(sensitivity, "released", release)
 
 
-def test_rows_that_change_each_other_are_flagged(tmp_path: Path) -> None:
-    filled = changed_rows(lambda frame: frame.with_columns(pl.all().forward_fill()))
-    assert not next(
-        sensitivity.check_counts(tmp_path, replace(FEW, wide_rows=1_000, neighbors={1_500: 4}), filled)
-    ).passed
-    doubled = changed_rows(lambda frame: pl.concat([frame, frame[65_535:65_536]]))
+def test_rows_that_change_each_other_are_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_rows(monkeypatch, lambda frame: frame.with_columns(pl.all().forward_fill()))
+    assert not next(sensitivity.check_counts(tmp_path, replace(FEW, wide_rows=1_000, neighbors={1_500: 4}))).passed
+    change_rows(monkeypatch, lambda frame: pl.concat([frame, frame[65_535:65_536]]))
     # What is doubled is a row of large tables.
     large = replace(QUICK, neighbors={70_000: 24})
-    found = next(sensitivity.check_neighbors(tmp_path, large, doubled))
+    found = next(sensitivity.check_neighbors(tmp_path, large))
     assert not found.passed
     assert "moves a table by 4 of 2 allowed" in found.found
 
 
-def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path) -> None:
+def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(frame: Any) -> Any:
         texts = frame.select(pl.col(pl.String).str.len_bytes().max())
         if max(value or 0 for value in texts.row(0)) > 1_000:
             raise DataError("a cell is too long.")
         return frame
 
-    found = next(sensitivity.check_neighbors(tmp_path, replace(QUICK, neighbors={40: 60}), changed_rows(refuse)))
+    change_rows(monkeypatch, refuse)
+    found = next(sensitivity.check_neighbors(tmp_path, replace(QUICK, neighbors={40: 60})))
     assert not found.passed
     assert found.found == "One change raised an error (DataError), which tells that it was made."
 
@@ -369,7 +353,7 @@ REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
     "a ledger that lets more out": (by_kind, "Ledger", generous, charged, [False]),
     "a threshold paid too little for": (by_kind, "fit", cheaper_threshold, cheaper, [False]),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
-    "a checkpoint that stays": (leaks, "measure", leaving, leaks.check_checkpoint, [True, False]),
+    "a checkpoint that stays": (leaks, "released", leaving, leaks.check_checkpoint, [True, False]),
 }
 
 
@@ -403,7 +387,7 @@ def test_the_literal_algorithm_2_is_flagged(sizes: tuple[int, int], times: int) 
     """One record beside another: the cells of every pair of dummies that differ."""
     schema = whole_numbers(*sizes)
     one, two = (inventions.frame_of(schema, np.array([[code, 0], [code, 0]])) for code in (0, 1))
-    here, there = (exactly(literal)(frame, schema, PURE).cells for frame in (one, two))
+    here, there = (literal(frame, schema, replace(PURE, epsilon=EXACT.epsilon)).cells for frame in (one, two))
     scales = literal(one, schema, PURE).scales
     assert sensitivity.cost_of(PURE, scales, np.abs(here - there)) == pytest.approx(times * PURE.epsilon)
 

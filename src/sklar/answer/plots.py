@@ -9,6 +9,7 @@ import numpy as np
 
 from sklar.answer.query import estimate
 from sklar.answer.report.publish import dependences
+from sklar.answer.report.render import short
 from sklar.machine.extras import require
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Plots:
         own = self.model.copula.margins()[self.model.measured_schema.cells.levels(source)]
         shares = np.bincount(levels, own, attribute.n_levels)
         noisy = estimate(self.model.measured, name)
-        at, labels = np.arange(attribute.n_levels), [_short(level) for level in attribute.levels]
+        at, labels = np.arange(attribute.n_levels), [short(level, _LONGEST) for level in attribute.levels]
         # Intervals of shares: they may reach below zero, as those of counts do.
         reach = np.abs(np.stack([noisy.counts - noisy.low, noisy.high - noisy.counts])) / n
         bars: dict[str, Any] = {"color": _BAR, "alpha": 0.75, "label": "synthetic rows"}
@@ -68,7 +69,7 @@ class Plots:
         square = schema.cells.symmetric(dependences(self.model)[0])
         square[square == 0] = np.nan
         image = ax.imshow(100 * square, cmap="Oranges", vmin=0)
-        names = [_short(name) for name in schema.names]
+        names = [short(name, _LONGEST) for name in schema.names]
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
         ax.set_yticks(range(len(names)), names, fontsize=8)
         figure.colorbar(image, ax=ax, shrink=0.8, label="% of rows away from independence")
@@ -84,7 +85,3 @@ def _figure(width: float, height: float) -> tuple[Figure, Any]:
     ax = figure.subplots()
     ax.spines[["top", "right"]].set_visible(False)
     return figure, ax
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -6,7 +6,7 @@ linear. Over more attributes the answer is that of `infer` about the share of ro
 was measured, else bounds that the noisy tables leave.
 
 A row that stands in no cell of an attribute is missing from sums over its levels. Such a sum is used only where the
-schema gives every value a level (it declares `missing` or `other`), or the caller vouches that the table is `complete`.
+schema gives every value a level: it declares `missing` or `other`.
 
 A predicate that cuts a bin is answered with the share of the bin that the model's shape gives it. The standard error
 has a part for that share, as if nothing but its mean s were known: a beta distribution whose two parameters sum to 2,
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -175,7 +175,7 @@ class _Pooled(NamedTuple):
         return _laplace_quantile(level, self.sds, tuple(size * terms for terms in self.terms))
 
 
-def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
+def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL) -> Estimate:
     """The pooled noisy table of one or two attributes, with standard errors and confidence intervals."""
     schema, normal = measured.schema.whole or measured.schema, normal_quantile(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
@@ -196,7 +196,7 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
         counts, sd = (part.reshape(shape) for part in found.T)
         half = sd * normal
     else:
-        pooled = _pool(measured, where, complete=complete)
+        pooled = _pool(measured, where)
         counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
         np.add.at(counts, into, pooled.cells)
         np.add.at(summed, into, 1)
@@ -215,9 +215,7 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
     )
 
 
-def answer(
-    model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
-) -> Answer:
+def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False) -> Answer:
     """How many rows satisfy a predicate, with error bars where it was measured; `exact` refuses one that cuts a bin."""
     schema, measured, parsed, normal = model.schema, model.measured, parse(predicate), normal_quantile(level)
     stated, divided, split = divide(parsed, schema, exact=exact or model.dummies)
@@ -230,9 +228,7 @@ def answer(
     beyond, most_beyond = _beyond(model, parsed, shapes, normal)
     parts = _Parts(of=divided.measured_parts, shares=shares)
 
-    def count(cells: Floats) -> CellCount:
-        return count_cells(measured, cells, where, level=level, complete=complete)
-
+    count = partial(count_cells, measured, where=where, level=level)
     direct: dict[str, Any] = {}
     if len(where) > 2 and not has_parities(measured, len(where)):
         direct, by = _inferred(model, predicate, level)
@@ -248,7 +244,7 @@ def answer(
                 one_each = np.eye(held.size).reshape(-1, *held.shape)
                 cells = np.array([count(one).count for one in one_each]).reshape(held.shape)
             else:
-                cells = _pool(measured, where, complete=complete).cells
+                cells = _pool(measured, where).cells
             # Errors of the shares of several cells, which were not measured, are taken to go together.
             error = float(np.sum(np.maximum(cells, 0.0) * np.sqrt(held * (1 - held) / 3)))
             direct["split_error"] = error
@@ -341,12 +337,7 @@ class CellCount:
 
 
 def count_cells(
-    measured: Measured,
-    cells: NDArray[Any],
-    where: Sequence[int],
-    *,
-    level: float = DEFAULT_LEVEL,
-    complete: bool = False,
+    measured: Measured, cells: NDArray[Any], where: Sequence[int], *, level: float = DEFAULT_LEVEL
 ) -> CellCount:
     """The rows in these cells, or shares of cells, of the table of one or two attributes, or of bits with parities."""
     names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
@@ -354,11 +345,11 @@ def count_cells(
         count, sd = count_by_parities(measured, cells, where)
         half = sd * normal_quantile(level)
         return CellCount(count=count, standard_error=sd, half_width=half, by=f"the noisy parities of {names}")
-    pooled, table = _pool(measured, where, complete=complete), f"the table of {names}"
+    pooled, table = _pool(measured, where), f"the table of {names}"
     if len(where) == 1 and len(pooled.terms) > 1:
         table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
     held, public = np.asarray(cells, dtype=np.float64), measured.n_rows
-    every = complete or _exhaustive(measured, where)
+    every = all(measured.schema.attributes[i].exhaustive for i in where)
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
     turned = bool(every and public is not None and np.sum(held**2) > np.sum((1 - held) ** 2))
     held = 1 - held if turned else held
@@ -407,10 +398,10 @@ def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[i
     return count + shares * rows, math.sqrt(variance + shares**2 * rows_variance)
 
 
-def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Pooled:
+def _pool(measured: Measured, where: Sequence[int]) -> _Pooled:
     """The table of one or two attributes: their own, and of one also the sums of its trustworthy two-way tables."""
     schema, own = measured.schema, tuple(sorted(where))
-    others = own if len(own) == 2 else [j for j in range(schema.n_attributes) if complete or _exhaustive(measured, [j])]
+    others = own if len(own) == 2 else [j for j, each in enumerate(schema.attributes) if each.exhaustive]
     groups: dict[tuple[int, ...], list[NoisyTable]] = {}
     for table in effects.tables_of(measured, own, others):
         if set(own) <= set(table.attributes):
@@ -434,11 +425,6 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
         sds=tuple(weight * math.sqrt(v / terms) for weight, (_, v, terms) in zip(weights, looks, strict=True)),
         terms=tuple(terms for _, _, terms in looks),
     )
-
-
-def _exhaustive(measured: Measured, where: Sequence[int]) -> bool:
-    """Whether every value has a level of these attributes, by the schema alone."""
-    return all(measured.schema.attributes[i].exhaustive for i in where)
 
 
 @cache

@@ -13,7 +13,6 @@ Laplace noise, which are pure); then `sum`.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,12 +43,8 @@ class Entry:
     @property
     def cost(self) -> Cost:
         """Of a charge."""
-        body, groups = self.body, np.array(self.body["scales"], dtype=np.float64)
-        if groups.ndim == 2 and groups.shape[1] == 3:
-            return cost(body["mechanism"], Spend.of(*groups.T))
-        # Until 0.2.0 a charge named scales and numbers of tables.
-        budget = Budget(epsilon=1.0, neighbors=body["neighbors"], rows_per_person=body.get("rows_per_person"))
-        return cost(body["mechanism"], budget.tables(*groups.reshape(-1, 2).T))
+        groups = np.array(self.body["scales"], dtype=np.float64).reshape(-1, 3)
+        return cost(self.body["mechanism"], Spend.of(*groups.T))
 
     @property
     def lost_delta(self) -> float:
@@ -69,9 +64,8 @@ class Entry:
                 f"{body.get('unit', 'row')} ({body['neighbors']} neighbors)"
             )
         elif self.kind == "charge":
-            # Until 0.2.0 a charge named tables, since then a person's moves.
             shifts = 2 if body["neighbors"] == "replace-one" else 1
-            tables = sum(float(group[1]) / (shifts if len(group) == 3 else 1) for group in body["scales"])
+            tables = sum(float(moves) for _, moves, _ in body["scales"]) / shifts
             people = f", for people with up to {body['rows_per_person']:,} rows" if "rows_per_person" in body else ""
             what = (
                 f"charged epsilon = {body['epsilon']:.4g}, delta = {body['delta']:.3g}{people}: {round(tables):,} "
@@ -146,19 +140,6 @@ class Account:
         budget = Budget(epsilon=self.epsilon, delta=self.delta, neighbors=self.neighbors, rows_per_person=rows)
         # Of many tables, so that 4 units of variance are nothing.
         return largest_fitting(self, budget, budget.tables([1000.0], [1_000_000_000]))
-
-    def lasts_until(self, now: dt.datetime) -> dt.date | None:
-        """About the day on which the total is used up at the pace since the first charge; None where none shows yet."""
-        if len(self.charges) < 2:
-            return None
-        first = dt.datetime.fromisoformat(self.charges[0].time)
-        days = (now - (first if first.tzinfo else first.replace(tzinfo=dt.UTC))).total_seconds() / 86_400
-        # Epsilon grows about as the square root of what adds up, except where epsilons themselves are summed.
-        share = self.spent / self.epsilon
-        used = share if self.accountant == "sum" else share**2
-        if days < 1 or not used > 0 or days / used > 36_525:
-            return None
-        return (now + dt.timedelta(days=max(days / used - days, 0.0))).date()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

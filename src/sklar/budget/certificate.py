@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from typing import Any
@@ -16,18 +16,16 @@ from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
-from sklar.kernel.cells import Cells, Doubles
-from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
+from sklar.kernel.cells import Doubles
+from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.events import Linked
-from sklar.public.schema import MAX_ATTRIBUTES, Schema
+from sklar.public.schema import Schema
 from sklar.public.settings import Count, Person
 
-# How many times the scale that it stated was the noise on a score, in files of version 3.
-OLD_DISTANCE = 16
-# Added to the order of the tables that scores are about, one number for each; files of version 3 had another number.
-SCORES, _OLD_SCORES = 10, 4
+# Added to the order of the tables that scores are about, one number for each.
+SCORES = 10
 _WAYS = ("one-way", "two-way", "three-way", "four-way")
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
@@ -197,14 +195,14 @@ class Certificate(Tabular):
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, as earlier: of linked tables with `public_people` and `unit`, and without rounds that are none."""
+        """For JSON: of linked tables with `public_people` and `unit`, too, and without rounds that are none."""
         linked = {"public_people": self.public_rows, "unit": "person"} if self.tokens is not None else {}
         domains = [{key: own for key, own in asdict(each).items() if key != "round" or own} for each in self.domains]
         return asdict(self) | {"domains": domains} | linked
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], *, old: bool = False) -> Certificate:
-        """From JSON; that of an `old` file, of version 1 to 3, gets the moves and the noise that were drawn."""
+    def from_dict(cls, document: Mapping[str, Any]) -> Certificate:
+        """From JSON."""
         if document.get("tokens") is not None:
             document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
@@ -214,12 +212,11 @@ class Certificate(Tabular):
                 "domains": tuple(Finding.of_dict(entry) for entry in document["domains"]),
                 "earlier": tuple(document["earlier"]),
                 "receipt": None if receipt is None else Receipt(**receipt),
-                **{key: tuple(document.get(key, ())) for key in ("read_from_rows", "unread")},
+                **{key: tuple(document[key]) for key in ("read_from_rows", "unread")},
             }
-            made = cls(**{**document, **parts})
+            return cls(**{**document, **parts})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
-        return _priced(made) if old else made
 
 
 def certify(
@@ -320,27 +317,6 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
             for order, number, scale, moves in groups
         ]
     return tuple(lines)
-
-
-def _priced(certificate: Certificate) -> Certificate:
-    """A certificate of a file of version 1 to 3, with the moves, the reach and the noise of scores that were drawn."""
-    budget = Budget(epsilon=1.0, neighbors=certificate.neighbors, rows_per_person=certificate.rows_per_person)
-    moves: dict[Measurement, float] = {}
-    for stage in {each.stage for each in certificate.measurements if each.parity}:
-        own = [each for each in certificate.measurements if each.parity and each.stage == stage]
-        m, orders = own[0].tables, len(own)
-        if [each.order for each in own] == list(range(1, orders + 1)) and orders <= min(m, 3) and m <= MAX_ATTRIBUTES:
-            query = Parities(cells=Cells([2] * m), orders=orders)
-            moves |= zip(own, query.moves(np.array([each.scale for each in own])).tolist(), strict=True)
-    reach = float(math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))
-
-    def line(each: Measurement) -> Measurement:
-        if each.order == _OLD_SCORES:
-            score = replace(each, order=SCORES + 3, moves=float(each.tables), reach=reach)
-            return replace(score, scale=each.scale * OLD_DISTANCE, sensitivity_l1=reach, sensitivity_l2=reach)
-        return replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
-
-    return replace(certificate, measurements=tuple(map(line, certificate.measurements)))
 
 
 def rounded_up(value: float, digits: int) -> str:

@@ -68,7 +68,7 @@ class Forecast(Tabular):
 
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
     a count of each attribute's levels, averaged over the direct table and the sums of two-way tables that `query` uses:
-    over attributes that declare `missing` or `other`, or over all where the table is `complete`. `pair_sd`, shape
+    over attributes that declare `missing` or `other`. `pair_sd`, shape
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `split` is the share of the privacy
     cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
     search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
@@ -81,7 +81,6 @@ class Forecast(Tabular):
     method: Method
     one_way_sd: Doubles
     pair_sd: Doubles
-    complete: bool
     spend: Spend
     split: tuple[tuple[str, float], ...]
     findings: tuple[Finding, ...]
@@ -174,7 +173,7 @@ class Forecast(Tabular):
         return tuple(self._with(replace(whole, person=each), budget) for each in people)
 
     def _with(self, schema: Schema, budget: Budget) -> Forecast:
-        return forecast(schema, budget, rows=self.n_rows, method=self.method, complete=self.complete)
+        return forecast(schema, budget, rows=self.n_rows, method=self.method)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -272,14 +271,12 @@ def forecast(
     delta: float | None = None,
     neighbors: Neighbors | None = None,
     method: Method | str = "auto",
-    complete: bool = False,
 ) -> Forecast:
     """Expected errors of a release with these settings. Spends nothing and looks at no data.
 
     `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
-    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. `complete` vouches, as for
-    `query`, that every row has a level of every attribute: then one-way counts are more precise. Attributes that the
-    schema's rules determine are not measured and have no line of their own.
+    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
+    rules determine are not measured and have no line of their own.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -303,7 +300,7 @@ def forecast(
     else:
         two_way = [pairs, stages.reserve] if stages.reserve.size else [pairs]
         # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
-        exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
+        exhaustive = np.array([attribute.exhaustive for attribute in schema.attributes])
         pair_sd = stages.pair_precision**-0.5
         one_way_sd = plan.margin_sd(cells, one_way, stages.pair_precision, exhaustive)
         costs = {"one-way tables": float(np.sum(one_way**-2.0))}
@@ -326,7 +323,6 @@ def forecast(
         method=method,
         one_way_sd=one_way_sd,
         pair_sd=pair_sd,
-        complete=complete,
         spend=stages.spend + search.spend(budget),
         split=tuple((name, cost / whole) for name, cost in costs.items()),
         findings=search.findings,
@@ -408,11 +404,10 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             "",
         ]
     bare = sum(not attribute.exhaustive for attribute in schema.attributes)
-    if bare and schema.n_attributes > 1 and not first.complete:
+    if bare and schema.n_attributes > 1:
         lines.append(
             f"One-way counts, here as in sklar query, use no sums over {bare:,} of {schema.n_attributes:,} "
-            "attributes: they declare neither missing nor other, so that a row may have no level of them (see "
-            "--complete)."
+            "attributes: they declare neither missing nor other, so that a row may have no level of them."
         )
     splits: dict[str, list[str]] = {}
     for each in forecasts:

@@ -77,7 +77,7 @@ _UNKNOWN_ROWS = 0.005
 ROUNDING_SHARE = 0.0025
 # Of the whole cost, what finding categories takes: all, then those that left more than this part of rows in `other`.
 # Before there were rounds, all private domains, numbers too, shared the last.
-FIRST, SECOND, LEFT, _ONE_ROUND = 0.05, 0.15, 0.1, 0.1
+FIRST, SECOND, LEFT = 0.05, 0.15, 0.1
 # Of delta, the chance that a threshold lets a value pass that one person alone brought; each round has half of it.
 DELTA_SHARE = 0.1
 # Numbers take at most this many tables, or took in Sklar 0.2.
@@ -295,7 +295,7 @@ class Finding:
     """What one search measures: noisy tables at one scale; a threshold for categories, and its chance to fail.
 
     It looks for a `domain`, or for the `rounding` of numbers, which lie between `bounds` and get `at_most` levels.
-    Categories are searched in `round` 1 and 2, or once, as in files without rounds: 0.
+    Categories are searched in `round` 1 and 2; of numbers it is 0.
     """
 
     attribute: str
@@ -402,18 +402,15 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
 def replan_search(schema: Schema, budget: Budget, findings: Findings, blocks: Blocks, n_rows: int | None) -> Search:
     """The plan that a release by this budget had for these findings, by the schema and the blocks that it found."""
     private = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
-    once = any(finding.threshold is not None and finding.round == 0 for finding in findings)
-    return _planned(list(private.values()), budget, n_rows, once=once).then(budget, blocks, n_rows)
+    return _planned(list(private.values()), budget, n_rows).then(budget, blocks, n_rows)
 
 
-def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None, *, once: bool = False) -> Search:
-    """The plan of the first round, and what is set aside for the second; `once`: as before there were rounds."""
+def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
+    """The plan of the first round, and what is set aside for the second."""
     if not private:
         return Search()
     categories = [attribute for attribute in private if attribute.categorical]
     ladders = {attribute.name: ladder_of(attribute) for attribute in private if not attribute.categorical}
-    searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())
-    of_category = _ONE_ROUND / max(searched, 1) if once else FIRST / max(len(categories), 1)
     lost = DELTA_SHARE * budget.delta * bool(categories)
     inner = budget.less(lost)
     # What the whole budget buys, as a sum of 1 / scale^2.
@@ -429,14 +426,14 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None, *
     for attribute in private:
         ladder = ladders.get(attribute.name)
         if ladder is None:
-            wanted.append((attribute, "domain", 1, of_category))
+            wanted.append((attribute, "domain", 1, FIRST / len(categories)))
             continue
         if ladder.tables:
             wanted.append((attribute, "domain", ladder.tables, table * factor * _WHOLE_SEARCH / ladder.tables))
         if ladder.steps:
             wanted.append((attribute, "rounding", 1, ROUNDING_SHARE * factor))
     costs = [cost for *_, tables, cost in wanted for _ in range(tables)]
-    second = SECOND * bool(categories and not once)
+    second = SECOND * bool(categories)
     share = math.fsum(costs) + second
     parts = [np.full(_REST_TABLES * (part > 0), part / _REST_TABLES) for part in (second, 1 - share)]
     scales = inner.scales(np.concatenate([costs, *parts]) ** -0.5)
@@ -445,9 +442,8 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None, *
     for (attribute, of, tables, _), scale in zip(wanted, scales[lasts].tolist(), strict=True):
         finding = Finding(attribute=attribute.name, tables=tables, scale=scale, threshold=None, lost_delta=0.0, of=of)
         if attribute.categorical:
-            if not once:
-                finding = replace(finding, round=1, at_most=attribute.at_most)
-            findings.append(_with_threshold(finding, lost / (1 if once else 2) / len(categories), budget))
+            finding = replace(finding, round=1, at_most=attribute.at_most)
+            findings.append(_with_threshold(finding, lost / 2 / len(categories), budget))
         else:
             bounds = attribute.edges[0], attribute.edges[-1]
             findings.append(replace(finding, bounds=bounds, at_most=attribute.at_most))
@@ -468,8 +464,7 @@ def finding_faults(
 
     Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
     was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it; and those
-    columns were searched again that the `blocks` of the first round ask for. Searches of Sklar 0.2 do not state their
-    bounds and cannot be checked: a fault.
+    columns were searched again that the `blocks` of the first round ask for.
     """
     known = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
     searched = list(dict.fromkeys(finding.attribute for finding in findings))
@@ -489,12 +484,10 @@ def finding_faults(
             return (f"the domain of '{name}' has more categories than were asked for",)
         if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
             return (f"the domain of '{name}' cannot take {finding.tables} tables as stated",)
-        low, high = finding.bounds or (-math.inf, math.inf)
-        if finding.bounds and not (numbers and low <= attribute.edges[0] and attribute.edges[-1] <= high):
+        if (finding.bounds is not None) != numbers:
+            return (f"the search for the domain of '{name}' must state bounds if it is of numbers, and only then",)
+        if finding.bounds and not finding.bounds[0] <= attribute.edges[0] <= attribute.edges[-1] <= finding.bounds[1]:
             return (f"the domain of '{name}' was searched for between other bounds than it lies in",)
-        if finding.bounds is None and numbers:
-            # As in files of Sklar 0.2: any number of tables could be stated for them.
-            return (f"the search for the domain of '{name}' does not state its bounds, and cannot be checked",)
     planned = replan_search(schema, budget, findings, blocks, n_rows).findings
     if len(planned) != len(findings):
         return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
@@ -518,8 +511,6 @@ def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
 
 def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
     """The private domain that a finding looked for, from the attribute that it found."""
-    if finding.bounds is None and not finding.round:
-        return attribute
     return replace(attribute, edges=finding.bounds or (), domain="private", at_most=finding.at_most)
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "ledger": ("ledger",),
     "products": ("sample", "tables", "report", "publish", "verify", "sign"),
     "answers": ("forecast", "plan", "query", "infer"),
-    "workshop": ("evaluate", "studio", "audit", "completion", "demo", "generate", "warm"),
+    "workshop": ("evaluate", "studio", "audit", "demo", "generate", "warm"),
 }
 
 

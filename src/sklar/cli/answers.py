@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 @shared.together(SCHEMA, shared.N_ROWS)
 @option("--epsilon", "A budget; may be given several times.", number, to="epsilons", required=True, multiple=True)
 @shared.FORESEEN
-@flag(
-    "--complete", "Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query."
-)
 def forecast(*, schema_path: Path, epsilons: tuple[float, ...], plot_path: Path | None, **how: Any) -> None:
     """Say what errors to expect from a release, before any budget is spent.
 
@@ -84,18 +81,14 @@ def plan(*, schema_path: Path, dataset: str | None, **options: Any) -> None:
 @MODEL
 @click.argument("predicate")
 @option("--level", "Coverage of the confidence interval.", number, default="0.95")
-@flag(
-    "--complete",
-    "Vouch that every row has a level of every attribute: errors get smaller. Without it, the schema decides.",
-)
 @flag("--exact", "Refuse a predicate that cuts a bin, instead of using the model's share.")
 def query(*, model_path: Path, predicate: str, **how: Any) -> None:
     """Count the rows that satisfy PREDICATE, with error bars, from a MODEL file. This costs no privacy.
 
     Predicates over one or two attributes were measured: they get an estimate, its standard error and a confidence
-    interval. So do those over three whose table the release measured, where its coarse levels tell what is asked.
-    Others get the synthetic rows' answer only. Where a predicate cuts a bin, the model's share of the bin is used, and
-    the error includes that it was not measured.
+    interval. Those over more get what sklar infer says of the share of rows: an interval where nearly all of it was
+    measured, else bounds. Where a predicate cuts a bin, the model's share of the bin is used, and the error includes
+    that it was not measured.
 
     \b
       sklar query adult.sklar "income = '>50K' and sex = 'Female'"

@@ -170,14 +170,14 @@ def anchor(*, file: Path, place: str, lost: bool, key: Path | None) -> None:
 @_FILE
 @path("--key", "KEYFILE", "Sign all entries with this key from now on; made for its owner alone where there is none.")
 def upgrade(*, file: Path, key: Path | None) -> None:
-    """Bring a ledger of an earlier version to the present one, or give a key to one that has none.
+    """Give a key to a ledger that has none.
 
     \b
       sklar ledger upgrade ledger.db --key ledger.key
     """
     book = _open(file, key)
     book.upgrade()
-    say(f"{file} is of the present version. Destroy copies from before, which know of no key and no anchor.")
+    say(f"{file} has its key. Destroy copies from before, which know of none.")
     _remark(book.standing().remarks)
 
 

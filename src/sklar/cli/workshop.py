@@ -1,4 +1,4 @@
-"""The custodian's own tools: `sklar evaluate` and `studio`, `audit`, `demo`, `generate`, `warm` and `completion`."""
+"""The custodian's own tools: `sklar evaluate` and `studio`, `audit`, `demo`, `generate` and `warm`."""
 
 from __future__ import annotations
 
@@ -122,25 +122,6 @@ def audit(*, quick: bool) -> None:
 
     result = watched(attack, quick=quick)
     print_figures(result, code=int(not result.passed))
-
-
-@command("Completion for bash, zsh or fish.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(*, shell: str) -> None:
-    """Print the script that completes sklar's commands, options and file names in a SHELL.
-
-    In bash, add this line to ~/.bashrc: eval "$(sklar completion bash)". In zsh, the same with zsh in ~/.zshrc. In
-    fish: sklar completion fish > ~/.config/fish/completions/sklar.fish.
-
-    \b
-      sklar completion zsh
-    """
-    from click.shell_completion import get_completion_class
-
-    complete = get_completion_class(shell)
-    if complete is not None:
-        program = click.get_current_context().find_root().command
-        click.echo(complete(program, {}, "sklar", "_SKLAR_COMPLETE").source())
 
 
 @command("Release a generated table and show it.", JSON, TIMINGS)

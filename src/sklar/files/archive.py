@@ -12,34 +12,26 @@ import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import (
-    OLD_DISTANCE,
-    Certificate,
-    LinkedMeasured,
-    Measured,
-    is_of_schema,
-    measurements,
-    vouched,
-)
+from sklar.budget.certificate import Certificate, LinkedMeasured, Measured, is_of_schema, measurements, vouched
 from sklar.budget.method import Method
 from sklar.budget.plan import INSIDE, inside_query, inside_sizes, linked_queries
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError, SklarError
-from sklar.files.grammar import FORMAT, LINKED_FORMAT, OLD_SETTINGS, VERSIONS, require_known
+from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
 from sklar.files.model import LinkedModel, Model, Unfitted
 from sklar.files.write import check_target, replacing
 from sklar.fitting.density import searched
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import MANY_CELLS, Cells
-from sklar.kernel.queries import MOST_COARSE, Block, Common, Distances, Parities, Query, Shares, Tables
+from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
@@ -186,7 +178,7 @@ def load(path: str | Path) -> Model:
             measured=measured,
             copula=_COPULAS[described["kind"]].read(measured.schema, described, array),
             n_rows=document["n_rows"],
-            settings={key: value for key, value in document["settings"].items() if key not in OLD_SETTINGS},
+            settings=document["settings"],
         )
         if odd := [name for name in document["settings"].get("priors", {}) if name not in measured.schema.names]:
             raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
@@ -237,15 +229,9 @@ def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
     """What was measured of one table."""
     whole = Schema.from_dict(document["schema"])
     whole.require_found()
-    schema, version = whole.measured, document["version"]
-    stated = {"earlier": [], **document["certificate"]}
-    stated.pop("spent_epsilon", None)
-    certificate = _certified(stated, schema.digest, whole, old=version <= 3)
-    if version > 3:
-        blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, *entry))
-    else:
-        stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
-        blocks = [*_read_answers(array, document), *stages, *third]
+    schema = whole.measured
+    certificate = _certified(document["certificate"], schema.digest, whole)
+    blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, *entry))
     _check(blocks)
     _check_searches(blocks, certificate, schema)
     return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate)
@@ -253,39 +239,24 @@ def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
 
 def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedMeasured:
     """What was measured of linked tables."""
-    linked, older = Linked.from_dict(document["schema"]), document["version"] == 1
-    stated = dict(document["certificate"])
-    if older:
-        stated |= {"public_rows": stated["public_people"], "domains": [], "earlier": []}
-        stated |= {"count": "people", "rows_per_person": 1}
-        stated["measurements"] = [{"stage": 1, "order": 0, **each} for each in stated["measurements"]]
+    linked, stated = Linked.from_dict(document["schema"]), document["certificate"]
     certificate = _certified(stated, linked.digest, linked)
     public = certificate.public_rows is not None
     if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
         raise ModelError("the number of people is public where neighbors share it, and only there.")
     queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
-    if older:
-        # All counts in one array, and scales in people.
-        counts = _read_parts(array, "counts", np.int64, [query.n_cells for query in queries.values()])
-        people = _read_parts(array, "scales", np.float64, [query.sizes.size for query in queries.values()])
-        each = zip(queries.values(), people, counts, strict=True)
-        blocks = [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
-    elif [entry["what"] for entry in document["blocks"]] != [*queries]:
+    if [entry["what"] for entry in document["blocks"]] != [*queries]:
         raise ModelError("it must hold all kinds of tables that its schema has, each once.")
-    else:
-        blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
+    blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
     _check(blocks)
-    measured = measurements(blocks, certificate.budget)
-    compared = tuple(replace(each, moves=0.0, reach=1.0) for each in measured) if older else measured
-    if compared != certificate.measurements:
+    if measurements(blocks, certificate.budget) != certificate.measurements:
         raise ModelError("its certificate states other measurements than its arrays hold.")
-    certificate = replace(certificate, measurements=measured)
     return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
 
 
-def _certified(stated: Mapping[str, Any], digest: str, of: Schema | Linked, *, old: bool = False) -> Certificate:
+def _certified(stated: Mapping[str, Any], digest: str, of: Schema | Linked) -> Certificate:
     """The certificate, refused where it is not the schema's."""
-    certificate = Certificate.from_dict(stated, old=old)
+    certificate = Certificate.from_dict(stated)
     if certificate.schema_sha256 != digest:
         raise ModelError("its certificate is for another schema.")
     if {key: getattr(certificate, key) for key in vouched(of)} != vouched(of):
@@ -307,10 +278,13 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
     answers = [block for block in blocks if not is_of_schema(block)]
     if list(blocks[: len(answers)]) != answers:
         raise ModelError("its searches must come before its tables.")
-    if answers and len(answers) != sum(finding.tables for finding in certificate.domains):
-        raise ModelError("it must hold an answer for each search of its certificate, or none.")
+    if len(answers) != sum(finding.tables for finding in certificate.domains):
+        raise ModelError("it must hold an answer for each search of its certificate. Use the Sklar that wrote it.")
     for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
+        if common != bool(finding.round):
+            must = "state a round if it is of categories, else none. Use the Sklar that wrote it"
+            raise ModelError(f"its search for '{name!s:.60}' must {must}.")
         for block in own:
             if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
                 raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
@@ -321,7 +295,7 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
 def _read_blocks(
     array: ReadArray, described: Sequence[Mapping[str, Any]], query_of: Callable[[int, Mapping[str, Any]], Query]
 ) -> list[Block]:
-    """Blocks as this version holds them: descriptions one by one, all scales in one array, and values."""
+    """Blocks: descriptions one by one, all scales in one array, and values."""
     lengths = [len(entry["keys"]) if "keys" in entry else entry.get("cells", 0) for entry in described]
     searched = _read_parts(array, "search", np.int64, lengths)
     queries = [query_of(number, entry) for number, entry in enumerate(described)]
@@ -362,73 +336,6 @@ def _read_parts(array: ReadArray, name: str, kind: type[np.generic], sizes: Sequ
     """One array of these parts, one after the other: a search that found nothing has an empty one."""
     whole = array(name, kind, sum(sizes)) if sum(sizes) else np.empty(0, dtype=kind)
     return np.split(whole, np.cumsum(sizes)[:-1])
-
-
-def _read_answers(array: ReadArray, document: Mapping[str, Any]) -> Iterator[Block]:
-    """The noisy answers of the searches of version 3."""
-    described, findings = document.get("answers", []), document["certificate"]["domains"]
-    if len(described) not in (0, len(findings)):
-        raise ModelError("it must hold an answer for each search of its certificate, or none.")
-    counts = iter(_read_parts(array, "search", np.int64, [size for entry in described for size in entry["cells"]]))
-    for finding, entry in zip(findings, described, strict=False):
-        about, scales = finding["attribute"], np.array([float(finding["scale"])])
-        if entry["texts"] is not None:
-            # Sorted, as the vault names them.
-            keys = tuple(sorted(entry["texts"]))
-            values = np.array([entry["texts"][key] for key in keys], dtype=np.int64)
-            common = Common(about=about, threshold=finding["threshold"] or 0)
-            yield Block(query=common, scales=scales, values=values, keys=keys)
-        for size in entry["cells"]:
-            grid = Tables(cells=Cells([size]), order=1, about=about)
-            yield Block(query=grid, scales=scales, values=next(counts))
-
-
-def _read_stages(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> Iterator[Block]:
-    """Blocks from a file of version 1 to 3, which held tables stage by stage."""
-    for stage, described in enumerate(document["stages"], start=1):
-        if described["total_scale"] is not None:
-            total, scale = np.array([described["total"] or 0]), np.array([described["total_scale"]])
-            yield Block(query=Tables(cells=cells, order=0), scales=scale, values=total)
-        parities, three_way = described.get("parities") is not None, described.get("trios", False)
-        if (parities and not (cells.are_bits and described["one_way"] and described["pairs"])) or three_way > parities:
-            raise ModelError("its parities must be of bits, and of all of them.")
-        read: list[tuple[Query, NDArray[np.float64], NDArray[np.int64]]] = []
-        for order, name in enumerate(("one_way", "pair", "trio") if three_way else ("one_way", "pair"), start=1):
-            tables, plural = Tables(cells=cells, order=order), name if order == 1 else f"{name}s"
-            number, n_cells = tables.sizes.size * described[plural], tables.n_cells * described[plural]
-            values = array(f"stage{stage}_{plural}", np.int64, number if parities else n_cells)
-            scales = array(f"stage{stage}_{name}_scales", np.float64, number)
-            if order == 2 and number and document["version"] == 1:
-                # Version 1 laid the same cells out row by row of all levels.
-                block = cells.attribute_of_level
-                square = np.zeros((cells.n_levels, cells.n_levels), dtype=np.int64)
-                square[block[:, None] < block[None, :]] = values
-                values = np.asarray(cells.flat(square))
-            read += [(tables, scales, values)] if described[plural] else []
-        if parities:
-            if any((scales != scales[0]).any() for _, scales, _ in read):
-                raise ModelError("its parities of one order must have one scale.")
-            scales, values = np.array([own[0] for _, own, _ in read]), np.concatenate([own for _, _, own in read])
-            read = [(Parities(cells=cells, orders=len(read)), scales, values)]
-        yield from (Block(query=query, scales=scales, values=values) for query, scales, values in read)
-
-
-def _read_third(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> Iterator[Block]:
-    """Chosen three-way tables of version 3, and scores of all of them."""
-    coarse = np.minimum(np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level], MOST_COARSE - 1)
-    if "triples" in document:
-        number = document["triples"]["tables"]
-        sets = array("triples_attributes", np.int64, 3 * number).reshape(-1, 3)
-        coarse = array("triples_coarse", np.int64, cells.n_levels)
-        tables = Tables(cells=cells, order=3, sets=sets, coarse=coarse)
-        scales = array("triples_scales", np.float64, number)
-        yield Block(query=tables, scales=scales, values=array("triples", np.int64, tables.n_cells))
-    if "scores" in document:
-        distances = Distances(of=Tables(cells=cells, order=3, coarse=coarse), reference=None)
-        if document["scores"]["tables"] != distances.n_cells:
-            raise ModelError("its scores must be those of all tables of three attributes.")
-        scales = np.array([document["scores"]["scale"] * OLD_DISTANCE])
-        yield Block(query=distances, scales=scales, values=array("scores", np.int64, distances.n_cells))
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:

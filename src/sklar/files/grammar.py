@@ -1,4 +1,4 @@
-"""What the description of a model file may hold: known keys, and values of known types, version by version."""
+"""What the description of a model file may hold: known keys, and values of known types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
-from sklar.budget.certificate import OLD_DISTANCE, SCORES
+from sklar.budget.certificate import SCORES
 from sklar.budget.method import MethodName
 from sklar.budget.plan import INSIDE, KINDS
 from sklar.budget.search import Searched
@@ -20,7 +20,7 @@ from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 from sklar.public.settings import Count
 
 FORMAT, LINKED_FORMAT = "sklar-model", "sklar-linked"
-# The newest version of each format.
+# The version of each format that this Sklar writes and reads.
 VERSIONS = {FORMAT: 4, LINKED_FORMAT: 2}
 # The cells of the tables of all searches: a few hundred each, of which some are divided into 4,096.
 MAX_SEARCH_CELLS = 1 << 22
@@ -35,31 +35,28 @@ _MAX_SEARCHED = 64
 _MAX_TRIPLES = 10_000
 
 
-# Refuses a value that is not of this shape in this version of the format, naming where it stands.
-Shape = Callable[[Any, str, int], None]
+# Refuses a value that is not of this shape, naming where it stands.
+Shape = Callable[[Any, str], None]
 
 
-class Since(NamedTuple):
-    """What stands under a key in these versions of the format alone; an optional one may be missing."""
+class Optional(NamedTuple):
+    """What stands under a key that may be missing."""
 
-    first: int
     shape: Shape
-    last: int = VERSIONS[FORMAT]
-    optional: bool = False
 
 
-Keys = dict[str, Shape | Since]
+Keys = dict[str, Shape | Optional]
 
 
-def since(first: int, keys: Mapping[str, Shape], last: int = VERSIONS[FORMAT], *, optional: bool = False) -> Keys:
-    """Keys that only these versions have."""
-    return {key: Since(first, shape, last, optional) for key, shape in keys.items()}
+def optional(keys: Mapping[str, Shape]) -> Keys:
+    """Keys that may be missing."""
+    return {key: Optional(shape) for key, shape in keys.items()}
 
 
 def single(must: str, passes: Callable[[Any], bool]) -> Shape:
     """A value that passes a test, with what it must be in words."""
 
-    def check(value: Any, where: str, _version: int) -> None:
+    def check(value: Any, where: str) -> None:
         if not passes(value):
             raise ModelError(f"its {where} must be {must}, got {value!r:.60}.")
 
@@ -97,17 +94,17 @@ def one_of(*known: str) -> Shape:
 
 def maybe(shape: Shape) -> Shape:
     """Null, or a value of this shape."""
-    return lambda value, where, version: None if value is None else shape(value, where, version)
+    return lambda value, where: None if value is None else shape(value, where)
 
 
 def each(shape: Shape, most: int) -> Shape:
     """A list of at most so many values of one shape."""
 
-    def check(value: Any, where: str, version: int) -> None:
+    def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) > most:
             raise ModelError(f"its {where} must be a list of at most {most:,} entries.")
         for entry in value:
-            shape(entry, where, version)
+            shape(entry, where)
 
     return check
 
@@ -115,11 +112,11 @@ def each(shape: Shape, most: int) -> Shape:
 def named(shape: Shape, most: int, names: frozenset[str] | None = None) -> Shape:
     """Values of one shape by name, at most so many."""
 
-    def check(value: Any, where: str, version: int) -> None:
+    def check(value: Any, where: str) -> None:
         if not isinstance(value, dict) or len(value) > most or (names is not None and not value.keys() <= names):
             raise ModelError(f"its {where} must have at most {most:,} entries, with names that are known.")
         for name, entry in value.items():
-            shape(entry, f"{where}.{name:.60}", version)
+            shape(entry, f"{where}.{name:.60}")
 
     return check
 
@@ -127,13 +124,14 @@ def named(shape: Shape, most: int, names: frozenset[str] | None = None) -> Shape
 def table(keys: Keys) -> Shape:
     """A table with these keys and no other."""
 
-    def check(value: Any, where: str, version: int) -> None:
+    def check(value: Any, where: str) -> None:
         given = value.keys() if isinstance(value, dict) else set()
         known = {}
         for key, entry in keys.items():
-            own = entry if isinstance(entry, Since) else Since(1, entry)
-            if own.first <= version <= own.last and (key in given or not own.optional):
-                known[key] = own.shape
+            if not isinstance(entry, Optional):
+                known[key] = entry
+            elif key in given:
+                known[key] = entry.shape
         odd = sorted(given ^ known.keys())
         if odd or not isinstance(value, dict):
             words = f" ({', '.join(known)})"
@@ -141,7 +139,7 @@ def table(keys: Keys) -> Shape:
                 words = f"; '{odd[0]:.60}' is {'missing' if odd[0] in known else 'not one of them'}"
             raise ModelError(f"its {where} must have exactly the keys that are known{words}.")
         for key, shape in known.items():
-            shape(value[key], f"{where}.{key}" if where != "description" else key, version)
+            shape(value[key], f"{where}.{key}" if where != "description" else key)
 
     return check
 
@@ -149,11 +147,11 @@ def table(keys: Keys) -> Shape:
 def chosen(by: str, shapes: Mapping[str, Keys]) -> Shape:
     """A table whose keys depend on what it says under one of them."""
 
-    def check(value: Any, where: str, version: int) -> None:
+    def check(value: Any, where: str) -> None:
         kind = value.get(by) if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in shapes:
             raise ModelError(f"its {where} must be one of {', '.join(shapes)}, got {kind!r:.40}.")
-        table({by: _NAME, **shapes[kind]})(value, where, version)
+        table({by: _NAME, **shapes[kind]})(value, where)
 
     return check
 
@@ -177,86 +175,70 @@ _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pya
 _GAIN = number(-1e6, 1.0)
 _STEPS = whole(0, 1_000_000)
 _COMPONENTS = whole(1, 1_000_000)
-# A number of few digits, so that it says no more than it must.
-_SHORT = single("a number of at most two decimals", lambda value: type(value) is float and value == round(value, 2))
-_SHRUNK = {"shrinkage": _SHORT, "start_sd": _SHORT}
 _NEIGHBORS = one_of(*get_args(Neighbors))
 
-# Keys of the first version, and those that later ones have beside them.
-_STAGE: Keys = {"total": maybe(whole(-(2**53))), "total_scale": maybe(_SCALE), "one_way": _BOOLEAN, "pairs": _BOOLEAN}
-_STAGE |= since(3, {"trios": _BOOLEAN, "parities": maybe(_NEIGHBORS)})
 _SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensitivity_l2": _REACH}
 _PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES + 4)}
 _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
-_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **since(3, {"parity": _BOOLEAN})}
-_MEASUREMENT |= since(4, {**_MOVES, "kind": one_of("", INSIDE)})
+_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **_MOVES, "parity": _BOOLEAN, "kind": one_of("", INSIDE)}
 _FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
-_FINDING |= {"lost_delta": _SHARE, **since(3, {"of": one_of(*get_args(Searched)), "at_most": whole(0, MAX_LEVELS)})}
-_FINDING |= since(3, {"bounds": maybe(each(number(), 2))}) | since(4, {"round": whole(0, 2)}, optional=True)
+_FINDING |= {"lost_delta": _SHARE, "of": one_of(*get_args(Searched)), "at_most": whole(0, MAX_LEVELS)}
+_FINDING |= {"bounds": maybe(each(number(), 2)), **optional({"round": whole(1, 2)})}
 # A block by its query: what a file says of it beside its arrays.
 _BLOCK = chosen(
     "query",
     {
         "tables": {"order": whole(0, 8), "sets": maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
         "parities": {"orders": whole(1, 3)},
-        "distances": since(4, {"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}, optional=True),
+        "distances": optional({"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}),
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
         INSIDE: {},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
     },
 )
-# The noisy answer of a search: counts of texts, or how many cells each of its tables has.
-_ANSWER: Keys = {
-    "texts": maybe(named(whole(-(2**53)), MAX_LEVELS)),
-    "cells": each(whole(1, MAX_SEARCH_CELLS), _MAX_SEARCHED),
-}
 # What certificates say of one table and of linked ones; then what each of them says.
 _CLAIM: Keys = {"neighbors": _NEIGHBORS, "epsilon": number(0.0), "delta": _SHARE, "schema_sha256": _DIGEST}
-_CLAIM |= {"versions": named(_VERSION, len(_PACKAGES), _PACKAGES), **since(3, {"read_from_rows": _NAMES})}
-_CLAIM |= since(4, {"unread": _NAMES}, optional=True)
-_CLAIM |= since(3, {"receipt": maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))})
+_CLAIM |= {"versions": named(_VERSION, len(_PACKAGES), _PACKAGES), "read_from_rows": _NAMES, "unread": _NAMES}
+_CLAIM |= {"receipt": maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))}
 _CERTIFICATE: Keys = {
     **_CLAIM,
     "mechanism": one_of(*get_args(Mechanism)),
     "composition": text(200),
-    # What tables happened to cost is claimed no more; the budget is.
-    **since(1, {"spent_epsilon": number(0.0)}, last=2),
     "public_rows": maybe(_ROWS),
     "measurements": each(table(_MEASUREMENT), _MAX_MEASUREMENTS),
     "domains": each(table(_FINDING), MAX_LEVELS),
     "claimed_by": maybe(text(200)),
     "rounded": _BOOLEAN,
+    "earlier": _NAMES,
+    "count": maybe(one_of(*get_args(Count))),
+    "rows_per_person": maybe(whole(1, MAX_ROWS_PER_PERSON)),
+    "tokens": _NOTHING,
 }
-_CERTIFICATE |= since(3, {"earlier": _NAMES, "count": maybe(one_of(*get_args(Count)))})
-_CERTIFICATE |= since(3, {"rows_per_person": maybe(whole(1, MAX_ROWS_PER_PERSON))}) | since(4, {"tokens": _NOTHING})
 _REPAIRS: Keys = {"clipped_pairs": whole(), "moved": number(0.0), "max_moved": number(0.0)}
 _REPAIRS |= dict.fromkeys(("empty_attributes", "negative_eigenvalues"), whole(0, MAX_LEVELS))
 _COPULAS: Mapping[str, Keys] = {
     "binary": {"dummies": _BOOLEAN, "repairs": table(_REPAIRS)},
     "latent": {
         "components": _COMPONENTS,
-        **since(3, {"rounds": whole(0, MOST_ROUNDS), "matched": whole(2, 3)}),
-        **since(4, {"fits": whole(1, 1_000)}, optional=True),
+        "rounds": whole(0, MOST_ROUNDS),
+        "matched": whole(2, 3),
+        "fits": whole(1, 1_000),
     },
 }
 _FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _GAIN}
-_TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
-# Settings that a model does not keep.
-OLD_SETTINGS: Mapping[str, Shape] = {**_SHRUNK, "tried": each(table(_TRIED), 4)}
-# The settings of a release by the kind of its copula. Earlier releases also fitted a low-rank copula, `factor`.
+# The settings of a release by the kind of its copula.
 _SETTINGS: Mapping[str, Shape] = {
     "binary": table({"method": one_of("binary"), "preset": maybe(one_of("paper"))}),
     "latent": table(
         {
-            "method": one_of(*(name for name in get_args(MethodName) if name != "binary"), "factor"),
+            "method": one_of(*(name for name in get_args(MethodName) if name != "binary")),
             "preset": _NOTHING,
-            "kind": one_of("independence", "mixture", "factor"),
+            "kind": one_of("independence", "mixture"),
             "components": _COMPONENTS,
-            "rank": maybe(whole(1, 10_000)),
+            "rank": _NOTHING,
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
-            **since(4, {"calm": _BOOLEAN, "rules": whole(1, 1_000)}, optional=True),
-            **since(1, OLD_SETTINGS, last=2),
+            "rules": whole(1, 1_000),
         }
     ),
 }
@@ -269,16 +251,9 @@ _MODEL: Keys = {
     "copula": chosen("kind", _COPULAS),
     "settings": _ANYTHING,
     "certificate": table(_CERTIFICATE),
-    **since(1, {"stages": each(table(_STAGE), MAX_STAGES)}, last=3),
-    **since(3, {"answers": each(table(_ANSWER), MAX_LEVELS)}, last=3),
-    **since(4, {"blocks": each(_BLOCK, _MAX_BLOCKS)}),
+    "blocks": each(_BLOCK, _MAX_BLOCKS),
 }
-_SCORED: Keys = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / OLD_DISTANCE)}
-_THIRD = {"triples": table({"tables": whole(1, _MAX_TRIPLES)}), "scores": table(_SCORED)}
-_MODEL |= since(3, _THIRD, last=3, optional=True)
-# Linked tables: their versions 1 and 2 are as old as versions 3 and 4 of one table, and are checked as these.
-_BEHIND = VERSIONS[FORMAT] - VERSIONS[LINKED_FORMAT]
-_LINKED_MEASUREMENT: Keys = {**_SIZES, "kind": one_of("", *KINDS), **since(4, {**_PLACE, **_MOVES, "parity": _BOOLEAN})}
+_LINKED_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **_MOVES, "parity": _BOOLEAN, "kind": one_of("", *KINDS)}
 _LINKED_CERTIFICATE: Keys = {
     **_CLAIM,
     "mechanism": one_of("gaussian"),
@@ -287,10 +262,14 @@ _LINKED_CERTIFICATE: Keys = {
     "tokens": whole(1, MOST_TOKENS),
     "public_people": maybe(_ROWS),
     "unit": one_of("person"),
+    "public_rows": maybe(_ROWS),
+    "claimed_by": _NOTHING,
+    "count": one_of("people"),
+    "domains": each(_NOTHING, 0),
+    "earlier": each(_NOTHING, 0),
+    "rounded": _FALSE,
+    "rows_per_person": whole(1, 1),
 }
-_LINKED_CERTIFICATE |= since(4, {"public_rows": maybe(_ROWS), "claimed_by": _NOTHING, "count": one_of("people")})
-_LINKED_CERTIFICATE |= since(4, {"domains": each(_NOTHING, 0), "earlier": each(_NOTHING, 0), "rounded": _FALSE})
-_LINKED_CERTIFICATE |= since(4, {"rows_per_person": whole(1, 1)})
 _EVENTS: Keys = {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)}
 _LINKED: Keys = {
     "format": _NAME,
@@ -299,30 +278,29 @@ _LINKED: Keys = {
     "n_people": _ROWS,
     "settings": table({**_FITTED, "person_classes": _COMPONENTS, "event_classes": whole(1, 1_000)}),
     "certificate": table(_LINKED_CERTIFICATE),
-    **since(4, {"blocks": each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS))}),
+    "blocks": each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS)),
 }
 # What was measured and is to be fitted by a method, in place of what was fitted.
 _FITTED_KEYS = frozenset({"n_rows", "n_people", "settings", "copula"})
-_METHOD = since(4, {"method": table({"name": one_of(*get_args(MethodName)), "paper": _BOOLEAN, "dummies": _BOOLEAN})})
+_METHOD: Keys = {"method": table({"name": one_of(*get_args(MethodName)), "paper": _BOOLEAN, "dummies": _BOOLEAN})}
 
 
 def require_known(document: Mapping[str, Any]) -> None:
-    """Refuse a description that holds anything but what one of its format and version does."""
-    linked, newest = document["format"] == LINKED_FORMAT, VERSIONS[document["format"]]
-    version: Any = document.get("version")
-    if version not in range(1, newest + 1):
-        raise ModelError(f"it has format version {version!r:.40}, not {newest}. Use the Sklar that wrote it.")
-    keys = _LINKED if linked else _MODEL
+    """Refuse a description that holds anything but what one of its format does."""
+    linked, wanted, found = document["format"] == LINKED_FORMAT, VERSIONS[document["format"]], document.get("version")
+    if type(found) is not int or found != wanted:
+        raise ModelError(f"its format must have version {wanted}, got {found!r:.40}. Use the Sklar that wrote it.")
+    keys: Keys = _LINKED if linked else _MODEL
     if "method" in document:
         keys = {key: shape for key, shape in keys.items() if key not in _FITTED_KEYS} | _METHOD
     if linked:
-        table(keys)(document, "description", version + _BEHIND)
+        table(keys)(document, "description")
         schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")
         kind = str(copula.get("kind")) if isinstance(copula, dict) else ""
         keys = keys if "method" in document else {**keys, "settings": _SETTINGS.get(kind, _ANYTHING)}
-        table(keys)(document, "description", version)
+        table(keys)(document, "description")
         schemas = [document["schema"]]
     for schema in schemas:
         # It may be larger in memory than in the file.
@@ -331,17 +309,15 @@ def require_known(document: Mapping[str, Any]) -> None:
             raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
         if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
             raise ModelError("its schema must list the edges of every bin.")
-    stated, blocks = document["certificate"], document.get("blocks", ())
+    stated, blocks = document["certificate"], document["blocks"]
     claimed = stated.get("claimed_by")
     if not stated["epsilon"] > 0 or not 0 <= stated["delta"] < 1 or (not stated["delta"] and not claimed):
         raise ModelError("its certificate must state epsilon > 0 and 0 < delta < 1.")
     if claimed is None:
-        one_of(*get_args(Composition))(stated["composition"], "certificate.composition", version)
+        one_of(*get_args(Composition))(stated["composition"], "certificate.composition")
     if any(finding["lost_delta"] >= 1 for finding in stated.get("domains", ())):
         raise ModelError("its thresholds must fail with a chance below 1.")
-    if not (document.get("stages") or blocks or (linked and version == 1)):
+    if not blocks:
         raise ModelError("its description must list at least one block.")
-    cells = [entry.get("cells", 0) for entry in blocks]
-    cells += [size for entry in document.get("answers", ()) for size in entry["cells"]]
-    if sum(cells) > MAX_SEARCH_CELLS:
+    if sum(entry.get("cells", 0) for entry in blocks) > MAX_SEARCH_CELLS:
         raise ModelError("its searches have more cells than any do.")

@@ -111,8 +111,7 @@ class Model:
     def method(self) -> Method:
         """How the release was to measure, and which model it was to fit."""
         name, paper = self.settings["method"], self.settings["preset"] == "paper"
-        # Files of earlier releases: what `factor` measured is what a mixture measures.
-        return Method(name="auto" if name == "factor" else name, paper=paper, dummies=self.dummies)
+        return Method(name=name, paper=paper, dummies=self.dummies)
 
     @property
     def dummies(self) -> bool:
@@ -210,22 +209,17 @@ class Model:
         frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
         write_frames(target, sampler.columns, frames, self._described, shown=self.columns, spreadsheet=spreadsheet)
 
-    def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
-        """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals.
-
-        `complete` vouches that every row has a level of every attribute, which makes one-way errors smaller.
-        """
+    def estimate(self, *names: str, level: float = DEFAULT_LEVEL) -> Estimate:
+        """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals."""
         from sklar.answer.query import estimate
 
-        return estimate(self.measured, *names, level=level, complete=complete)
+        return estimate(self.measured, *names, level=level)
 
-    def query(
-        self, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
-    ) -> Answer:
+    def query(self, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False) -> Answer:
         """How many rows satisfy a predicate, with error bars where it was measured. Costs no privacy."""
         from sklar.answer.query import answer
 
-        return answer(self, predicate, level=level, complete=complete, exact=exact)
+        return answer(self, predicate, level=level, exact=exact)
 
     def infer(
         self,
@@ -337,7 +331,7 @@ class LinkedModel:
             # Drawn once for each file: two files cannot be written from one stream without holding it.
             progress.stage("sample")
             frames = (block[table] for block in self._blocks(people, seed))
-            write_frames(targets[table], columns[table], frames, schema)
+            write_frames(targets[table], columns[table], frames, schema, shown=columns[table])
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
@@ -487,19 +481,12 @@ def _measured(certificate: Certificate) -> list[str]:
     return lines
 
 
-def query(
-    model: Model | str | Path,
-    predicate: str,
-    *,
-    level: float = DEFAULT_LEVEL,
-    complete: bool = False,
-    exact: bool = False,
-) -> Answer:
+def query(model: Model | str | Path, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False) -> Answer:
     """How many rows satisfy a predicate, with error bars where it was measured: `sklar query` as a function.
 
-    `complete` vouches that every row has a level of every attribute; `exact` refuses to cut a bin.
+    `exact` refuses to cut a bin.
     """
-    return _model_of(model).query(predicate, level=level, complete=complete, exact=exact)
+    return _model_of(model).query(predicate, level=level, exact=exact)
 
 
 def infer(model: Model | str | Path, question: str | Callable[[Any, Any], Any], **settings: Any) -> Inference:

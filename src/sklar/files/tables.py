@@ -193,7 +193,7 @@ def _claim(metadata: Mapping[str, str], schema: Schema) -> dict[str, Any]:
     if digest is not None and digest != schema.digest:
         raise ModelError("it was written for another schema. Give the schema that its tables were measured by.")
     for key, shape in _CLAIM.items():
-        shape(stated[key], f"certificate.{key}", VERSION)
+        shape(stated[key], f"certificate.{key}")
     if not (stated["epsilon"] > 0 and stated["delta"] < 1):
         raise ModelError("its certificate must state epsilon > 0 and 0 <= delta < 1.")
     if unit != unit_of(schema.person):

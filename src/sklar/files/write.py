@@ -45,6 +45,8 @@ _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 _SETTLED = 0.05
 _ROW_GROUP = 1 << 17
 _TYPES = "ARROW:schema"
+# What the metadata of synthetic rows says, in Parquet and in Arrow: never a column.
+MARK = {"sklar.synthetic": "Drawn from a model: no row was copied from a record."}
 # What a sheet holds beside its header, and the time that a workbook states. No text is a formula or a link.
 _MOST_ROWS, _MOST_COLUMNS, _EARLIEST = (1 << 20) - 1, 1 << 14, dt.datetime(1980, 1, 1)
 _AS_TEXT = {"in_memory": True} | {f"strings_to_{other}": False for other in ("formulas", "urls", "numbers")}
@@ -127,7 +129,8 @@ def write_frames(
     """Stream frames to a file of the kind that its suffix names; few are held at a time.
 
     In CSV a null is the attribute's missing text, by `described`, and moments have no fractions where none is drawn.
-    `shown` are the types that readers of a Parquet file see, where texts are held as an Enum until they are written.
+    `shown` are the types that readers of a Parquet file see, where texts are held as an Enum until they are written;
+    such rows are synthetic, and the file's metadata says so.
     With `spreadsheet`, which is for CSV alone, no text reads as a formula (see `harmless`).
     """
     with replacing(path) as temporary:
@@ -140,7 +143,7 @@ def write_frames(
                 if shown is not None:
                     # How a Parquet file tells its readers the types of its columns: as Arrow's schema.
                     pl.DataFrame(schema=shown).write_parquet(empty := BytesIO())
-                    metadata[_TYPES] = pl.read_parquet_metadata(empty.getvalue())[_TYPES]
+                    metadata = MARK | {_TYPES: pl.read_parquet_metadata(empty.getvalue())[_TYPES]}
                 write_parquet(temporary, columns, frames, metadata)
             elif suffix == ".json":
                 _write_json(temporary, frames)
@@ -305,7 +308,7 @@ def to_library(frame: pl.DataFrame, to: str, schema: Schema | None) -> pl.DataFr
     if to == "polars":
         return frame
     table = to_arrow(frame, schema)
-    return table if to == "arrow" else _to_pandas(table, schema)
+    return table.replace_schema_metadata(MARK) if to == "arrow" else _to_pandas(table, schema)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

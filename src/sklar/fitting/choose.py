@@ -31,20 +31,20 @@ SEED = 20_260_204
 GAIN = 0.5
 _STEPS = (GAIN, -1 / GAIN)
 SPLITS = 2
-# Steps between two judgments, and where noise is large.
-EVERY, OFTEN = 10, 5
+# Steps between two judgments.
+EVERY = 10
 # A longer fit is worth its time as long as `WINDOW` steps take away more than this share of the error, and of the gain
 # over independence. Every further step invents three-way structure that pairs cannot see.
 WINDOW, WORTH = 100, 0.004
 # Of the shrunk tables in a fit's target; the rest is noisy.
 SHRINKAGE = 0.4
-# A gain over independence must be at least this many times the sd that it has by chance; what calm fits learn first is
-# worth having: the test would lose dependence that pairs show.
-SIGNIFICANT, SIGNIFICANT_CALM = 2.0, 0.5
-# Normalized steps learn noise as fast as dependence. A fit that ends within so many steps is tried calmly too: where
-# the total variation to expect of noise in a two-way table is so many times `CALM`, steps are damped by its square, and
-# starts, of `START` there, are nearer to independence by its root, within these limits.
-SHORT, CALM, MOST_DAMPING, LEAST_START, START = 60, 0.06, 5.0, 0.3, 0.7
+# A gain over independence must be at least this many times the sd that it has by chance: a stricter test would lose
+# dependence that pairs show.
+SIGNIFICANT = 1.0
+# Normalized steps learn noise as fast as dependence. Where the total variation to expect of noise in a two-way table is
+# so many times `LOUD`, steps are damped by its square, and starts, of `START` there, are nearer to independence by its
+# root, within these limits.
+LOUD, MOST_DAMPING, LEAST_START, START = 0.06, 5.0, 0.3, 0.7
 # Damping up to `SMALL` contrasts, and beyond, where most levels are rare, and learn the sooner with less of it.
 DAMPING, WIDE_DAMPING = 0.01, 0.003
 MAX_STEPS = 1200
@@ -176,18 +176,18 @@ def strip_error(
     return float(totals[0]), float(totals[1])
 
 
-def follow(split: Split, start: Start, *, max_steps: int, every: int = EVERY, progress: Progress = SILENT) -> Doubles:
-    """Held-out error and its gain's sd by chance `every` few steps, first independence, while steps are worth it."""
+def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
+    """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
     def states() -> Iterator[Floats]:
-        for _ in range(0, max_steps, every):
-            fit.advance(every)
-            progress.advance(every)
+        for _ in range(0, max_steps, EVERY):
+            fit.advance(EVERY)
+            progress.advance(EVERY)
             yield fit.contrasts.copy() if spare else fit.contrasts
 
-    rows, least, back = [(1.0, 0.0)], [np.inf], WINDOW // every
+    rows, least, back = [(1.0, 0.0)], [np.inf], WINDOW // EVERY
     for found in ahead(states()) if spare else states():
         rows.append(split.score(found, room))
         least.append(min(least[-1], rows[-1][0]))
@@ -201,9 +201,9 @@ def worth(error: float) -> float:
     return WORTH * max(0.0, min(1 - error, error))
 
 
-def stopping(curve: Doubles, significant: float = SIGNIFICANT) -> int:
+def stopping(curve: Doubles) -> int:
     """The first row of a curve that is about as good as the best whose gain is significant; else that of no steps."""
-    gains = np.where(1 - curve[:, 0] > significant * curve[:, 1], 1 - curve[:, 0], 0.0)
+    gains = np.where(1 - curve[:, 0] > SIGNIFICANT * curve[:, 1], 1 - curve[:, 0], 0.0)
     return int(np.argmax(gains >= gains.max() - worth(1 - gains.max()) / 4))
 
 
@@ -216,12 +216,11 @@ def choose_steps(
 ) -> tuple[int, float]:
     """How long to fit, by as many splits as seeds, and the share of held-out error that this takes away; or nothing."""
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
-    every, significant = (OFTEN, SIGNIFICANT_CALM) if start.calm else (EVERY, SIGNIFICANT)
 
     def run(number: int) -> Doubles:
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         own = replace(start, seed=start.seed + number)
-        return follow(split, own, max_steps=most, every=every, progress=progress)
+        return follow(split, own, max_steps=most, progress=progress)
 
     # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
     if estimates.cells.n_cells > MANY_CELLS:
@@ -230,23 +229,22 @@ def choose_steps(
         curves = side_by_side(run, range(len(seeds)), threads=fits_together(estimates.cells, start, 1)[1])
     # One curve, as far as all go: the noise of single splits averages out before an end is chosen.
     curve = np.mean([each[: min(map(len, curves))] for each in curves], axis=0)
-    end = stopping(curve, significant)
-    return (every * end, float(1 - curve[end, 0])) if end else (0, 0.0)
+    end = stopping(curve)
+    return (EVERY * end, float(1 - curve[end, 0])) if end else (0, 0.0)
 
 
-def starting(estimates: Estimates, *, calm: bool = False) -> tuple[Start, int]:
+def starting(estimates: Estimates) -> tuple[Start, int]:
     """How a fit starts, with fewer components where steps take long, and how many fits to unite, by the known noise."""
     cells, noise = estimates.cells, max(expected_noise(estimates), 1e-9)
-    n_contrasts, times = cells.n_levels - cells.n_attributes, noise / CALM
+    n_contrasts, times = cells.n_levels - cells.n_attributes, noise / LOUD
     affordable = MAX_STEP / step_operations(cells, Start(components=1), estimates.wider)
     wanted = np.clip(PER_CONTRAST * n_contrasts * noise**NOISE_POWER, *COMPONENTS)
     components = int(max(min(wanted, affordable), COMPONENTS[0]))
     start = Start(
         components=components,
-        sd=START * float(np.clip(times**-0.5, LEAST_START if calm else 1.0, 1 / START)),
+        sd=START * float(np.clip(times**-0.5, LEAST_START, 1 / START)),
         damping=(DAMPING if n_contrasts <= descent.SMALL else WIDE_DAMPING)
-        * (float(np.clip(times**2, 1.0, MOST_DAMPING)) if calm else 1.0),
-        calm=calm,
+        * float(np.clip(times**2, 1.0, MOST_DAMPING)),
     )
     return start, int(np.clip(UNITED / components, *FITS))
 
@@ -269,13 +267,7 @@ def fit_auto(
     if cells.n_attributes > 1:
         progress.stage("choose", unit="steps")
         seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
-        most = step_limit(estimates, start)
-        steps, gain = choose_steps(estimates, start, seeds, most, progress)
-        if steps <= SHORT:
-            calm = starting(estimates, calm=True)[0]
-            slowly = choose_steps(estimates, calm, seeds, most, progress)
-            if slowly[1] > gain:
-                start, (steps, gain) = calm, slowly
+        steps, gain = choose_steps(estimates, start, seeds, step_limit(estimates, start), progress)
     if steps:
         affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.wider) * steps, 1.0)
         fits = int(np.clip(affordable, 2, fits))
@@ -287,10 +279,9 @@ def fit_auto(
         "kind": "mixture" if steps else "independence",
         "steps": steps,
         "components": start.components if steps else 1,
-        # Older versions fitted models of low rank, too: files have a place for it.
+        # A place in the file that nothing takes.
         "rank": None,
         "fits": fits if steps else 0,
-        "calm": start.calm,
         "rules": RULES,
         "gain_over_independence": gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},

@@ -36,7 +36,7 @@ _MOST_SIBLINGS = 128
 # Windows of cells of the first table, and the standard errors by which one shows rows: anywhere, and next to others.
 # Simulated tables of 130 cells: noise alone showed rows far out in none of 1,500 (4.5: in one). A far cell of 4, 5, 6
 # or 7 standard errors was seen in 7, 28, 69 and 92% of 300 (4.5: 27, 69, 94 and 99%), as Phi(z - 5.5) has it.
-_WINDOWS, SURE, _NEXT = (1, 2, 4, 8), 5.5, 1.5
+_WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 5.5, 1.5
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
 _TAIL, _TAIL_SLACK = 2.0, 0.3
 # By how much the logarithm of a density may change over a bin, so that its mean is the measured one, and in how many
@@ -103,10 +103,10 @@ def rows_beyond(measured: Measured, name: str, low: float, high: float) -> tuple
     return float(rows[0][outside].sum()), float(np.sqrt(variances[0][outside].sum()))
 
 
-def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float, sure: float = SURE) -> Density:
+def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> Density:
     """The density that noisy tables of a search show."""
     cells, below, variances = _pooled(ladder, tables, scale)
-    first, last = _support(below[0], variances[0], sure)
+    first, last = _support(below[0], variances[0])
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)
     if first < last:
@@ -174,7 +174,7 @@ def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
     return np.flatnonzero((np.diff(edges) == 1) & (masses - around >= needed * sd))
 
 
-def _support(rows: Doubles, variances: Doubles, sure: float) -> tuple[int, int]:
+def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
     """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
     Windows that stand out from noise show where; those next to them need not stand out as far. All are trimmed.
@@ -190,7 +190,7 @@ def _support(rows: Doubles, variances: Doubles, sure: float) -> tuple[int, int]:
         return first, max(range(first + 1, end + 1), key=lambda stop: z(first, stop))
 
     windows = [(start, start + size) for size in _WINDOWS for start in range(rows.size - size + 1)]
-    shown = [trimmed(*window) for window in windows if z(*window) >= sure]
+    shown = [trimmed(*window) for window in windows if z(*window) >= _SURE]
     if not shown:
         return 0, 0
     first, last = min(start for start, _ in shown), max(end for _, end in shown)
@@ -214,7 +214,7 @@ def _tails(edges: Units, rows: Doubles, variances: Doubles, last: int) -> tuple[
 
 
 def searched(findings: Sequence[Finding], blocks: Sequence[Block]) -> Iterator[tuple[Finding, list[Block]]]:
-    """The blocks of each search, in order; nothing where a file did not keep them."""
+    """The blocks of each search, in order."""
     rest = (block for block in blocks if not is_of_schema(block))
     for finding in findings:
         if own := list(islice(rest, finding.tables)):

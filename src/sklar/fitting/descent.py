@@ -58,16 +58,12 @@ WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a fit begins: its components, the sd and the seed of their logits, and their damping (`Logits`).
-
-    A `calm` fit is judged more often.
-    """
+    """Where a fit begins: its components, the sd and the seed of their logits, and their damping (`Logits`)."""
 
     components: int = 150
     sd: float = 0.7
     damping: float = 0.01
     seed: int = 0
-    calm: bool = False
 
 
 def start_logits(cells: Cells, first: Floats, **settings: Any) -> Logits:
@@ -320,7 +316,7 @@ class TableLoss:
         out[:] = 0.0
         for group in self._parts[part]:
             own, last = [coarse[each] for each in group.shared], coarse[group.lasts]
-            both = _product(own)
+            both = multiplied(own)
             residual = both @ last.T
             residual *= scale
             residual -= group.targets
@@ -343,16 +339,16 @@ class TableLoss:
         return probabilities
 
 
-def _product(own: Sequence[Floats]) -> Floats:
-    """Products of the probabilities of some attributes' levels in components: a row for every combination of levels."""
+def multiplied(own: Sequence[Floats]) -> Floats:
+    """Products of what some attributes' levels have in components, shapes (..., levels, D): (..., combinations, D)."""
     both = own[0]
     for each in own[1:]:
-        both = (both[:, None, :] * each).reshape(len(both) * len(each), -1)
+        both = (both[..., :, None, :] * each[..., None, :, :]).reshape(*both.shape[:-2], -1, both.shape[-1])
     return both
 
 
 def _predict(coarse: Floats, group: _Group) -> Floats:
-    both = _product([coarse[each] for each in group.shared])
+    both = multiplied([coarse[each] for each in group.shared])
     return np.asarray(both @ coarse[group.lasts].T * np.float32(1 / coarse.shape[1]))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.search import Ladder, Search, Units, asked_of, ladder_of
-from sklar.fitting.density import SURE, Density, estimate_density, searched
+from sklar.fitting.density import Density, estimate_density, searched
 from sklar.kernel.queries import Block
 from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Domain, Schema
@@ -24,8 +24,6 @@ _MOST_HEAPS = 1 / 3
 _BIN_SHARE = 0.15
 # A bin is divided at the roundest number that leaves at least this part of its rows on either side.
 _SNAP = 0.3
-# By how many standard errors a window showed rows in files of Sklar 0.2 and earlier.
-_EARLIER_SURE = 4.5
 # The power of a bin's width that counts beside its rows.
 _WIDTH = 0.25
 
@@ -59,14 +57,14 @@ def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Sch
 
 
 def domain_faults(measured: Measured) -> tuple[str, ...]:
-    """The attributes whose bins and points are not those that their noisy blocks give; none where blocks are lost."""
+    """The attributes whose bins and points are not those that their noisy blocks give."""
     faults = []
     for finding, own in searched(measured.certificate.domains, measured.blocks):
         if own[0].keys is None and finding.of == "domain":
             found = measured.schema.attribute(finding.attribute)
             asked, tables = asked_of(finding, found), [block.values for block in own]
-            again = [found_numbers(asked, tables, finding.scale, sure) for sure in (SURE, _EARLIER_SURE)]
-            if all((each.edges, each.points) != (found.edges, found.points) for each in again):
+            again = found_numbers(asked, tables, finding.scale)
+            if (again.edges, again.points) != (found.edges, found.points):
                 faults.append(finding.attribute)
     return tuple(faults)
 
@@ -98,12 +96,10 @@ def found_values(attribute: Attribute, common: Mapping[str, float], taken: froze
     return replace(attribute, values=values, domain="found", at_most=0, words=words)
 
 
-def found_numbers(
-    attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float, sure: float = SURE
-) -> Attribute:
+def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
     """The attribute with at most `at_most` levels: heaps, bins of about equal rows, one or two where some may be."""
     ladder = ladder_of(attribute)
-    density = estimate_density(ladder, tables, scale, sure)
+    density = estimate_density(ladder, tables, scale)
     total = float(density.masses.sum())
     # The last of whole numbers is the clip, which stands for all that is larger.
     ends = (ladder.high - 1,) if attribute.clip is not None and not attribute.axis.continuous else ()

@@ -86,13 +86,12 @@ class LatentModel:
     @classmethod
     def read(cls, schema: Schema, described: Mapping[str, Any], array: ReadArray) -> LatentModel:
         """The model that a file describes."""
-        shape, fits = (described["components"], schema.n_levels), described.get("fits", 1)
+        shape, fits = (described["components"], schema.n_levels), described["fits"]
         if shape[0] % fits:
             raise ModelError(f"its copula must be of fits of one size, got {shape[0]:,} components of {fits:,} fits.")
         probabilities = array("probabilities", np.float32, shape[0] * shape[1]).reshape(shape)
-        # Models before 0.3 were not refined, and rows of theirs are drawn from all fits.
-        rounds, matched = described.get("rounds", 0), described.get("matched", 2)
-        return cls(schema=schema, probabilities=probabilities, rounds=rounds, matched=matched, fits=fits)
+        own = {key: described[key] for key in ("rounds", "matched", "fits")}
+        return cls(schema=schema, probabilities=probabilities, **own)
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""

@@ -45,7 +45,7 @@ from sklar.budget.plan import TRIPLES_SHARE, Plan, Scored, Stages, expected_pair
 from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
 from sklar.fitting.denoise import denoise_margins, interactions
-from sklar.fitting.descent import Start, step_operations
+from sklar.fitting.descent import Start, multiplied, step_operations
 from sklar.fitting.margins import Estimates, margins, pool_blocks
 from sklar.kernel.cells import Doubles, Floats, Ints
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Tables
@@ -212,10 +212,7 @@ def disagreement(fits: Floats, asked: Tables, n_rows: int, targets: Sequence[int
     # Tables that differ in their last attribute alone are products with one matrix.
     for first, alike in groupby(members.tolist(), key=lambda chosen: chosen[:-1]):
         lasts = [chosen[-1] for chosen in alike]
-        both = factors[:, starts[first[0]] : starts[first[0] + 1]]
-        for each in first[1:]:
-            own = factors[:, None, starts[each] : starts[each + 1]]
-            both = (both[:, :, None] * own).reshape(len(fits), -1, components)
+        both = multiplied([factors[:, starts[each] : starts[each + 1]] for each in first])
         last = np.concatenate([np.arange(starts[each], starts[each + 1]) for each in lasts])
         tables = both @ factors[:, last].transpose(0, 2, 1)
         tables /= np.float32(components)

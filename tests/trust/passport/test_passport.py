@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,14 +24,16 @@ from sklar.answer.report.render import plain
 from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
+from sklar.files.write import MARK
 from sklar.paper.gaussian import BinaryCopula
 from sklar.trust import passport
 from sklar.trust.passport import Publication, publish, verify_folder
 from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
 from sklar.trust.passport.prose import code, yaml
 from sklar.trust.passport.standards import ids_of
+from tests.answer.report.html import Reader
 from tests.trust.forge import failed
-from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA
+from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, table
 
 
 def test_the_folder_holds_what_it_lists_and_verifies(folder: Path) -> None:
@@ -81,13 +85,67 @@ def test_nothing_but_the_model_goes_in(folder: Path, model_file: Path) -> None:
 
 
 def test_hostile_names_cannot_break_out(folder: Path) -> None:
-    for name in ("README.md", "nist_sp_800_226.md", "report.html"):
+    for name in ("README.md", "nist_sp_800_226.md", "report.html", "index.html"):
         assert "<script>" not in (folder / name).read_text().replace(code(EVIL), "").replace(code(EVIL)[:-1], "")
     for name in ("croissant.json", "datapackage.json", "dcat.jsonld", "certificate.json", PASSPORT):
         json.loads((folder / name).read_text())
     rows = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| ")]
     unescaped = {len(line.replace("\\|", "").split("|")) for line in rows if line.count("|") > 3}
     assert unescaped <= {4, 6}
+
+
+def test_the_first_page_says_what_the_folder_holds(folder: Path) -> None:
+    """Files with their sizes, how to verify and cite, and for search engines what the other descriptions say."""
+    text = (folder / "index.html").read_text()
+    page = Reader()
+    page.feed(text)
+    page.close()
+    assert page.open == []
+    for link in page.links:
+        name, _, place = link.partition("#")
+        assert name in ("", *FILES)
+        assert not place or f'id="{place}"' in (folder / (name or "index.html")).read_text()
+    said = " ".join(" ".join(page.text).split())
+    assert all(name in said for name in FILES)
+    assert f"{(folder / 'report.html').stat().st_size / 1000:.1f} kB" in said
+    croissant = json.loads((folder / "croissant.json").read_text())
+    assert croissant["citeAs"] in said
+    [block] = re.findall(r'<script type="application/ld\+json">(.*?)</script>', text)
+    found = json.loads(block)
+    assert found["@type"] == "Dataset"
+    for name in ("description", "license", "url", "datePublished"):
+        assert found[name] == croissant[name]
+    assert [each["sha256"] for each in found["distribution"]] == [each["sha256"] for each in croissant["distribution"]]
+    # Nothing of a hostile name ends the block.
+    assert EVIL in {each["name"] for each in found["variableMeasured"]}
+
+
+def test_every_file_says_that_rows_are_synthetic(folder: Path) -> None:
+    readme = (folder / "README.md").read_text()
+    assert readme.partition("---\n\n")[2].startswith("**SYNTHETIC DATA")
+    assert (folder / "SYNTHETIC.txt").read_text().startswith("THE ROWS IN THIS FOLDER ARE SYNTHETIC.")
+    assert set(MARK) < set(pl.read_parquet_metadata(folder / ROWS_PARQUET))
+    assert list(pl.read_parquet_schema(folder / ROWS_PARQUET)) == [each.name for each in SCHEMA.released]
+    for check in ("Labels", "Disclosure", "Structure", "Documentation"):
+        assert f"| {check} |" in readme
+    # This model answers counts alone.
+    assert "sklar infer" not in readme + (folder / "index.html").read_text() + (folder / "report.html").read_text()
+
+
+def test_questions_of_the_folder_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line that README and first page ask a model with, as a shell would run it."""
+    monkeypatch.chdir(tmp_path)
+    sklar.fit(table(), SCHEMA, epsilon=5.0).save("m.sklar")
+    publish("m.sklar", "out", rows=10, refit=False)
+    monkeypatch.chdir("out")
+    said = Path("README.md").read_text() + Path("index.html").read_text()
+    lines = re.findall("^(?:<pre[^>]*><code>)?(sklar (?:infer|query) [^<\n]*)", said, re.MULTILINE)
+    assert len(lines) == 5
+    for line in map(html.unescape, lines):
+        told = subprocess.run(["sh", "-c", f"printf '%s\\n' {line[5:]}"], check=True, capture_output=True, text=True)
+        done = CliRunner().invoke(cli, told.stdout.splitlines())
+        # Two columns of this table are one: the regression is refused for what it asks, not for how.
+        assert done.exit_code == 0 or "how the regressors vary together" in str(done.exception), (line, done.exception)
 
 
 def link(place: Path) -> None:
@@ -186,15 +244,17 @@ def test_a_folder_of_an_earlier_version_has_not_failed_and_is_not_verified(place
 
 
 def test_parquet_files_hold_nothing_else(place: Path) -> None:
-    """Foreign metadata is refused; other bytes of the same rows are not what was checked."""
+    """Our mark alone is taken, and no other words in its place; other bytes of the same rows are not checked."""
     path = place / ROWS_PARQUET
     kept, rows = pl.read_parquet_metadata(path), pl.read_parquet(path)
     kept.pop("ARROW:schema")
-    rows.write_parquet(path, metadata=kept | {"rows": "raw rows"}, compression="zstd", statistics=False)
-    forge(place)
-    found = verify_folder(place)
-    assert "rows" in failed(found)
-    assert "'synthetic.parquet' has metadata that publish does not write" in "\n".join(found.lines())
+    assert kept == MARK
+    for other in (MARK | {"rows": "raw rows"}, dict.fromkeys(MARK, "These are real rows."), {}):
+        rows.write_parquet(path, metadata=other, compression="zstd", statistics=False)
+        forge(place)
+        found = verify_folder(place)
+        assert "rows" in failed(found)
+        assert "'synthetic.parquet' has metadata that publish does not write" in "\n".join(found.lines())
     rows.write_parquet(path, metadata=kept, compression="snappy", statistics=False)
     forge(place)
     state = {check.name: check.passed for check in verify_folder(place).checks}

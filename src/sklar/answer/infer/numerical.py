@@ -69,8 +69,6 @@ class Listed(NamedTuple):
 
 def listed_records(inquiry: Inquiry) -> Listed:
     """The records that a statistic of the asked attributes is a function of."""
-    from scipy.sparse import csr_array
-
     reference, by_set, where = inquiry.reference, inquiry.effects.by_set, inquiry.where
     flat = np.ravel_multi_index(reference.codes.T, reference.sizes)
     whole = where in by_set and not by_set[where].coarse
@@ -78,12 +76,8 @@ def listed_records(inquiry: Inquiry) -> Listed:
     kept = np.arange(math.prod(reference.sizes)) if whole else np.unique(flat)
     codes, at = np.stack(np.unravel_index(kept, reference.sizes), axis=1), np.searchsorted(kept, flat)
     fits = np.stack([np.bincount(at, weights, kept.size) for weights in reference.weights]).astype(np.float64)
-    fine = [set(each) for each, effect in by_set.items() if not effect.coarse]
-    chosen = {each: own for each, own in by_set.items() if not any(set(each) < other for other in fine)}
-    starts, here = np.cumsum([0, *(own.values.size for own in chosen.values())]), replace(reference, codes=codes)
-    places = np.stack([start + here.places(*each) for start, each in zip(starts, chosen.items(), strict=False)], axis=1)
-    ends = np.arange(0, places.size + 1, len(chosen))
-    return Listed(codes, fits, csr_array((np.ones(places.size), places.ravel(), ends)), whole)
+    *_, cells = replace(reference, codes=codes).indicators(by_set)
+    return Listed(codes, fits, cells, whole)
 
 
 def influence_of(statistic: Weighed, records: Listed, at: Floats) -> Floats:

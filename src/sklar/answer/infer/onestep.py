@@ -73,6 +73,19 @@ class Reference:
             codes = [levels[own] for levels, own in zip(effect.coarse, codes, strict=True)]
         return np.ravel_multi_index(codes, effect.values.shape)
 
+    def indicators(self, by_set: Mapping[Subset, Effect]) -> tuple[dict[Subset, Effect], Codes, Any]:
+        """The largest measured sets, where their cells start, and 1 where a record is in a cell, (records, cells)."""
+        from scipy.sparse import csr_array
+
+        # Those that no larger one holds; over coarse levels it holds none.
+        fine = [set(each) for each, effect in by_set.items() if not effect.coarse]
+        chosen = {each: own for each, own in by_set.items() if not any(set(each) < other for other in fine)}
+        starts = np.cumsum([0, *(effect.values.size for effect in chosen.values())])
+        places = np.stack([start + self.places(*each) for start, each in zip(starts, chosen.items(), strict=False)], 1)
+        ends = np.arange(0, places.size + 1, len(chosen))
+        shape = (len(self.codes), int(starts[-1]))
+        return chosen, starts, csr_array((np.ones(places.size), places.ravel(), ends), shape=shape)
+
     def margin(self, attribute: int) -> Floats:
         """The shares of an attribute's levels by the whole model."""
         axis = self.where.index(attribute)
@@ -243,16 +256,7 @@ def regress(effects: Effects, reference: Reference, psi: Floats, union: Floats) 
     """Psi, shape (records, q), regressed on functions of all measured sets, and the fitted values: weighted least
     squares on indicators of cells, by conjugate gradients, (B' W B + ridge) g = B' W psi.
     """
-    from scipy.sparse import csr_array
-
-    # The measured sets that no larger one holds; over coarse levels it holds none.
-    fine = [set(each) for each, effect in effects.by_set.items() if not effect.coarse]
-    chosen = {each: own for each, own in effects.by_set.items() if not any(set(each) < other for other in fine)}
-    starts = np.cumsum([0, *(effect.values.size for effect in chosen.values())])
-    places = [reference.places(each, effect) for each, effect in chosen.items()]
-    columns = np.stack([each + start for each, start in zip(places, starts, strict=False)], axis=1)
-    ends = np.arange(0, columns.size + 1, len(places))
-    cells = csr_array((np.ones(columns.size), columns.ravel(), ends), shape=(len(psi), int(starts[-1])))
+    chosen, starts, cells = reference.indicators(effects.by_set)
     turned = cells.T.tocsr()
     # A three-way table is followed as far as its noise is less than what the model may miss without it: both are known.
     noises = [effect.variance / ALIKE**2 if effect.coarse else 0.0 for effect in chosen.values()]

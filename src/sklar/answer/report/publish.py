@@ -56,7 +56,6 @@ _NEAR = 1.25
 _COPULA = "a Gaussian copula over the levels of all attributes"
 _KINDS = {
     "mixture": "a mixture of many simple profiles, fitted to the noisy tables",
-    "factor": "a low-rank Gaussian copula over whole attributes, fitted to the noisy tables",
     "independence": "independent attributes, because the noisy tables support no dependence",
 }
 _KNOWN_FROM = {
@@ -111,6 +110,11 @@ def uses(model: Model, findings: Findings) -> dict[str, Any]:
 
 def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
     """The report as one HTML document."""
+    return render("sklar.answer.report", "publishable.html.j2", shown_of(model, file_name))
+
+
+def shown_of(model: Model, file_name: str) -> dict[str, Any]:
+    """What the report shows of a model, for its template and those that extend it."""
     schema, certificate, findings = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
     odds, number = math.exp(min(certificate.epsilon, 700.0)), 1 / certificate.delta if certificate.delta else math.inf
@@ -127,7 +131,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         chosen = sorted(list(ranked)[:MAX_CHARTS])
     shapes, drawn = model.shapes, [(measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
     charts = [draw(model, attribute, levels, shapes.get(attribute.name)) for attribute, levels in drawn]
-    shown = {
+    return {
         "schema": schema,
         "title": short(shown_table(schema), 120),
         "about": " ".join((schema.words.description or "").split()),
@@ -164,9 +168,10 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         "charts": charts,
         "pairs": compare_pairs(model, findings) if measured.n_attributes > 1 else None,
         "asked": measured.attributes,
+        # The paper's copula answers counts alone.
+        "infers": model.copula.components() is not None,
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
-    return render("sklar.answer.report", "publishable.html.j2", shown)
 
 
 def _described(attribute: Attribute) -> tuple[str, ...]:

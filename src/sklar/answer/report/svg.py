@@ -235,42 +235,37 @@ def heat_map(
     title: str,
     description: str,
     *,
-    columns: Sequence[str] | None = None,
-    written: Sequence[Sequence[str]] | None = None,
-    top: float | None = None,
     links: Mapping[tuple[int, int], str] | None = None,
 ) -> tuple[Markup, int]:
-    """Darker cells for larger values, and its width; without `columns` symmetric, with an empty diagonal.
+    """Symmetric, with an empty diagonal and darker cells for larger values; and its width.
 
     `links` are where cells lead, by row and column or column and row.
     """
-    rows, across = values.shape
-    side = (28.0 if written is None else 36.0) if across <= 24 else 18.0 if across <= 60 else 12.0
-    low = 22.0 if written is not None and across <= 60 else side
-    across_top = labels if columns is None else columns
+    across = len(values)
+    side = 28.0 if across <= 24 else 18.0 if across <= 60 else 12.0
     left = min(max(max(text_width(label, 11.5) for label in labels) + 14, 60.0), _LONGEST)
     # A label is turned by 42 degrees: it rises by two thirds of its length.
-    longest = min(max(text_width(label, 11) for label in across_top), _LONGEST)
+    longest = min(max(text_width(label, 11) for label in labels), _LONGEST)
     head, beyond = 20.0 + 0.67 * longest, 0.75 * longest
-    width, height = left + side * across + max(beyond - side / 2, 10.0), head + low * rows + 4
-    most = top if top is not None else max(float(values.max(initial=0.0)), 1e-12)
+    width, height = left + side * across + max(beyond - side / 2, 10.0), head + side * across + 4
+    most = max(float(values.max(initial=0.0)), 1e-12)
     parts = []
-    for j, label in enumerate(across_top):
+    for j, label in enumerate(labels):
         x, y = left + side * (j + 0.5), head - 6
         told = fitted(label, _LONGEST - 10, 11)
         parts.append(text(x, y, told, size=11, transform=f"rotate(-42 {digits(x)} {digits(y)})"))
-    for i in range(rows):
-        y = head + low * i
-        parts.append(text(left - 7, y + low / 2 + 4, fitted(labels[i], left - 10, 11.5), size=11.5, anchor="end"))
+    for i, label in enumerate(labels):
+        y = head + side * i
+        parts.append(text(left - 7, y + side / 2 + 4, fitted(label, left - 10, 11.5), size=11.5, anchor="end"))
         for j in range(across):
-            if columns is None and i == j:
+            shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
+            if i == j or shade < 0.005:
                 continue
             x = left + side * j
-            shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
-            cell = [rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}")] if shade >= 0.005 else []
-            if written is not None or (across <= 24 and shade >= 0.005):
-                shown = written[i][j] if written is not None else f"{100 * values[i, j]:.0f}"
-                cell.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
+            cell = [rect("cell", x, y, side - 1, side - 1, fill_opacity=f"{shade:.2f}")]
+            if across <= 24:
+                shown = f"{100 * values[i, j]:.0f}"
+                cell.append(text(x + side / 2 - 0.5, y + side / 2 + 3.5, shown, size=10, anchor="middle"))
             place = (links or {}).get((min(i, j), max(i, j)))
             parts += cell if place is None else [element("a", Markup("").join(cell), href=place)]
     return drawing(width, height, parts, title, description), int(width)

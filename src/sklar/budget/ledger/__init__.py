@@ -104,22 +104,20 @@ class Ledger:
 
     def adopt(self) -> None:
         """Say that this copy of a ledger is the one in force from now on."""
-        with self._writing(moved=True, old=True) as pages:
-            if pages.version == 1:
-                pages.set_up(anchor=None)
+        with self._writing(moved=True) as pages:
             pages.append("adopt", "", {})
         self._settle()
 
     def upgrade(self) -> None:
-        """Bring a ledger of an earlier version to the present one, and give it the key where it has none yet."""
+        """Give the ledger a key where it has none yet."""
         if self.path.exists():
             make_key(self._key_file)
-        with self._writing(old=True, keying=True) as pages:
+        with self._writing(keying=True) as pages:
             setup = pages.setup
-            if pages.version > 1 and (setup.key is not None or find_key(self._key_file) is None):
+            if setup.key is not None or find_key(self._key_file) is None:
                 raise LedgerError(
-                    f"ledger '{self.path}' is of the present version{' and has its key' if setup.key else ''}: there "
-                    "is nothing to upgrade. Give a key to one that has none: --key KEYFILE"
+                    f"ledger '{self.path}' {'has its key' if setup.key else 'was given no key'}: there is nothing to "
+                    "upgrade. Give a key to one that has none: --key KEYFILE"
                 )
             pages.set_up(anchor=setup.anchor)
         self._settle()
@@ -172,9 +170,7 @@ class Ledger:
                 problems.append(str(error))
             if pages.is_copy:
                 problems.append(self._copied())
-            if pages.version == 1:
-                remarks.append(self._old())
-            elif pages.setup.anchor is None:
+            if pages.setup.anchor is None:
                 remarks.append(
                     f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
                     f"a second place: sklar ledger anchor {self.path} PLACE"
@@ -254,16 +250,13 @@ class Ledger:
 
     @contextmanager
     def _writing(
-        self, *, create: bool = False, moved: bool = False, old: bool = False, keying: bool = False, lost: bool = False
+        self, *, create: bool = False, moved: bool = False, keying: bool = False, lost: bool = False
     ) -> Iterator[Pages]:
         """Step 1 of the protocol: the ledger, locked, and required to be complete and in force.
 
-        `moved` lets a copy pass, `old` an earlier version, `keying` a key that the ledger is yet to get; a `lost`
-        anchor is not asked.
+        `moved` lets a copy pass, `keying` a key that the ledger is yet to get; a `lost` anchor is not asked.
         """
         with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
-            if pages.version == 1 and not old:
-                raise LedgerError(self._old())
             if pages.lacks_key:
                 raise LedgerError(
                     f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
@@ -291,13 +284,6 @@ class Ledger:
         return (
             f"ledger '{self.path}' is a copy, or was restored from one: charges made to the other file may be "
             f"missing here. If no other is in use and nothing is missing, run: sklar ledger adopt {self.path}"
-        )
-
-    def _old(self) -> str:
-        replaced = "" if find_key(self._key_file) is None else " unless it had a key before: then it was replaced"
-        return (
-            f"ledger '{self.path}' is of version 1, which has no anchor, key or receipts. Bring it to the present one"
-            f"{replaced}: sklar ledger upgrade {self.path}"
         )
 
 
@@ -369,7 +355,7 @@ def check_releases(
 def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
     receipt = certificate.receipt
     if receipt is None:
-        return "has no receipt: no ledger was charged for it, or it was made before there were receipts."
+        return "has no receipt: no ledger was charged for it."
     if receipt.entry > len(entries):
         return (
             f"was charged as entry {receipt.entry:,}, and the ledger has {len(entries):,}: the ledger is older than "

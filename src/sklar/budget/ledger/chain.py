@@ -11,8 +11,6 @@ were computed anew. A key that is given for a ledger without one is refused: a f
 **Kinds of entries.** `setup` says what the ledger is: its name for the anchor, the secret that fingerprints of files
 are made with, the anchor and the key; the last one holds. `open` gives a data set its total, `charge` charges it,
 `bind` ties it to the fingerprints of its files, and `adopt` puts a copy in force.
-
-Version 1 had no salts, signatures and setups. It is read, and written only to make it version 2.
 """
 
 from __future__ import annotations
@@ -38,14 +36,12 @@ from sklar.errors import LedgerError
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
 _COLUMNS = ("time", "kind", "dataset", "body", "file", "hash", "salt", "signature")
-# Statements that bring an empty file, and one of version 1, to the present version.
-_LAYOUT = {
-    0: [
-        f"PRAGMA application_id = {APPLICATION_ID}",
-        f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {' TEXT NOT NULL, '.join(_COLUMNS)} TEXT NOT NULL) STRICT",
-    ],
-    1: [f"ALTER TABLE entries ADD COLUMN {name} TEXT NOT NULL DEFAULT ''" for name in ("salt", "signature")],
-}
+# Statements that make an empty file a ledger.
+_LAYOUT = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {' TEXT NOT NULL, '.join(_COLUMNS)} TEXT NOT NULL) STRICT",
+    f"PRAGMA user_version = {VERSION}",
+)
 
 WAIT_SECONDS = 60.0
 VARIABLE = "SKLAR_LEDGER_KEY"
@@ -73,13 +69,13 @@ class Setup(NamedTuple):
 class Pages:
     """A ledger that is open and checked; what is appended is on the disk when the block of `open_pages` ends."""
 
-    __slots__ = ("_connection", "_file", "_key", "entries", "path", "version")
+    __slots__ = ("_connection", "_file", "_key", "_made", "entries", "path")
 
     def __init__(self, path: Path, connection: sqlite3.Connection, key: bytes | None, *, keying: bool) -> None:
         self.path, self._connection, self._key, self._file = path, connection, key, ""
         self.entries: list[Entry] = []
-        self.version = self._recognize()
-        self._check_key(self._read(), keying=keying)
+        self._made = self._recognize()
+        self._check_key(self._read() if self._made else [], keying=keying)
 
     @property
     def setups(self) -> list[tuple[int, Setup]]:
@@ -115,11 +111,11 @@ class Pages:
         return Receipt(entry=fields[0], head=head)
 
     def set_up(self, *, anchor: str | None, lost: bool = False) -> None:
-        """Say what the ledger is from now on, in the present version; the key is the one that was given."""
-        if self.version != VERSION:
-            for statement in (*_LAYOUT[self.version], f"PRAGMA user_version = {VERSION}"):
+        """Say what the ledger is from now on; the key is the one that was given."""
+        if not self._made:
+            for statement in _LAYOUT:
                 self._connection.execute(statement)
-            self.version = VERSION
+            self._made = True
         key = None if self._key is None else key_name(self._key)
         self.append("setup", "", self.setup._replace(anchor=anchor, key=key, lost=lost)._asdict())
         if self._key is not None:
@@ -132,30 +128,30 @@ class Pages:
         # disk, or written, has not. A backup that is written into the old file has not either: see the anchor.
         return str(self.path.stat().st_ino)
 
-    def _recognize(self) -> int:
+    def _recognize(self) -> bool:
+        """Whether the file is a ledger; it is not where it is empty."""
         application, version, objects = (
             self._connection.execute(question).fetchone()[0]
             for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
         )
         if not (application or version or objects):
-            return 0
+            return False
         if application != APPLICATION_ID:
             raise self._damaged("it belongs to another program")
-        if version not in (1, VERSION):
-            raise self._damaged(f"its version is {version}, not {VERSION}")
+        if version != VERSION:
+            raise self._of_another(f"have format version {VERSION}, got {version}")
         if self._connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
             raise self._damaged("SQLite's integrity check fails")
-        return int(version)
+        return True
 
     def _read(self) -> list[str]:
         """Read all entries, each of which must follow from those before it; their signatures."""
-        if not self.version:
-            return []
-        more = "salt, signature" if self.version > 1 else "'', ''"
-        question = f"SELECT number, time, kind, dataset, body, file, hash, {more} FROM entries ORDER BY number"  # noqa: S608
+        question = f"SELECT number, {', '.join(_COLUMNS)} FROM entries ORDER BY number"  # noqa: S608
         signatures, head = [], ""
         for *fields, digest, salt, signature in self._connection.execute(question):
-            head = _head(head, *fields, *([salt] if salt else []))
+            if not salt:
+                raise self._of_another(f"have a salt in every entry, got none in entry {fields[0]}")
+            head = _head(head, *fields, salt)
             if digest != head or fields[0] != len(self.entries) + 1:
                 raise self._damaged(f"entry {fields[0]} does not follow from those before it")
             self._add(fields, head)
@@ -164,6 +160,8 @@ class Pages:
             if kind not in _KEYS or body.keys() - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
                 # Only a later Sklar, or a forger who knows how to chain, writes one.
                 raise self._damaged(f"entry {fields[0]} is of an unknown kind")
+            if kind == "charge" and any(len(group) != 3 for group in body["scales"]):
+                raise self._of_another(f"charge scales, moves and reaches, got tables in entry {fields[0]}")
         return signatures
 
     def _add(self, fields: Sequence[Any], head: str) -> None:
@@ -172,8 +170,7 @@ class Pages:
         self.entries.append(Entry(number=number, time=time, kind=kind, dataset=dataset, body=body, head=head))
 
     def _check_key(self, signatures: list[str], *, keying: bool) -> None:
-        # Version 1 is written only to make it version 2.
-        if self._key is None or not self.entries or self.version == 1:
+        if self._key is None or not self.entries:
             return
         setup, given = self.setup, key_name(self._key)
         if setup.key is None:
@@ -189,6 +186,12 @@ class Pages:
         for entry, signature in zip(self.entries, signatures, strict=True):
             if not hmac.compare_digest(sign(self._key, entry.head), signature):
                 raise self._damaged(f"entry {entry.number} was not written with its key")
+
+    def _of_another(self, must: str) -> LedgerError:
+        return LedgerError(
+            f"ledger '{self.path}' must {must}: another Sklar wrote it. Use that one, or open a new ledger, whose "
+            "totals add to what this one has spent."
+        )
 
     def _damaged(self, what: str) -> LedgerError:
         return LedgerError(
@@ -212,7 +215,7 @@ def open_pages(
         with connected(path) as connection:
             connection.execute(begin)
             pages = Pages(path, connection, key, keying=keying)
-            if not pages.version and not create:
+            if not pages.entries and not create:
                 raise LedgerError(f"ledger '{path}' is not a Sklar ledger: it is empty. Restore an intact copy.")
             yield pages
             connection.execute("COMMIT")

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from markupsafe import Markup
-from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
@@ -19,7 +15,7 @@ from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, brief, text, width_text
+from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, brief, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -27,7 +23,6 @@ MARK = "PRIVATE"
 # These limits keep the page readable however wide the table is.
 MAX_ATTRIBUTES = MAX_CHARTS = 300
 MAX_PAIRS, MAX_SHARES = 100, 200
-_MAX_MAP = 16
 _BINS, _BARS = 40, 20
 
 
@@ -136,26 +131,24 @@ def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
 
 
 def _raw(evaluation: Evaluation) -> Hidden:
-    rows, quantiles, heaps, rounding = (list[tuple[str, ...]]() for _ in range(4))
+    rows, quantiles, heaps = (list[tuple[str, ...]]() for _ in range(3))
     scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
     for column, numbers in scored[:MAX_ATTRIBUTES]:
         name, attribute, both = _name(column), column.attribute, (numbers.real, numbers.synthetic)
         error = f" \N{PLUS-MINUS SIGN} {numbers.ks_error:.1g}" if numbers.ks_error else ""
-        figures = [text(attribute, each.mean) for each in both] + [width_text(attribute, each.sd) for each in both]
-        rows.append((name, f"{numbers.ks:.3f}{error}", numbers.moved, *figures))
+        rows.append((name, f"{numbers.ks:.3f}{error}", *(text(attribute, each.mean) for each in both)))
         for label, table, held in zip((name, ""), ("real", "synthetic"), both, strict=True):
             quantiles.append((label, table, *(text(attribute, value) for value in held.percentiles(PERCENTILES))))
         heaps += _shares(column, numbers.heaps)
-        rounding += _shares(column, numbers.rounding)
     absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
     percentiles = [f"{at}%" for at in PERCENTILES]
     view = Hidden(numbers=rows, percentiles=percentiles, quantiles=quantiles)
-    view |= {"heaps": heaps[:MAX_SHARES], "rounding": rounding[:MAX_SHARES], "absent": absent[:MAX_SHARES]}
+    view |= {"heaps": heaps[:MAX_SHARES], "absent": absent[:MAX_SHARES]}
     return view
 
 
 def _dependence(evaluation: Evaluation) -> Hidden:
-    """The pairs that lose most, and maps of the associations of the columns that differ most."""
+    """The pairs that lose most."""
     far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
     pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
     told = (
@@ -163,39 +156,8 @@ def _dependence(evaluation: Evaluation) -> Hidden:
     )
     both = ([f"{value:.2f}" for value in each.association] for each in pairs)
     rows = [(short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)]
-    drawn = list(dict.fromkeys(name for each in far for name in each.columns))[:_MAX_MAP]
-    # In the order of the schema.
-    at = {each.name: place for place, each in enumerate(each for each in evaluation.columns if each.name in drawn)}
-    maps = np.full((2, len(at), len(at)), np.nan)
-    for each in far:
-        if set(each.columns) <= set(at):
-            i, j = (at[name] for name in each.columns)
-            maps[:, i, j] = maps[:, j, i] = each.association
-
-    def written(association: float) -> str:
-        return "" if math.isnan(association) else f"{association:.2f}"
-
-    described = "Darker cells are stronger associations."
-    return Hidden(rows=rows, maps=_maps("associations", described, list(maps), list(at), None, written, 1.0))
+    return Hidden(rows=rows)
 
 
 def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
     return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
-
-
-def _maps(
-    title: str,
-    told: str,
-    parts: Sequence[NDArray[Any]],
-    rows: Sequence[str],
-    columns: Sequence[str] | None,
-    write: Callable[[float], str],
-    top: float,
-) -> Iterator[tuple[str, str, Markup, int]]:
-    """Heat maps of a real and a synthetic table beside each other: caption, label, drawing and width."""
-    for label, part in zip(("Real rows", "Synthetic rows"), parts, strict=True):
-        shades, heading = np.nan_to_num(np.abs(part)), f"{label}: {title}"
-        written = [[write(float(cell)) for cell in row] for row in part]
-        described = told.format(shades.max(initial=0.0))
-        drawing, width = svg.heat_map(shades, rows, heading, described, columns=columns, written=written, top=top)
-        yield label, heading, drawing, width * 3 // 4

@@ -40,39 +40,7 @@ MAX_TEXTS = 1_000
 MORE_TEXTS = "(more texts)"
 
 _MINUTE = 60e6
-_TENS = tuple((f"multiples of {10**power:,}", 10.0**power, 10.0**power) for power in range(1, 10))
-_FIVES = ("multiples of 5", 5.0, 5.0)
-_DECIMALS = (("multiples of 0.01", 0.01, 0.01), ("multiples of 0.1", 0.1, 0.1), ("whole numbers", 1.0, 1.0))
-_MINUTES = (
-    ("whole minutes", _MINUTE, _MINUTE),
-    *((f"multiples of {minutes} minutes", _MINUTE, minutes * _MINUTE) for minutes in (5, 15, 30)),
-    ("whole hours", _MINUTE, 60 * _MINUTE),
-)
 _CLOCKS = {"hour of the day": (24, ("datetime", "time")), "weekday": (7, ("datetime", "date"))}
-# The round numbers of each kind of axis, the finest first: name, the least size of a number for which it means
-# something, and the unit.
-STEPS: dict[str, tuple[tuple[str, float, float | str], ...]] = {
-    "integer": (_FIVES, *_TENS),
-    "real": (*_DECIMALS, _FIVES, *_TENS),
-    "year": (_FIVES, _TENS[0]),
-    "yearmonth": (("first months of years", 12.0, 12.0),),
-    "date": (("first days of months", 0.0, "M"), ("first days of years", 0.0, "Y")),
-    "datetime": (*_MINUTES, ("midnights", 24 * 60 * _MINUTE, 24 * 60 * _MINUTE)),
-    "time": _MINUTES,
-    "duration": _MINUTES,
-}
-
-
-def are_round(numbers: Floats, unit: float | str) -> NDArray[np.bool_]:
-    """Which numbers are multiples of a unit; of days, which begin a month or a year."""
-    if isinstance(unit, str):
-        days = numbers.astype(np.int64).astype("datetime64[D]")
-        return np.asarray(days == days.astype(f"datetime64[{unit}]"))
-    if unit >= 1:
-        return np.asarray(numbers % unit == 0)
-    # A decimal fraction is rarely a double: near is equal.
-    places = numbers / unit
-    return np.asarray(np.abs(places - np.rint(places)) <= 1e-9 * np.maximum(np.abs(places), 1.0))
 
 
 def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, Counter[str]]:
@@ -267,42 +235,30 @@ def _put_together(items: pl.DataFrame, bits: int, apart: pl.Expr) -> pl.DataFram
     return kept.select("counts", "low", "high", "center").sort("low", maintain_order=True)
 
 
-def distances(real: Distribution, other: Distribution) -> tuple[float, float]:
-    """The largest difference of two distribution functions (Kolmogorov and Smirnov), and the area between them.
+def distance(real: Distribution, other: Distribution) -> float:
+    """The largest difference of two distribution functions (Kolmogorov and Smirnov).
 
-    The first is off by at most the sum of both `widest`: a cell with several values is taken to lie at its end. The
-    second is Wasserstein's distance: how far numbers would have to move, on average.
+    It is off by at most the sum of both `widest`: a cell with several values is taken to lie at its end.
     """
-    bits = max(real.bits, other.bits)
-
-    def end(each: Distribution) -> Floats:
+    bits, places = max(real.bits, other.bits), list[Floats]()
+    for each in (real, other):
         last = ((cells(each.low, bits) + 1) << bits) - 1
-        return np.where(each.single, each.low, np.where(last < 0, -last | ~_SIGN, last).view(np.float64))
-
-    def gaps(*places: Floats) -> tuple[Floats, Floats]:
-        """All places in ascending order, and how far apart the distribution functions are there."""
-        points, shares = np.union1d(*places), []
-        for held, at in zip((real, other), places, strict=True):
-            order = np.argsort(at, kind="stable")
-            upto = np.concatenate([[0], np.cumsum(held.counts[order])]) / held.size
-            shares.append(upto[np.searchsorted(at[order], points, side="right")])
-        return points, np.abs(shares[0] - shares[1])
-
-    _, apart = gaps(end(real), end(other))
-    points, between = gaps(real.center, other.center)
-    return float(apart.max()), float((between[:-1] * np.diff(points)).sum())
+        places.append(np.where(each.single, each.low, np.where(last < 0, -last | ~_SIGN, last).view(np.float64)))
+    points, shares = np.union1d(*places), list[Floats]()
+    for held, at in zip((real, other), places, strict=True):
+        order = np.argsort(at, kind="stable")
+        upto = np.concatenate([[0], np.cumsum(held.counts[order])]) / held.size
+        shares.append(upto[np.searchsorted(at[order], points, side="right")])
+    return float(np.abs(shares[0] - shares[1]).max())
 
 
 class RawColumn:
-    """One attribute's raw values. `round` counts the numbers other than 0 that are round by each of the `STEPS`.
-
-    `clock` counts the numbers by hour of the day and by weekday, Monday first, as far as the axis has them.
-    """
+    """One attribute's raw values. `clock` counts the numbers by hour of the day and by weekday, Monday first."""
 
     def __init__(self, attribute: Attribute, limit: int) -> None:
         self.attribute, self.missing = attribute, 0
         self.sketch, self.collected = Sketch(limit), CategorySketch(limit)
-        self.texts, self.round = Counter[str](), Counter[int]()
+        self.texts = Counter[str]()
         self.clock = {name: np.zeros(size) for name, (size, kinds) in _CLOCKS.items() if attribute.kind in kinds}
         self.numbers: Distribution | None = None
         self.categories: Categories | None = None
@@ -327,9 +283,6 @@ class RawColumn:
             # The first of January 1970 was a Thursday.
             hours = here // (60 * _MINUTE) % 24 if counts.size == 24 else (here // day + 3) % 7
             self.clock[name] = counts + np.bincount(hours.astype(np.int64), minlength=counts.size)
-        here = here[here != 0]
-        for place, (*_, unit) in enumerate(STEPS.get(self.attribute.kind, ())):
-            self.round[place] += int(np.count_nonzero(are_round(here, unit)))
         return numbers
 
 

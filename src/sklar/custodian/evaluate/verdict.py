@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.custodian.evaluate.raw import STEPS, Categories, Distribution, Floats, RawColumn, distances, is_sampled
+from sklar.custodian.evaluate.raw import Categories, Distribution, Floats, RawColumn, distance, is_sampled
 from sklar.public.schema import Attribute
 
 Verdict: TypeAlias = Literal["use", "with care", "do not use"]
@@ -36,7 +36,6 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "quantiles": (0.25, 0.5),
     "tail": (0.1, 0.25),
     "heap": (0.05, 0.15),
-    "rounding": (0.1, 0.4),
     "missing": (0.03, 0.1),
     "hour of the day": (0.05, 0.15),
     "weekday": (0.05, 0.15),
@@ -52,8 +51,6 @@ _FEW_VALUES, _TAIL_ROWS = 64, 10
 _JUDGED = (5, 25, 50, 75, 90, 95, 99)
 
 _SECOND = 1e6
-_UNITS = {"date": "days", "year": "years", "yearmonth": "months"}
-_WIDTHS = ((86_400 * _SECOND, "days"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -159,39 +156,23 @@ class Share:
         return f"{self.synthetic:.1%} for {self.real:.1%}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Heap(Share):
-    """A value that many rows have and that stands out from its neighbors; `value` is its place on the axis."""
-
-    value: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Numbers:
     """How the numbers of one column compare.
 
     `ks` is the largest difference of the distribution functions, `ks_error` by how much it may be off where a column
-    has too many distinct values to keep each. `wasserstein` is in real standard deviations; None when the real numbers
-    do not vary. `others` are how many numbers are not 0, of which `rounding` has shares.
+    has too many distinct values to keep each. `heaps` are values that stand out from their neighbors.
     """
 
     ks: float
     ks_error: float
-    wasserstein: float | None
     real: Distribution
     synthetic: Distribution
-    heaps: tuple[Heap, ...]
-    rounding: tuple[Share, ...]
-    others: tuple[int, int]
-
-    @property
-    def moved(self) -> str:
-        """The Wasserstein distance as text; empty when the real numbers do not vary."""
-        return "" if self.wasserstein is None else f"{self.wasserstein:.3f}"
+    heaps: tuple[Share, ...]
 
     def to_dict(self, rows: tuple[int, int]) -> dict[str, Any]:
         """For JSON. The relative error of the total is that of the mean over all rows, with or without a number."""
-        document: dict[str, Any] = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
+        document: dict[str, Any] = {"ks": self.ks, "ks_error": self.ks_error}
         off = self.synthetic.mean / self.real.mean if self.real.mean else math.nan
         held = self.synthetic.size / rows[1] / (self.real.size / rows[0])
         errors = {"mean_error": off - 1, "total_error": off * held - 1}
@@ -200,7 +181,7 @@ class Numbers:
             quantiles = dict(zip(map(str, PERCENTILES), each.percentiles(PERCENTILES), strict=True))
             moments = {"numbers": each.size, "mean": each.mean, "sd": each.sd, "quantiles": quantiles}
             document[name] = moments | {"least": float(each.low[0]), "largest": float(each.high[-1])}
-        return document | {name: [*map(asdict, getattr(self, name))] for name in ("heaps", "rounding")}
+        return document | {"heaps": [*map(asdict, self.heaps)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -304,30 +285,18 @@ def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
     one, two = real.numbers, synthetic.numbers
     if one is None or two is None:
         return None
-    others = one.size - round(one.share(0.0) * one.size), two.size - round(two.share(0.0) * two.size)
     # Values that stand out in either table, by their share in the real one.
     heaped = [held.low[standing_out(held.counts) & held.single] for held in (one, two)]
     heaps = [
-        Heap(what=text(real.attribute, value), value=value, real=one.share(value), synthetic=two.share(value))
+        Share(what=text(real.attribute, value), real=one.share(value), synthetic=two.share(value))
         for value in dict.fromkeys(np.concatenate(heaped).tolist())
     ]
-    # Shares of round numbers among those other than 0, for the steps that a number of this size can show.
-    largest = max(abs(one.low[0]), abs(one.high[-1]))
-    rounding = [
-        Share(what=name, real=real.round[place] / others[0], synthetic=synthetic.round[place] / others[1])
-        for place, (name, least, _) in enumerate(STEPS.get(real.attribute.kind, ()))
-        if largest >= least and 0 not in others
-    ]
-    ks, wasserstein = distances(one, two)
     return Numbers(
-        ks=ks,
+        ks=distance(one, two),
         ks_error=one.widest + two.widest,
-        wasserstein=wasserstein / one.sd if one.sd > 0 else None,
         real=one,
         synthetic=two,
         heaps=tuple(sorted(heaps, key=lambda heap: (-heap.real, -heap.synthetic))),
-        rounding=tuple(rounding),
-        others=others,
     )
 
 
@@ -389,11 +358,9 @@ def _reasons_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterator[Reas
     off = relative(real.mean, other.mean)
     sure = off * CHANCE * (real.sd or other.sd) * error / abs(real.mean - other.mean) if off else 0.0
     yield from weigh("mean", off, sure, f"mean {brief(attribute, other.mean)} for {brief(attribute, real.mean)}")
-    # The errors of quantiles and shares are those of many rows.
+    # The errors of quantiles are those of many rows.
     if CHANCE_KS * error <= LIMITS["ks"][1]:
         yield from _quantiles(attribute, numbers, relative, error)
-        for step in sorted(numbers.rounding, key=lambda share: -share.gap)[:1]:
-            yield from weigh("rounding", step.gap, step.chance(numbers.others), f"{step.what}: {step}")
     beyond = real.center > other.high[-1]
     if amount and real.counts[beyond].sum() >= _TAIL_ROWS:
         cut = float(real.counts[beyond] @ (real.center[beyond] - other.high[-1])) / (real.mean * real.size)
@@ -431,13 +398,3 @@ def brief(attribute: Attribute, value: float) -> str:
     """The same where there is little room: moments to the minute."""
     written = text(attribute, value)
     return written[:16].replace("T", " ") if attribute.kind == "datetime" else written
-
-
-def width_text(attribute: Attribute, width: float) -> str:
-    """A distance along the axis as a person writes it: a standard deviation, say."""
-    if attribute.axis.timed:
-        size, unit = next((each for each in _WIDTHS if width >= each[0]), _WIDTHS[-1])
-        return f"{width / size:,.1f} {unit}"
-    if attribute.kind in ("integer", "real"):
-        return text(attribute, width)
-    return f"{width:,.{0 if width >= 1_000 else 1}f} {_UNITS.get(attribute.kind, '')}".rstrip()

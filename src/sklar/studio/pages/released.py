@@ -5,7 +5,6 @@ A release begins with what will happen; then its page shows how far it is, and w
 
 from __future__ import annotations
 
-import datetime as dt
 import shlex
 from typing import Any
 
@@ -299,9 +298,9 @@ def books(visit: Visit) -> Response:
     if there:
         try:
             ledger = Ledger(visit.folder.ledger)
-            entries, standing, now = ledger.history(), ledger.standing(), dt.datetime.now(dt.UTC)
+            entries, standing = ledger.history(), ledger.standing()
             values |= {
-                "books": [_book(account, now) for account in ledger.accounts()],
+                "books": [_book(account) for account in ledger.accounts()],
                 "history": [
                     (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
                 ],
@@ -328,12 +327,10 @@ def _models(folder: Folder) -> list[str]:
     return [f"{desk.name}-{number}.sklar" for desk in folder.desks() for number in folder.releases(desk)]
 
 
-def _book(account: Account, now: dt.datetime) -> dict[str, Any]:
-    until = account.lasts_until(now)
+def _book(account: Account) -> dict[str, Any]:
     return {
         "account": account,
         "spent": f"{account.spent:.4g}",
         "left": f"{account.left:.4g}",
         "share": min(account.spent / account.epsilon, 1.0),
-        "lasts": "" if until is None else until.isoformat(),
     }

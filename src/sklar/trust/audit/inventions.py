@@ -6,8 +6,8 @@ The code of every value is written down here by hand, so that right counts are k
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured, Measured
-from sklar.budget.method import PAPER, Method
 from sklar.kernel.queries import Distances, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.axis import days
@@ -148,45 +147,23 @@ def neighbors(frame: pl.DataFrame, count: int, odd: Iterator[str]) -> Iterator[t
         yield place, pl.concat([frame[:place], other, frame[place + 1 :]])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Released:
-    """All noisy cells of a release, the noise scale of each, and the number of its table."""
+class Released(NamedTuple):
+    """The noisy cells of the tables of all attributes, the noise scale of each, and the number of its table."""
 
     cells: NDArray[np.int64]
     scales: NDArray[np.float64]
     tables: NDArray[np.int64]
 
 
-# What an attack is made on: from a table, a schema and a budget to what is released.
-Release = Callable[[object, Schema, Budget], Released]
-
-
-def release_once(data: object, schema: Schema, budget: Budget) -> Released:
-    """All tables at once, at equal scales: what `fit` measures for the paper's method."""
-    return released(measure(data, schema, budget, method=PAPER))
-
-
-def release_twice(data: object, schema: Schema, budget: Budget) -> Released:
-    """Both stages: what `fit` measures by default."""
-    return released(measure(data, schema, budget, method=Method()))
-
-
-def exactly(release: Release) -> Release:
-    """The same release with noise that is always zero: exact cells, by the public interface."""
-    return lambda data, schema, budget: release(data, schema, replace(budget, epsilon=EXACT.epsilon))
-
-
-def released(measured: Measured) -> Released:
-    """Everything that a measurement let out of tables of all attributes."""
-    parts: list[tuple[NDArray[np.int64], float]] = []
-    for block in measured.blocks:
-        if isinstance(block.query, Tables) and block.query.sets is None:
-            parts += zip(block.by_scale(), block.scales.tolist(), strict=True)
-    sizes = [values.size for values, _ in parts]
+def released(data: object, schema: Schema, budget: Budget, **settings: Any) -> Released:
+    """Measure, and read the tables of all attributes out of what comes."""
+    blocks = measure(data, schema, budget, **settings).blocks
+    own = [each for each in blocks if isinstance(each.query, Tables) and each.query.sets is None]
+    sizes = np.concatenate([each.query.sizes for each in own])
     return Released(
-        cells=np.concatenate([values for values, _ in parts]),
-        scales=np.repeat([scale for _, scale in parts], sizes),
-        tables=np.repeat(np.arange(len(parts)), sizes),
+        cells=np.concatenate([each.values for each in own]),
+        scales=np.repeat(np.concatenate([each.scales for each in own]), sizes),
+        tables=np.repeat(np.arange(sizes.size), sizes),
     )
 
 

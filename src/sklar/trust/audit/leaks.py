@@ -11,9 +11,8 @@ import numpy as np
 from sklar.budget.method import PAPER
 from sklar.errors import DataError
 from sklar.kernel import noise
-from sklar.release import measure
 from sklar.trust.audit import Comparison, Effort, conclude, inventions
-from sklar.trust.audit.inventions import EXACT, PEOPLE, invent, write
+from sklar.trust.audit.inventions import EXACT, PEOPLE, invent, released, write
 
 
 def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -27,14 +26,14 @@ def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
     last.write_bytes(whole[:4] + bytes(damaged) + whole[4 + damaged :])
     raised = False
     try:
-        measure(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)
+        released(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)
     except DataError:
         raised = True
     files = [path for path in kept.rglob("*") if path.is_file()]
     closed = all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
     closed = closed and (not files or stat.S_IMODE(kept.stat().st_mode) == 0o700)
     last.write_bytes(whole)
-    cells = inventions.released(measure(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)).cells
+    cells = released(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept).cells
     counts = inventions.right_counts(np.concatenate([part.codes for part in parts], axis=1), PEOPLE)
     same = raised and bool(files) and np.array_equal(cells, counts)
     tried = "a pass over four files that was interrupted at the last, and went on."

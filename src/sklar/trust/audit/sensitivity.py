@@ -15,12 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.budget.method import PAPER
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.release import measure
 from sklar.trust.audit import Comparison, Effort, conclude, inventions
-from sklar.trust.audit.inventions import ONE, PEOPLE, Release, exactly, release_once, release_twice
+from sklar.trust.audit.inventions import EXACT, ONE, PEOPLE, released
 from sklar.trust.exact import exact_epsilon
 
 # What the numerical epsilon may be off by.
@@ -39,7 +40,7 @@ def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
     codes, numbers = np.zeros((bits, 2 * many), dtype=np.int32), np.arange(many)
     codes[np.array(triples)[numbers % len(triples)].T, numbers] = 1
     frame = inventions.frame_of(schema, codes).with_columns(id=pl.Series(np.arange(2 * many) % many))
-    ones, odd, odds = measure(frame, schema, inventions.EXACT).blocks[0].by_scale()
+    ones, odd, odds = measure(frame, schema, EXACT).blocks[0].by_scale()
     both: dict[tuple[int, ...], int] = {(i, j): (ones[i] + ones[j] - odd[at]) // 2 for at, (i, j) in enumerate(pairs)}
     three = {
         each: (odds[at] - ones[list(each)].sum() + 2 * sum(both[pair] for pair in combinations(each, 2))) // 4
@@ -71,13 +72,13 @@ def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64
     return exact_epsilon(budget.mechanism, values, weights, budget.delta)
 
 
-def check_counts(folder: Path, effort: Effort, release: Release = release_once) -> Iterator[Comparison]:
+def check_counts(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """Exact counts of whole files against those of the codes that their values were chosen for."""
     wrong: list[str] = []
 
     def count(schema: Schema, data: object, codes: NDArray[np.int64], words: str) -> None:
         right = inventions.right_counts(codes, schema)
-        same = np.array_equal(exactly(release)(data, schema, ONE).cells[: right.size], right)
+        same = np.array_equal(released(data, schema, EXACT, method=PAPER).cells[: right.size], right)
         wrong.append("" if same else f"Wrong counts: {words}.")
 
     for rows, kind in product(effort.neighbors, ("csv", "parquet")):
@@ -100,9 +101,9 @@ def check_counts(folder: Path, effort: Effort, release: Release = release_once) 
     yield conclude("counting", tried, [*filter(None, wrong)], "All counts are right.", sees, len(wrong))
 
 
-def check_neighbors(folder: Path, effort: Effort, release: Release = release_twice) -> Iterator[Comparison]:
+def check_neighbors(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """Search for a neighbor that moves more than it may: in small and large files, at every place, with odd values."""
-    odd, exact, trials, raised = cycle(inventions.ODD), exactly(release), 0, ""
+    odd, trials, raised = cycle(inventions.ODD), 0, ""
     shifts, worst, epsilon = 0, 0.0, 0.0
     for (rows, count), kind, in_memory in product(effort.neighbors.items(), ("csv", "parquet"), (False, True)):
         table = inventions.invent(rows, typed=kind == "parquet")
@@ -110,11 +111,11 @@ def check_neighbors(folder: Path, effort: Effort, release: Release = release_twi
         given: Callable[[pl.DataFrame], object] = partial(inventions.write, path=folder / f"neighbors.{kind}")
         if in_memory:
             given = pl.DataFrame
-        scales, base = release(given(frame), PEOPLE, ONE).scales, exact(given(frame), PEOPLE, ONE)
+        scales, base = released(given(frame), PEOPLE, ONE).scales, released(given(frame), PEOPLE, EXACT)
         for _, changed in inventions.neighbors(frame, count // 4, odd):
             trials += 1
             try:
-                other = exact(given(changed), PEOPLE, ONE)
+                other = released(given(changed), PEOPLE, EXACT)
             except SklarError as error:
                 raised = type(error).__name__
                 continue

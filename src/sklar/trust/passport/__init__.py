@@ -24,7 +24,8 @@ from typing import Any
 
 import polars as pl
 
-from sklar.answer.report import publishable
+from sklar.answer.report.publish import shown_of
+from sklar.answer.report.render import render
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, OutputError, SklarError
 from sklar.files.archive import is_linked, load, wrote
@@ -133,9 +134,11 @@ def _write_rows(model: Model, place: Path, rows: int, seed: int, progress: Progr
 
 def _texts(about: Facts) -> dict[str, str]:
     """Every text file of the folder but its list of checksums, by name."""
-    return {
+    shown = shown_of(about.model, facts.MODEL)
+    texts = {
+        facts.SYNTHETIC: prose.filled("SYNTHETIC.txt.j2", about),
         "README.md": prose.readme(about),
-        facts.REPORT: publishable(about.model, file_name=facts.MODEL),
+        facts.REPORT: render("sklar.answer.report", "publishable.html.j2", shown),
         facts.SCHEMA: about.model.schema.to_toml(),
         facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
         **{name: _json(standards.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
@@ -144,6 +147,10 @@ def _texts(about: Facts) -> dict[str, str]:
         "nist_sp_800_226.md": prose.checklist(about),
         facts.PASSPORT: _passport(about, version("sklar")),
     }
+    sizes = {name: content.size for name, content in about.contents.items()}
+    shown["sizes"] = sizes | {name: len(text.encode()) for name, text in texts.items()}
+    shown["dataset"] = standards.described(about, "dataset.json.j2")
+    return texts | {facts.INDEX: prose.filled("index.html.j2", about, **shown)}
 
 
 def _passport(about: Facts, wrote: str) -> str:

@@ -20,6 +20,7 @@ from sklar.public.outputs import output_of, plain_output
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_name, shown_table
 
+INDEX, SYNTHETIC = "index.html", "SYNTHETIC.txt"
 REPORT = "report.html"
 ROWS_PARQUET = "synthetic.parquet"
 ROWS_CSV = "synthetic.csv"
@@ -31,6 +32,8 @@ PASSPORT = "passport.json"
 SUMS = "SHA256SUMS"
 # All files of the folder, each with what it is.
 FILES = {
+    INDEX: "the folder at a glance: what it is good for, its files, how to verify and to cite it",
+    SYNTHETIC: "says that the rows are synthetic",
     "README.md": "what this is, how to cite it and how to compute with it (also a Hugging Face dataset card)",
     REPORT: "the report for readers, with charts and error bars",
     ROWS_PARQUET: "synthetic rows, with their types",

@@ -98,17 +98,24 @@ def _card(facts: Facts) -> dict[str, Any]:
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
     schema = facts.model.schema
+    # Names that a shell takes as they are; the paper's copula answers counts alone.
+    infers, measured = facts.model.copula.components() is not None, facts.model.measured_schema.attributes
+    plainly = [each for each in measured if infers and each.name.isidentifier()]
+    means = [("mean", each.name) for each in plainly if each.kind in ("integer", "real") and each.edges]
+    shares = [("share", each.name) for each in plainly if not each.edges]
     attributes = [
         [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(facts.described(each))]
         for each in schema.attributes[:_MOST_LISTED]
     ]
-    return _filled(
+    return filled(
         "README.md.j2",
         facts,
         card=Markdown(yaml(_card(facts))),
         together=together(facts.model.certificate),
         listed=[[code(name), what] for name, what in files.FILES.items()],
         asked=Markdown(", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))),
+        infers=infers,
+        questions=[Markdown(f'{what}("{name}")') for what, name in (*shares[:1], *means[:1])],
         attributes=attributes,
         left_out=schema.n_attributes - _MOST_LISTED,
     )
@@ -129,20 +136,21 @@ def checklist(facts: Facts) -> str:
     counted = "the number of people" if stated.count is not None else "the number of rows"
     public = ["the schema", "the settings", *([] if stated.public_rows is None else [counted])]
     public += ["rules"] if facts.model.schema.rules else []
-    return _filled(
+    return filled(
         "checklist.md.j2",
         facts,
         who="the custodian" if named is None else f"the custodian ({named})",
         by=facts.sklar if stated.claimed_by is None else f"{stated.claimed_by} (claimed, not checked)",
-        risk=risk_of(stated),
         domains=_domains(facts.model.schema),
         public=", ".join(public),
     )
 
 
-def _filled(template: str, facts: Facts, **shown: Any) -> str:
+def filled(template: str, facts: Facts, **shown: Any) -> str:
+    """One of the folder's texts, with what all of them may say."""
     paired = None if facts.errors[1] is None else f"{facts.errors[1]:,.0f}"
-    shown |= {"facts": facts, "stated": facts.model.certificate, "files": files, "paired": paired}
+    stated = facts.model.certificate
+    shown |= {"facts": facts, "stated": stated, "files": files, "paired": paired, "risk": risk_of(stated)}
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 

@@ -15,7 +15,6 @@ from typing import IO
 
 from sklar.errors import ModelError
 from sklar.files.archive import arrays_of, describe, member
-from sklar.files.grammar import VERSIONS
 from sklar.files.model import LinkedModel, Model
 from sklar.public.description import open_model, written
 
@@ -25,37 +24,23 @@ _ENTRY = struct.Struct("<4sBBHHHHH3L5HLL")
 _END = struct.Struct("<4s4HLLH")
 # Packed bytes: they may unpack to a thousand times as many.
 _AT_ONCE = 1 << 14
-# Arrays of earlier versions, in their order.
-_OLD_STAGE = ("one_way", "pairs", "one_way_scales", "pair_scales", "trios", "trio_scales")
-_OLD_REST = (
-    *("triples_attributes", "triples_coarse", "triples_scales", "triples", "scores", "search"),
-    *("counts", "scales"),
-)
 # Beyond, a zip has fields of other lengths.
 _LARGEST = (1 << 31) - 1
 
 
 def check_layout(path: Path, model: Model | LinkedModel) -> str:
     """Say what was compared; raise where a byte is not as it must be."""
-    with open_model(path) as (archive, document):
+    with open_model(path) as (archive, _):
         text = archive.read("model.json")
         found = {each.filename: each for each in archive.infolist()}
-    description, arrays = describe(model), [*arrays_of(model)]
-    if document["version"] != VERSIONS[document["format"]]:
-        # Older descriptions say other things; they are compared with themselves.
-        schema, fitted = (model.schema, model.copula) if isinstance(model, Model) else (model.linked, model.classes)
-        description = document | {"schema": schema.to_dict()}
-        stages = range(1, len(document.get("stages", ())) + 1)
-        older = [f"stage{stage}_{part}" for stage in stages for part in _OLD_STAGE] + [*_OLD_REST]
-        arrays = [*(name for name in older if f"{name}.npy" in found), *fitted.arrays()]
-    if written(description) != text:
+    if written(describe(model)) != text:
         raise ModelError("its description is not written as Sklar writes it.")
     size = path.stat().st_size
     # Python's writer allows for packing that makes a member a twentieth longer.
     if max(size, *(1.05 * each.file_size for each in found.values())) > _LARGEST:
         return "the description is written in the one way that there is; a file of this size is not compared further"
     with path.open("rb") as file:
-        names = ("model.json", *(f"{name}.npy" for name in arrays))
+        names = ("model.json", *(f"{name}.npy" for name in arrays_of(model)))
         entries = b"".join(_check_member(file, name, found[name]) for name in names)
         start = file.tell()
         if file.read(len(entries)) != entries:

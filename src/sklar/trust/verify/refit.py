@@ -25,7 +25,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
+from sklar.budget.certificate import is_of_schema, stage_numbers
 from sklar.budget.plan import RULES, inside_sizes, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
@@ -37,7 +37,7 @@ from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import GAIN_DIGITS, Estimates, as_stored, digits, pool, rounded
 from sklar.fitting.third import look_ahead
-from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Shares, Tables
+from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula, Repairs
@@ -115,9 +115,6 @@ def _gains_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     model.measured_schema.require_square("verify --refit")
-    if "factor" in (model.settings["method"], model.settings.get("kind")):
-        detail = "not possible: this version of Sklar fits no model of method 'factor'. Verify with the one that did"
-        return Check("refit", None, detail)
     if _by_older_rules(model):
         return Check("refit", None, _OLDER)
     return attempt("refit", _refit, model, progress)
@@ -128,7 +125,7 @@ def _refit(model: Model, progress: Progress) -> Check:
     copula, note, stated, fitted = again.copula, "", model.settings, again.settings
     if stated.keys() != fitted.keys():
         raise ModelError("the settings are not those of this fit")
-    if any(stated.get(key) != fitted.get(key) for key in ("kind", "steps", "components", "rank", "fits")):
+    if any(stated.get(key) != fitted.get(key) for key in ("kind", "steps", "components", "fits")):
         copula = _with_choices(model, progress)
         note = "; with the choices that the file states, which this machine would not make"
     elif stated.get("priors") != fitted.get("priors"):
@@ -155,7 +152,7 @@ def check_plan(model: Model) -> Check:
 
 
 def _by_older_rules(model: Model) -> bool:
-    """Whether a file states, or by its silence says, that an earlier Sklar planned and fitted it."""
+    """Whether a file states that another Sklar planned and fitted it."""
     return "kind" in model.settings and model.settings.get("rules") != RULES
 
 
@@ -170,10 +167,8 @@ def _replan(model: Model) -> str:
     later = blocks[len(first) :]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
-    # A file of an earlier release has no moments, which cost something.
-    inside = inside_sizes(schema) if any(isinstance(block.query, Shares) for block in first) else ()
-    public: dict[str, Any] = {"n_rows": n_rows, "importance": schema.importance, "again": again, "inside": inside}
-    planned = plan_release(cells, budget, model.method, rest=rest, **public)
+    public: dict[str, Any] = {"n_rows": n_rows, "importance": schema.importance, "again": again}
+    planned = plan_release(cells, budget, model.method, rest=rest, inside=inside_sizes(schema), **public)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")
@@ -193,16 +188,12 @@ def _replan(model: Model) -> str:
     scored = plan_scores(cells, n_first, planned, schema.targets, tuple(scores)) if scores else None
     asked = {each.tables.order: each.scale for each in scored[0]} if scored else {}
     for order, block in scores.items():
-        # Until 0.2.0 scores had a little more noise: 16 times that of a table, which costs no less.
-        reach = math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3)
-        most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / reach
-        ratio = float(block.scales[0]) / asked.get(order, math.inf)
-        if not 1 - _SCALE_TOLERANCE <= ratio <= most * (1 + _SCALE_TOLERANCE):
+        if abs(float(block.scales[0]) / asked.get(order, math.inf) - 1) > _SCALE_TOLERANCE:
             raise ModelError("the scores of three-way tables do not have the scale that this Sklar plans")
     chosen = {query.order: query for query in tables if query.sets is not None}
     if not chosen:
         return right
-    # A file of an earlier release has no scores, or of three attributes alone: then the first stage, or they, chose.
+    # Where scores are missing, or of three attributes alone, the first stage, or they, chose.
     outlook = look_ahead(first, schema, planned, n_rows, orders=tuple(scores))
     choice = {query.order: query for query, _ in outlook.wanted(tuple(scores.values()))}
     levels = {own.tables.order: own.tables for own in outlook.seen}
@@ -236,10 +227,9 @@ def _with_choices(model: Model, progress: Progress) -> Copula:
     bits = digits(model.measured.blocks, model.n_rows)
     if settings["kind"] == "independence":
         return as_stored(refined(hold_margins(independent(model.measured_schema, levels)), estimates), bits)
-    start, fits = starting(estimates, calm=settings.get("calm", False))
+    start, fits = starting(estimates)
     if (
         settings["components"] != start.components
-        or settings["rank"] is not None
         or not 0 < settings["steps"] <= step_limit(estimates, start)
         or not 0 < settings["fits"] <= fits
     ):
