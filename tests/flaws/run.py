@@ -84,6 +84,7 @@ def by_audit(folder: Path) -> str:
 _KINDS = ("bits", "third stage", "private domains", "linked")
 _MODELS = f"""
 from sklar.release import fit, fit_linked
+from sklar.trust.audit.kinds import kinds
 for kind in kinds():
     if kind.name in {_KINDS}:
         release = fit_linked if kind.name == "linked" else fit

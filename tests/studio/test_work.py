@@ -160,8 +160,9 @@ def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypa
     charged = "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
     assert state["state"] == "cancelled"
     assert charged in state["message"]
+    assert "To go on at no cost: sklar fit --resume" in state["message"]
     assert charges(folder) == 1
-    assert left_behind(folder) == set()
+    assert left_behind(folder) == {"people-1.measured.sklar"}
     # A studio that comes later tells the same, from the books.
     with running(folder.root) as studio:
         studio.get("/t/people/describe")
@@ -211,6 +212,18 @@ def test_a_comparison_that_fails_does_not_take_the_release_with_it(
     state = do(folder, compare=True)
     assert state["state"] == "done"
     assert state["remark"] == "The release is done, and was charged. Its comparison with the real rows is not: no room"
+    assert left_behind(folder) == {"people-1.csv", "people-1.sklar"}
+
+
+@pytest.mark.parametrize("compare", [True, False])
+def test_cancelling_a_comparison_says_that_the_release_exists(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, compare: bool
+) -> None:
+    """While it compares, or at the moment before: when the rows are drawn, and nothing else has begun."""
+    where = "sklar.custodian.evaluate.evaluate" if compare else "sklar.studio.work._Job.compare"
+    monkeypatch.setattr(where, Mock(side_effect=KeyboardInterrupt))
+    state = do(folder, compare=True)
+    assert state["remark"].startswith("The release is done, and was charged. Its comparison with the real rows is not:")
     assert left_behind(folder) == {"people-1.csv", "people-1.sklar"}
 
 

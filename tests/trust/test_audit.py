@@ -121,7 +121,7 @@ def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatc
     """The real process, with all attacks left out but two."""
     begun: list[list[str]] = []
     program = (
-        "from sklar.trust.audit import QUICK, __main__ as process, leaks, noises\n"
+        "from sklar.trust.audit import QUICK, __main__ as process, leaks, sensitivity\n"
         "process.ATTACKS = (leaks.check_seal, sensitivity.check_passes)\nprocess.main(QUICK)"
     )
 
@@ -135,7 +135,7 @@ def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatc
     assert shown.exit_code == 0, shown.output
     document = json.loads(shown.stdout)
     assert document["passed"] is True
-    assert [finding["part"] for finding in document["findings"]] == ["seal", "threshold"]
+    assert [finding["part"] for finding in document["findings"]] == ["seal", "passes"]
     assert begun == [[sys.executable, "-m", "sklar.trust.audit", "--quick"]]
 
 
