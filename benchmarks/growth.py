@@ -123,7 +123,7 @@ def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def figure(runs: Sequence[Mapping[str, Any]]) -> Figure:
     """CPU seconds of each part along each axis, one row of panels per method, and peak memory along n, log-log."""
-    from sklar.custodian.evaluate.figures import STYLES, grid
+    from experiments.figures import STYLES, grid
 
     drawn = lines(runs)
     methods = list(dict.fromkeys(method for method, _ in drawn))

@@ -64,7 +64,7 @@ def write_page(
     figure: Figure | None,
 ) -> None:
     """Write NAME.json, NAME.md and a figure, if any. A person's text on the page stays; a new page gets `otherwise`."""
-    from sklar.custodian.evaluate.figures import save
+    from experiments.figures import save
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

@@ -363,7 +363,7 @@ def reckoned(found: Mapping[str, Any]) -> str:
 
 def figure(found: Mapping[str, Any]) -> Figure:
     """Seconds along each axis, by engine, log-log."""
-    from sklar.custodian.evaluate.figures import STYLES, grid
+    from experiments.figures import STYLES, grid
 
     made, axes = grid(2, 2, title="What counting costs", size=(3.5, 3.0))
     for ax, (axis, runs) in zip(axes, found["growth"].items(), strict=True):

@@ -9,9 +9,9 @@ import click
 
 from experiments import baselines, data, paper, record
 from experiments.errors import EPSILON, MAX_TRIPLES
+from experiments.figures import cdf_figure
 from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import Answers, Errors
-from sklar.custodian.evaluate.figures import cdf_figure
 from sklar.generate import SHAPES
 
 SEED = record.SEEDS[0]

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from experiments import baselines, data, paper, record
+from experiments.figures import cdf_figure
 from sklar.custodian.evaluate import answer, choose_triples, compare
-from sklar.custodian.evaluate.figures import cdf_figure
 
 HIGH, LOW = "two-way, |r| >= 0.5", "two-way, |r| < 0.5"
 

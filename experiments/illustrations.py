@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import data, paper, record
-from sklar.custodian.evaluate.figures import grid
+from experiments.figures import grid
 from sklar.kernel.theorems import advanced_epsilon
 from sklar.paper.estimate import orthant, thresholds
 

@@ -72,7 +72,7 @@ def write(
     folder: Path, name: str, *, document: Mapping[str, Any], markdown: str, figures: Mapping[str, Figure] | None = None
 ) -> None:
     """Write NAME.json and NAME.md, and every figure as .svg and .png."""
-    from sklar.custodian.evaluate.figures import save
+    from experiments.figures import save
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

@@ -15,8 +15,8 @@ ROOMS = {
     ".": 476,
     "answer": 4_533,
     "budget": 3_465,
-    "cli": 2_154,
-    "custodian": 4_273,
+    "cli": 2_153,
+    "custodian": 4_164,
     "draw": 1_687,
     "files": 2_081,
     "fitting": 3_120,
@@ -33,7 +33,7 @@ ROOMS = {
 MOST_LINES, MOST_TESTS = 40_000, 32_000
 # Modules of ours that one module imports, arguments that one function takes, imports inside of functions, and modules
 # that have one importer.
-MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 112, 27
+MOST_IMPORTED, MOST_ARGUMENTS, MOST_LATE, MOST_SINGLE = 26, 19, 111, 26
 # Names that stand in more than one room: the commands about schemas are named as what they are about.
 SHARED_STEMS = {"schema"}
 SHARED_CLASSES: set[str] = set()

@@ -188,7 +188,7 @@ def test_what_the_custodian_alone_may_see_is_a_file_of_the_owner_alone(folders: 
         sklar("schema", "draft", table, "-o", "d.toml", private=True)
         # The markers lie outside of every domain, which the custodian is told by the exit code too.
         sklar("schema", "check", "s.toml", table, private=True, fails=True)
-        for wanted in (["--json"], ["--report", "PRIVATE.html", "--plot", "p.svg"]):
+        for wanted in (["--json"], ["--report", "PRIVATE.html"]):
             sklar("evaluate", table, table, "--schema", "s.toml", *wanted, private=True)
         sklar("fit", table, "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model", "m.sklar")
     finally:
@@ -196,7 +196,7 @@ def test_what_the_custodian_alone_may_see_is_a_file_of_the_owner_alone(folders: 
     assert "reviewed = false" in (work / "d.toml").read_text()
     assert "PRIVATE" in (work / "PRIVATE.html").read_text()
     rights = {path.name: path.stat().st_mode & 0o777 for path in work.iterdir() if path.name != "s.toml"}
-    private = dict.fromkeys(["d.toml", "d.PRIVATE.html", "PRIVATE.html", "p.svg"], 0o600)
+    private = dict.fromkeys(["d.toml", "d.PRIVATE.html", "PRIVATE.html"], 0o600)
     assert rights == private | {"m.sklar": 0o666}
 
 

@@ -32,7 +32,6 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
 @click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@written("--plot", "OUT.png|.svg", "CDFs of the errors.")
 @written(
     "--report", "PRIVATE.html", "A private report of all of it, with a histogram of every column and the verdicts."
 )
@@ -52,9 +51,9 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) 
     from sklar.custodian.evaluate.private_report import MARK
 
     print_figures(watched(compare, real, synthetic, schema_of(schema_path), **options))
-    for made in () if is_given("json") else filter(None, (options["plot"], options["report"])):
+    if (made := options["report"]) is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
-        if made == options["report"] and MARK not in made.name:
+        if MARK not in made.name:
             say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ import pytest
 
 from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
 from sklar.custodian.evaluate.conjunctions import pearson
-from sklar.custodian.evaluate.figures import plot
-from sklar.errors import DataError, MissingExtraError, OutputError, SchemaError
+from sklar.errors import DataError, OutputError, SchemaError
 from sklar.public.schema import Schema
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, records
 
@@ -81,25 +79,13 @@ def test_lines_begin_with_the_notice_and_fit_a_terminal() -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_bad_arguments_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_arguments_are_refused_before_any_work(tmp_path: Path) -> None:
     refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"target": "a"}, DataError, "usefulness needs a test table of real rows kept apart"),
         ({"target": "income", "test": "t.csv"}, SchemaError, "has no attribute 'income'"),
-        ({"plot": tmp_path / "plot.pdf"}, OutputError, r"must end in .png or .svg"),
-        ({"plot": tmp_path / "p.png"}, MissingExtraError, r"^a plot needs matplotlib: pip install 'sklar\[plot\]'$"),
+        ({"report": tmp_path / "report.pdf"}, OutputError, r"must end in .html"),
     ]
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     for arguments, kind, message in refused:
         with pytest.raises(kind, match=message):
             evaluate("no such file.csv", "nor this.csv", SCHEMA, **arguments)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_plot_is_drawn_and_carries_the_notice(tmp_path: Path, compared: Evaluation) -> None:
-    pytest.importorskip("matplotlib")
-    for name, begins in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("b.svg", b"<?xml")):
-        plot(compared, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(begins)
-    assert NOTICE.split(".")[0].encode() in (tmp_path / "a.svg").read_bytes()
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.png", "a.svg", "b.svg"]

@@ -243,7 +243,6 @@ def evaluate(
     max_triples: int = MAX_TRIPLES,
     target: str | None = None,
     test: object | None = None,
-    plot: str | Path | None = None,
     report: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Evaluation:
@@ -252,13 +251,10 @@ def evaluate(
     Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
     path of one, or a model for its schema. With more than `max_triples` three-way queries, a stated random sample is
     asked. A `test` table of real rows kept apart is one end of the score; without it, halves of the real rows are. With
-    a `target` attribute, learners are trained on both tables, which are then read twice, and tested on it. `plot`
-    (.png, .svg) and `report` (.html) are files to write, PRIVATE as well.
+    a `target` attribute, learners are trained on both tables, which are then read twice, and tested on it. `report`
+    (.html) is a file to write, PRIVATE as well.
     """
-    picture = None if plot is None else check_target(plot, (".png", ".svg"), real, synthetic, schema)
     page = None if report is None else check_target(report, (".html",), real, synthetic, schema)
-    if picture is not None:
-        require("matplotlib", what="a plot", package="matplotlib", extra="plot")
     if target is not None and test is None:
         raise DataError(
             "usefulness needs a test table of real rows kept apart. Give one with the target, or no target."
@@ -283,12 +279,8 @@ def evaluate(
     if target is not None:
         progress.stage("learn")
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
-    # Imported here: both import this module.
-    if picture is not None:
-        from sklar.custodian.evaluate.figures import plot as draw
-
-        draw(evaluation, picture)
     if page is not None:
+        # Imported here: it imports this module.
         from sklar.custodian.evaluate.private_report import custodian_report
 
         progress.stage("report")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import Errors
-from sklar.files.write import check_target, replacing
+from sklar.files.write import replacing
 from sklar.machine.extras import require
 
 if TYPE_CHECKING:
@@ -31,18 +30,9 @@ STYLES = (
 _INK = "#1f2937"
 
 
-def plot(evaluation: Evaluation, path: str | Path) -> None:
-    """Draw the error CDFs of an evaluation into a .png or .svg file, whole or not at all. The file says PRIVATE."""
-    panels = {title: {each.name: each.errors for each in results} for title, results in evaluation.panels.items()}
-    figure = cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE)
-    save(figure, check_target(path, (".png", ".svg")), private=True)
-
-
-def cdf_figure(
-    panels: Mapping[str, Mapping[str, Errors]], *, title: str, columns: int | None = None, notice: str = ""
-) -> Figure:
+def cdf_figure(panels: Mapping[str, Mapping[str, Errors]], *, title: str, columns: int | None = None) -> Figure:
     """One panel of CDFs per entry, one line per output, on a shared logarithmic axis of errors."""
-    figure, axes = grid(len(panels), columns or len(panels), title=title, notice=notice)
+    figure, axes = grid(len(panels), columns or len(panels), title=title)
     for index, (name, lines) in enumerate(panels.items()):
         ax = axes[index]
         for (label, errors), (color, style, marker) in zip(lines.items(), STYLES, strict=False):
@@ -65,9 +55,7 @@ def cdf_figure(
     return figure
 
 
-def grid(
-    panels: int, columns: int, *, title: str, notice: str = "", size: tuple[float, float] = (4.3, 3.4)
-) -> tuple[Figure, list[Axes]]:
+def grid(panels: int, columns: int, *, title: str, size: tuple[float, float] = (4.3, 3.4)) -> tuple[Figure, list[Axes]]:
     """An empty figure with a number of panels, and their axes in reading order."""
     require("matplotlib", what="a plot", package="matplotlib", extra="plot")
     from matplotlib.figure import Figure
@@ -83,19 +71,14 @@ def grid(
         ax.tick_params(labelsize=8, colors=_INK)
     for ax in axes[panels:]:
         ax.set_visible(False)
-    if notice:
-        figure.supxlabel(notice, fontsize=8, color="#b91c1c", x=0.01, ha="left")
     return figure, list(axes)
 
 
-def save(figure: Figure, target: Path, *, private: bool = False) -> None:
-    """Write a figure, whole or not at all, a private one for its owner alone; equal figures are equal files."""
+def save(figure: Figure, target: Path) -> None:
+    """Write a figure, whole or not at all; equal figures are equal files."""
     import matplotlib as mpl
 
     kind = target.suffix.lower()[1:]
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with (
-        replacing(target, private=private) as temporary,
-        mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}),
-    ):
+    with replacing(target) as temporary, mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}):
         figure.savefig(temporary, format=kind, dpi=110, metadata=metadata)
