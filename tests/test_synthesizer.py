@@ -33,8 +33,8 @@ def test_its_settings_are_those_of_fit() -> None:
     ours = inspect.signature(sklar.Synthesizer).parameters
     theirs = inspect.signature(sklar.fit).parameters
     # A table of Spark chooses its engine by itself; a checkpoint is for folders too large to count in one go; a query
-    # says where the data come from.
-    assert set(theirs) - set(ours) == {"data", "progress", "engine", "checkpoint", "query"}
+    # says where the data come from; a file to go on from belongs to one call.
+    assert set(theirs) - set(ours) == {"data", "progress", "engine", "checkpoint", "query", "keep"}
     for name, setting in ours.items():
         if name != "schema":
             assert setting.default == theirs[name].default

@@ -245,8 +245,8 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (["fit", "--model", "m.sklar"], "save", OutputError("disk full."), "disk full."),
     (["release", "--out", "o.csv"], "save", OutputError("disk full."), "disk full."),
     (["release", "--out", "o.csv"], "write", KeyboardInterrupt(), "interrupted. No file was left half-written."),
-    (["release", "--out", "o.csv"], "summary", MemoryError(), "out of memory. Use a schema with fewer levels, or a"),
-    (["fit", "--model", "m.sklar"], "summary", RuntimeError("Jane Doe"), "unexpected RuntimeError."),
+    (["release", "--out", "o.csv"], "write", MemoryError(), "out of memory. Use a schema with fewer levels, or a"),
+    (["fit", "--model", "m.sklar"], "save", RuntimeError("Jane Doe"), "unexpected RuntimeError."),
 ])  # fmt: skip
 def test_the_command_line_says_it_too(
     stopped: Any, monkeypatch: pytest.MonkeyPatch, command: list[str], fails: str, error: BaseException, said: str

@@ -236,7 +236,6 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     planned("1.5", "99")
     assert Ledger(reviewed.folder / "ledger.db").account("people").epsilon == 3
     assert "would refuse epsilon 4" in reviewed.get("/t/people/plan/forecast?epsilon=4").said
-    assert "too early to say" in reviewed.get("/books").said
 
 
 def test_every_page_shows_commands_that_the_command_line_knows(reviewed: Browser) -> None:
