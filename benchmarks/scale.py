@@ -34,7 +34,7 @@ from sklar.generate import generate, schema_toml
 from sklar.machine.threads import workers
 from sklar.public.schema import Schema
 from sklar.rows.executors import MOST_SHUFFLED, TASKS_PER_CORE
-from sklar.rows.parts import TASK_SECONDS
+from sklar.rows.read import TASK_SECONDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

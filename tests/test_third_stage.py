@@ -198,19 +198,16 @@ def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
     arrays["scales"] = arrays["scales"][:-1]
 
 
-@pytest.mark.parametrize(
-    ("change", "check"),
-    [
-        (_exact, "noise"),
-        (_rescaled(64, 3), "noise"),
-        (_rescaled(1 / 4, 3), "theorem"),
-        (lambda document, arrays: _unstated(document, 3), "measurements"),
-        (lambda document, arrays: _unstated(document, SCORES + 4), "measurements"),
-        (_unscored, "measurements"),
-        (_rescaled(1 / 8, SCORES + 3), "theorem"),
-        (_rescaled(1 / 8, SCORES + 4), "theorem"),
-    ],
-)
+@pytest.mark.parametrize(("change", "check"), [
+    (_exact, "noise"),
+    (_rescaled(64, 3), "noise"),
+    (_rescaled(1 / 4, 3), "theorem"),
+    (lambda document, arrays: _unstated(document, 3), "measurements"),
+    (lambda document, arrays: _unstated(document, SCORES + 4), "measurements"),
+    (_unscored, "measurements"),
+    (_rescaled(1 / 8, SCORES + 3), "theorem"),
+    (_rescaled(1 / 8, SCORES + 4), "theorem"),
+])  # fmt: skip
 def test_verify_finds_forged_tables(saved: Path, tmp_path: Path, change: Any, check: str) -> None:
     found = verify(forged(saved, change, tmp_path / "forged.sklar"))
     assert check in {each.name for each in found.checks if not each.passed}
@@ -231,21 +228,18 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp
     assert not check_plan(load(forged(saved, recoarsened, tmp_path / "forged.sklar"))).passed
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda document, arrays: document["blocks"][3].update(sets=0), "sets must be a whole number"),
-        (lambda document, arrays: arrays["block3_coarse"].__setitem__(0, 9), "belong to a coarse level"),
-        (lambda document, arrays: arrays["block3_sets"].__setitem__(0, 3), "must name attributes of the schema"),
-        (lambda document, arrays: arrays[_THIRD].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
-        (lambda document, arrays: arrays["scales"].__setitem__(-2, 0.0), "can be drawn exactly"),
-        (lambda document, arrays: document["blocks"].pop(), "scales.npy|block[56]|'scales'"),
-        (
-            lambda document, arrays: arrays[f"block{_place(document, SCORES + 4)}"].__setitem__(0, 2**60),
-            r"at most 2\*\*53 in size",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda document, arrays: document["blocks"][3].update(sets=0), "sets must be a whole number"),
+    (lambda document, arrays: arrays["block3_coarse"].__setitem__(0, 9), "belong to a coarse level"),
+    (lambda document, arrays: arrays["block3_sets"].__setitem__(0, 3), "must name attributes of the schema"),
+    (lambda document, arrays: arrays[_THIRD].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
+    (lambda document, arrays: arrays["scales"].__setitem__(-2, 0.0), "can be drawn exactly"),
+    (lambda document, arrays: document["blocks"].pop(), "scales.npy|block[56]|'scales'"),
+    (
+        lambda document, arrays: arrays[f"block{_place(document, SCORES + 4)}"].__setitem__(0, 2**60),
+        r"at most 2\*\*53 in size",
+    ),
+])  # fmt: skip
 def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, change: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load(forged(saved, change, tmp_path / "damaged.sklar"))

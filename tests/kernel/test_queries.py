@@ -179,15 +179,12 @@ def test_shares_of_people_need_a_budget_by_person() -> None:
     assert people.bound(np.array([9.0]), Budget(epsilon=1.0, rows_per_person=5)).reach.tolist() == [4.0]
 
 
-@pytest.mark.parametrize(
-    ("query", "scales"),
-    [
-        (Parities(cells=Cells([2, 2]), orders=2), [9.0, 9.0]),
-        (Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8, dtype=np.int64)), [9.0]),
-        (Shares(what="number", lengths=np.array([3]), each=4), [9.0]),
-        (Common(about="town", threshold=9), [9.0]),
-    ],
-)
+@pytest.mark.parametrize(("query", "scales"), [
+    (Parities(cells=Cells([2, 2]), orders=2), [9.0, 9.0]),
+    (Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8, dtype=np.int64)), [9.0]),
+    (Shares(what="number", lengths=np.array([3]), each=4), [9.0]),
+    (Common(about="town", threshold=9), [9.0]),
+])  # fmt: skip
 def test_bounds_that_are_proven_for_gaussian_noise_refuse_any_other(query: Any, scales: list[float]) -> None:
     with pytest.raises(BudgetError, match="take gaussian noise, got 'laplace'"):
         query.bound(np.array(scales), Budget(epsilon=1.0, mechanism="laplace", rows_per_person=1))

@@ -48,31 +48,28 @@ WEEKDAY = '[attributes."at.weekday"]\ntype = "weekday"\npart_of = "at"\n'
 RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"at_most": 0}, "at_most must be a whole number from 1 to 1,000, got 0"),
-        ({"at_most": 1_001}, "got 1001. Give the number of events that hardly anyone exceeds"),
-        ({"at_most": 2.5}, "got 2.5"),
-        ({"at_most": True}, "got True"),
-        ({"people_key": ""}, r"\[people\] key must name the column"),
-        ({"events_key": 7}, r"\[events\] key must name the column that says whose row it is, got 7"),
-        ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* not released: remove it"),
-        ({"events_key": "kind"}, r"\[events\] key 'kind' is also an attribute"),
-        ({"people": schema("attributes.city = " + PRIVATE)}, "must be public, got a private one: 'city'"),
-        (
-            {"people": schema('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
-            r"\[people\] the key says whose row it is: its schema takes no \[table\] person",
-        ),
-        ({"events": schema(EVENTS + RULE)}, r"\[events\] linked tables take no rules yet"),
-        ({"people": schema(DAY + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
-        (
-            {"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
-            r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]",
-        ),
-        ({"people": schema("attributes.x = " + TALL)}, "both schemas must have at most 20000 levels together"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"at_most": 0}, "at_most must be a whole number from 1 to 1,000, got 0"),
+    ({"at_most": 1_001}, "got 1001. Give the number of events that hardly anyone exceeds"),
+    ({"at_most": 2.5}, "got 2.5"),
+    ({"at_most": True}, "got True"),
+    ({"people_key": ""}, r"\[people\] key must name the column"),
+    ({"events_key": 7}, r"\[events\] key must name the column that says whose row it is, got 7"),
+    ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* not released: remove it"),
+    ({"events_key": "kind"}, r"\[events\] key 'kind' is also an attribute"),
+    ({"people": schema("attributes.city = " + PRIVATE)}, "must be public, got a private one: 'city'"),
+    (
+        {"people": schema('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
+        r"\[people\] the key says whose row it is: its schema takes no \[table\] person",
+    ),
+    ({"events": schema(EVENTS + RULE)}, r"\[events\] linked tables take no rules yet"),
+    ({"people": schema(DAY + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
+    (
+        {"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
+        r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]",
+    ),
+    ({"people": schema("attributes.x = " + TALL)}, "both schemas must have at most 20000 levels together"),
+])  # fmt: skip
 def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         replace(small(), **changes)
@@ -81,20 +78,17 @@ def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -
 BOTH = '[people]\nkey = "id"\nschema = {}\n[events]\nkey = "x"\nschema = {}\n{}'
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (None, "does not exist"),
-        (b"\xff\xfe", "must be a UTF-8 text file"),
-        (b"[people", "not valid TOML"),
-        (b'[visits]\nkey = "x"', r"unknown key 'visits'. Known are \[people\] and \[events\]"),
-        (b"", r"linked tables need \[people\] with key, schema"),
-        (b'[people]\nkey = "id"\n', r"\[people\] 'schema' is missing. It has key, schema"),
-        (BOTH.format('"p.toml"', '"p.toml"', "at_least = 1").encode(), r"\[events\] unknown key 'at_least'"),
-        (BOTH.format(3, 3, "at_most = 2").encode(), r"\[people\] schema must name a schema file .*, got 3"),
-        (BOTH.format('"no.toml"', '"p.toml"', "at_most = 2").encode(), "does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    (None, "does not exist"),
+    (b"\xff\xfe", "must be a UTF-8 text file"),
+    (b"[people", "not valid TOML"),
+    (b'[visits]\nkey = "x"', r"unknown key 'visits'. Known are \[people\] and \[events\]"),
+    (b"", r"linked tables need \[people\] with key, schema"),
+    (b'[people]\nkey = "id"\n', r"\[people\] 'schema' is missing. It has key, schema"),
+    (BOTH.format('"p.toml"', '"p.toml"', "at_least = 1").encode(), r"\[events\] unknown key 'at_least'"),
+    (BOTH.format(3, 3, "at_most = 2").encode(), r"\[people\] schema must name a schema file .*, got 3"),
+    (BOTH.format('"no.toml"', '"p.toml"', "at_most = 2").encode(), "does not exist"),
+])  # fmt: skip
 def test_mistakes_in_the_file_are_told(text: bytes | None, words: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(PEOPLE)
     if text is not None:

@@ -233,16 +233,13 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert Schema.load(str(path)).names == ("é",)
 
 
-@pytest.mark.parametrize(
-    ("start", "filler", "repeats", "message"),
-    [
-        (b"", b"[],", 1 << 24, "its description is larger than any model's"),
-        (b'{"schema": [', b"[],", 1 << 20, "its description holds more than 300,000 values"),
-        (b'{"schema": 1}', b" ", 1 << 20, "is neither a schema nor a model of one table"),
-        (b"[", b"0]", 1, "its description is not a Sklar model's"),
-        (b"[", b"", 0, r"is damaged \(JSONDecodeError\)"),
-    ],
-)
+@pytest.mark.parametrize(("start", "filler", "repeats", "message"), [
+    (b"", b"[],", 1 << 24, "its description is larger than any model's"),
+    (b'{"schema": [', b"[],", 1 << 20, "its description holds more than 300,000 values"),
+    (b'{"schema": 1}', b" ", 1 << 20, "is neither a schema nor a model of one table"),
+    (b"[", b"0]", 1, "its description is not a Sklar model's"),
+    (b"[", b"", 0, r"is damaged \(JSONDecodeError\)"),
+])  # fmt: skip
 def test_a_hostile_model_file_is_refused_within_bounded_memory(
     tmp_path: Path, start: bytes, filler: bytes, repeats: int, message: str
 ) -> None:
@@ -268,19 +265,16 @@ def test_codes_of_points_bins_and_special_values() -> None:
     assert hours.apart == (-9, 0, 40, 45, 50)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        'time\nedges = ["00:00:00", "12:30:00.500000", "24:00:00"]\npoints = ["12:00:00"]\nmissing = ""',
-        'duration\nedges = ["-0:00:05", "0:00:00", "100:00:00"]\nstep = 5',
-        'year\nedges = [1900, 2000, 2001]\nspecial = [9999]\noutput = "int16"',
-        'yearmonth\nedges = ["2000-01", "2000-02", "2001-01"]\nformat = "%m/%Y"',
-        'categorical\nvalues = ["low", "high"]\nordered = true',
-        'boolean\ntexts = ["N", "Y"]',
-        "real\nedges = [0.0, 10.0]\nstep = 0.01",
-        'datetime\nedges = ["2000-01-01T00:00:00", "2001-01-01T00:00:00"]\nformat = "%d.%m.%Y %H:%M"',
-    ],
-)
+@pytest.mark.parametrize("body", [
+    'time\nedges = ["00:00:00", "12:30:00.500000", "24:00:00"]\npoints = ["12:00:00"]\nmissing = ""',
+    'duration\nedges = ["-0:00:05", "0:00:00", "100:00:00"]\nstep = 5',
+    'year\nedges = [1900, 2000, 2001]\nspecial = [9999]\noutput = "int16"',
+    'yearmonth\nedges = ["2000-01", "2000-02", "2001-01"]\nformat = "%m/%Y"',
+    'categorical\nvalues = ["low", "high"]\nordered = true',
+    'boolean\ntexts = ["N", "Y"]',
+    "real\nedges = [0.0, 10.0]\nstep = 0.01",
+    'datetime\nedges = ["2000-01-01T00:00:00", "2001-01-01T00:00:00"]\nformat = "%d.%m.%Y %H:%M"',
+])  # fmt: skip
 def test_what_is_read_is_written(body: str) -> None:
     text = Schema(name="t", attributes=(one(body),)).to_toml()
     kind, keys = body.split("\n", 1)

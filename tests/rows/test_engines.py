@@ -38,7 +38,7 @@ from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import NullIds, Person
 from sklar.release import fit
-from sklar.rows import executors, parts
+from sklar.rows import executors, read
 from sklar.rows.count import Ask, Exact, ask_all, count, no_answers
 from sklar.rows.encode import encode
 from sklar.rows.engines import Measurer, open_table
@@ -218,8 +218,8 @@ def test_answers_are_those_of_the_plain_routine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Parts of a few rows, and tasks of a few parts.
-    monkeypatch.setattr(parts, "_LEAST_ROWS", 100)
-    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-4)
+    monkeypatch.setattr(read, "_LEAST_ROWS", 100)
+    monkeypatch.setattr(read, "TASK_SECONDS", 1e-4)
     rows, wanted = whole
     assert same(count_in(LAYOUTS[layout](tmp_path, rows), ASK), wanted)
 

@@ -75,15 +75,12 @@ def test_a_row_deals_no_more_than_its_tokens_whatever_its_number_is(values: list
         assert alone == tokens.tolist()
 
 
-@pytest.mark.parametrize(
-    ("values", "name", "expected"),
-    [
-        ([0.0, 5.0, 10.0, 55.0, 50.0, 5050.0, 1e9, None, 99999.0], "cost", [0, 512, 0, 512, 0, 512, 1024, 0, 0]),
-        ([0, 1, 2, 4, 7, 400, 10**18, -(10**18)], "days", [0, 0, 0, 410, 0, 1024, 1024, 0]),
-        (["1900-01-01", "1925-01-01", "2100-01-01", "no date", ""], "born", [0, 512, 1024, 0, 0]),
-        ([[1], [2]], "days", [0, 0]),
-    ],
-)
+@pytest.mark.parametrize(("values", "name", "expected"), [
+    ([0.0, 5.0, 10.0, 55.0, 50.0, 5050.0, 1e9, None, 99999.0], "cost", [0, 512, 0, 512, 0, 512, 1024, 0, 0]),
+    ([0, 1, 2, 4, 7, 400, 10**18, -(10**18)], "days", [0, 0, 0, 410, 0, 1024, 1024, 0]),
+    (["1900-01-01", "1925-01-01", "2100-01-01", "no date", ""], "born", [0, 512, 1024, 0, 0]),
+    ([[1], [2]], "days", [0, 0]),
+])  # fmt: skip
 def test_tokens_are_the_part_of_the_way_through_a_bin(values: list[Any], name: str, expected: list[int]) -> None:
     column, attribute = pl.Series(name, values), SCHEMA.attribute(name)
     assert dealt(column, attribute, encode_column(column, attribute)).tolist() == expected

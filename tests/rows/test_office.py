@@ -159,7 +159,7 @@ def test_a_zip_is_unpacked_no_further_than_it_declares(tmp_path: Path) -> None:
     ("written", "rows"),
     [
         ('[]', []),
-        ('\ufeff [ {"a": 1, "b": "x,]}\\"["} , {"a": [1, {"q": 2}]}]', ["1", text._NO_VALUE]),
+        ('\ufeff [ {"a": 1, "b": "x,]}\\"["} , {"a": [1, {"q": 2}]}]', ["1", text.NO_TEXT]),
         ('[7, {"a": 2.50}, null, {"b": 1}, "a"]', [None, "2.50", None, None, None]),
         ('[{"a": 1}, {"a": 2', ["1", None]),
         ('[{"a": 1}, {"a": "2}, {"a": 3}]', ["1", None]),

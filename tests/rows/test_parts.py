@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from sklar.errors import DataError
 from sklar.machine.stores import Remote
 from sklar.public.schema import Schema
-from sklar.rows import parts as of_parts
-from sklar.rows.parts import Part, open_files, read_part, share_out
-from sklar.rows.read import open_part, open_source
+from sklar.rows import read as of_parts
+from sklar.rows.read import Part, open_files, open_part, open_source, read_part, share_out
 from sklar.rows.source import Source, Span
 from sklar.rows.text import _lines_within, kind_of
 
@@ -64,16 +63,13 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_parts, "_LEAST_BYTES", 40)
 
 
-@pytest.mark.parametrize(
-    ("name", "schema", "count"),
-    [
-        ("t.parquet", SCHEMA, 8),
-        ("t.arrow", SCHEMA, 10),
-        ("t.csv", SCHEMA, 1),
-        ("t.csv", UNQUOTED, 13),
-        ("t.ndjson", SCHEMA, 1),
-    ],
-)
+@pytest.mark.parametrize(("name", "schema", "count"), [
+    ("t.parquet", SCHEMA, 8),
+    ("t.arrow", SCHEMA, 10),
+    ("t.csv", SCHEMA, 1),
+    ("t.csv", UNQUOTED, 13),
+    ("t.ndjson", SCHEMA, 1),
+])  # fmt: skip
 def test_the_parts_of_a_file_are_its_rows_in_order(name: str, schema: Schema, count: int, tmp_path: Path) -> None:
     path, rows = tmp_path / name, frame(100)
     path.write_bytes(file_of(rows, name))
@@ -256,15 +252,12 @@ def bucket() -> Iterator[str]:
         running.stop()
 
 
-@pytest.mark.parametrize(
-    ("path", "columns", "rows"),
-    [
-        ("t.parquet", ("x",), [(1,), (2,), (3,)]),
-        ("t.arrow", ("x",), [(6,)]),
-        ("parts", ("x", "year"), [(4, 2000), (5, 2001)]),
-        ("parts/", ("x", "year"), [(4, 2000), (5, 2001)]),
-    ],
-)
+@pytest.mark.parametrize(("path", "columns", "rows"), [
+    ("t.parquet", ("x",), [(1,), (2,), (3,)]),
+    ("t.arrow", ("x",), [(6,)]),
+    ("parts", ("x", "year"), [(4, 2000), (5, 2001)]),
+    ("parts/", ("x", "year"), [(4, 2000), (5, 2001)]),
+])  # fmt: skip
 def test_files_and_folders(bucket: str, path: str, columns: tuple[str, ...], rows: list[tuple[int, ...]]) -> None:
     source = open_source(f"{bucket}/{path}")
     assert source.columns == columns

@@ -135,26 +135,23 @@ def cells(path: Path, data: bytes) -> list[tuple[bytes | None, ...]]:
     return [tuple(None if cell is None else cell.encode() for cell in row) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("data", "rows"),
-    [
-        (b"a,b\n", []),
-        (b"a,b", []),
-        (b"a,b\r\n1,2\r\n", [(b"1", b"2")]),
-        (b"a,b\n1\n2,3\n4,5,6\n", [(b"2", b"3"), (None, None), (None, None)]),
-        (b"a,b\n1\n", [(None, None)]),
-        (b"a,b\n\xff\xfe,\xc3\n", [("\ufffd\ufffd".encode(), "\ufffd".encode())]),
-        (b"a,b\n\xff\n\xc3\n1,2\n", [(b"1", b"2"), (None, None), (None, None)]),
-        (b"a,b\n1,\xc3", [(b"1", "\ufffd".encode())]),
-        (b"a,b\n\x00,x\x00y\n", [(b"\x00", b"x\x00y")]),
-        (b'a,b\n"x, ""y""\nz",2', [(b'x, "y"\nz', b"2")]),
-        (b'a,b\n1,"never closed\n2,3\n', [(b"1", b"never closed\n2,3\n")]),
-        (b"a,b\n NA ,null\n", [(b" NA ", b"null")]),
-        (b"a\n1\n\n2\n", [(b"1",), (b"",), (b"2",)]),
-        (b'a\n""\n', [(b"",)]),
-        (b"a,b\n" + b"x" * 3_000_000 + b",2\n", [(b"x" * 3_000_000, b"2")]),
-    ],
-)
+@pytest.mark.parametrize(("data", "rows"), [
+    (b"a,b\n", []),
+    (b"a,b", []),
+    (b"a,b\r\n1,2\r\n", [(b"1", b"2")]),
+    (b"a,b\n1\n2,3\n4,5,6\n", [(b"2", b"3"), (None, None), (None, None)]),
+    (b"a,b\n1\n", [(None, None)]),
+    (b"a,b\n\xff\xfe,\xc3\n", [("\ufffd\ufffd".encode(), "\ufffd".encode())]),
+    (b"a,b\n\xff\n\xc3\n1,2\n", [(b"1", b"2"), (None, None), (None, None)]),
+    (b"a,b\n1,\xc3", [(b"1", "\ufffd".encode())]),
+    (b"a,b\n\x00,x\x00y\n", [(b"\x00", b"x\x00y")]),
+    (b'a,b\n"x, ""y""\nz",2', [(b'x, "y"\nz', b"2")]),
+    (b'a,b\n1,"never closed\n2,3\n', [(b"1", b"never closed\n2,3\n")]),
+    (b"a,b\n NA ,null\n", [(b" NA ", b"null")]),
+    (b"a\n1\n\n2\n", [(b"1",), (b"",), (b"2",)]),
+    (b'a\n""\n', [(b"",)]),
+    (b"a,b\n" + b"x" * 3_000_000 + b",2\n", [(b"x" * 3_000_000, b"2")]),
+])  # fmt: skip
 def test_no_row_of_a_csv_file_makes_reading_fail(tmp_path: Path, data: bytes, rows: list[tuple[bytes, ...]]) -> None:
     assert cells(tmp_path / "t.csv", data) == rows
 
@@ -227,29 +224,26 @@ EMPTY = "file '{}' is empty. It must hold a header and rows."
 NO_HEADER, UNREAD = (f"file '{{}}' has no {word} line. It must begin with the column names." for word in HEADERS)
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("t.csv", b"", EMPTY),
-        ("t.parquet", b"", EMPTY),
-        ("t.csv", b"\n\na,b\n", NO_HEADER),
-        ("t.csv", b",\n1,2\n", NO_HEADER),
-        ("t.csv", b"a,b,a\n1,2,3\n", "columns 1 and 3 of file '{}' have the same name. Rename one of them."),
-        ("t.csv", b"a" * 200_000, UNREAD),
-        ("t.csv.gz", b"a,b\n1,2\n", UNREAD),
-        ("t.xls", b"PK", SUFFIXES + "Save it as .xlsx, or as CSV."),
-        ("t.sas7bdat", b"", "file '{}' is empty. It must hold a header and rows."),
-        ("t.sas7bdat", b"SAS", SUFFIXES + "Save it as a .sav, .dta or CSV file."),
-        ("t", b"a\n1\n", SUFFIXES + "Write the table in one of them."),
-        ("t.zip", b"PK", ZIP),
-        ("t.json", b'{"a": [1]}', NO_LIST),
-        ("t.json", b"", NO_LIST),
-        ("t.arrow", SECRET.encode() * 20, f"file '{{}}' is not an Arrow file{UNREADABLE}"),
-        ("t.parquet", SECRET.encode() * 20, f"file '{{}}' is not a Parquet file{UNREADABLE}"),
-        ("no.csv", None, "file '{}' does not exist. Check the path."),
-        ("t.csv.zst", None, "file '{}' does not exist. Check the path."),
-    ],
-)
+@pytest.mark.parametrize(("name", "data", "message"), [
+    ("t.csv", b"", EMPTY),
+    ("t.parquet", b"", EMPTY),
+    ("t.csv", b"\n\na,b\n", NO_HEADER),
+    ("t.csv", b",\n1,2\n", NO_HEADER),
+    ("t.csv", b"a,b,a\n1,2,3\n", "columns 1 and 3 of file '{}' have the same name. Rename one of them."),
+    ("t.csv", b"a" * 200_000, UNREAD),
+    ("t.csv.gz", b"a,b\n1,2\n", UNREAD),
+    ("t.xls", b"PK", SUFFIXES + "Save it as .xlsx, or as CSV."),
+    ("t.sas7bdat", b"", "file '{}' is empty. It must hold a header and rows."),
+    ("t.sas7bdat", b"SAS", SUFFIXES + "Save it as a .sav, .dta or CSV file."),
+    ("t", b"a\n1\n", SUFFIXES + "Write the table in one of them."),
+    ("t.zip", b"PK", ZIP),
+    ("t.json", b'{"a": [1]}', NO_LIST),
+    ("t.json", b"", NO_LIST),
+    ("t.arrow", SECRET.encode() * 20, f"file '{{}}' is not an Arrow file{UNREADABLE}"),
+    ("t.parquet", SECRET.encode() * 20, f"file '{{}}' is not a Parquet file{UNREADABLE}"),
+    ("no.csv", None, "file '{}' does not exist. Check the path."),
+    ("t.csv.zst", None, "file '{}' does not exist. Check the path."),
+])  # fmt: skip
 def test_a_file_is_refused(tmp_path: Path, name: str, data: bytes | None, message: str) -> None:
     path = tmp_path / name
     if data is not None:

@@ -41,21 +41,18 @@ def test_events_stand_with_their_people() -> None:
     assert repr(found) == "Joined(private)"
 
 
-@pytest.mark.parametrize(
-    ("ids", "owners", "numbers", "unmatched", "repeated"),
-    [
-        (["x", "y", "z"], ["z", "x", "z", "x"], [2, 0, 2], 0, 0),
-        # An event without a person is dropped, and a person without a key has no events.
-        ([1, 2], [2, 3, None, 2], [0, 2], 2, 0),
-        ([None, "a", None], ["a", None], [0, 1, 0], 1, 0),
-        ([5, 5, 6], [5, 6, 5], [2, 1], 0, 1),
-        # Keys of any type are compared as texts.
-        ([1, 2], ["2", "02"], [0, 1], 1, 0),
-        ([1.0, 2.0, None], [1, 2], [1, 1, 0], 0, 0),
-        ([dt.date(2020, 1, 1)], ["2020-01-01"], [1], 0, 0),
-        ([Decimal("1.50")], [Decimal("1.50")], [1], 0, 0),
-    ],
-)
+@pytest.mark.parametrize(("ids", "owners", "numbers", "unmatched", "repeated"), [
+    (["x", "y", "z"], ["z", "x", "z", "x"], [2, 0, 2], 0, 0),
+    # An event without a person is dropped, and a person without a key has no events.
+    ([1, 2], [2, 3, None, 2], [0, 2], 2, 0),
+    ([None, "a", None], ["a", None], [0, 1, 0], 1, 0),
+    ([5, 5, 6], [5, 6, 5], [2, 1], 0, 1),
+    # Keys of any type are compared as texts.
+    ([1, 2], ["2", "02"], [0, 1], 1, 0),
+    ([1.0, 2.0, None], [1, 2], [1, 1, 0], 0, 0),
+    ([dt.date(2020, 1, 1)], ["2020-01-01"], [1], 0, 0),
+    ([Decimal("1.50")], [Decimal("1.50")], [1], 0, 0),
+])  # fmt: skip
 def test_whose_events_are_whose(ids: Any, owners: Any, numbers: list[int], unmatched: int, repeated: int) -> None:
     found = joined(ids, owners)
     assert (found.n_people, found.numbers.tolist()) == (len(numbers), numbers)

@@ -30,7 +30,7 @@ from sklar.kernel import vault as door
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import executors as on_spark
-from sklar.rows import parts
+from sklar.rows import read
 from sklar.rows.count import Ask, Exact, ask_all, count
 from sklar.rows.engines import open_table
 from sklar.rows.executors import SparkFiles, SparkFrame
@@ -188,8 +188,8 @@ def people(rows: int = 900) -> pl.DataFrame:
 def test_private_domains_and_people_are_counted_in_executors(
     spark: Any, way: str, by_person: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "_LEAST_ROWS", 100)
-    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-6)
+    monkeypatch.setattr(read, "_LEAST_ROWS", 100)
+    monkeypatch.setattr(read, "TASK_SECONDS", 1e-6)
     schema, rows = PRIVATE if by_person else replace(PRIVATE, person=None), people()
     rows.write_parquet(tmp_path / "t.parquet", row_group_size=100)
     data: Any = tmp_path / "t.parquet"
@@ -249,7 +249,7 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of six parts two are counted and two are being counted when an executor dies with what it has done."""
-    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-9)
+    monkeypatch.setattr(read, "TASK_SECONDS", 1e-9)
     rows, attempts, go = table(1200), tmp_path / "attempts", tmp_path / "go"
     attempts.mkdir()
     (tmp_path / "t").mkdir()

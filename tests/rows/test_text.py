@@ -133,19 +133,16 @@ OTHERWISE = "Its header has them with other capitals or spaces: write them as th
 NO_HEADER = "If its first line is a row already, set header = false and columns = [...] in [table]."
 
 
-@pytest.mark.parametrize(
-    ("data", "delimiter", "message"),
-    [
-        (b"age;town\n1;x\n", None, f'{BETWEEN} semicolons: set delimiter = ";" in [table].'),
-        (b"age\ttown\n", None, f'{BETWEEN} tabs: set delimiter = "\\t" in [table].'),
-        (b"age,town\n", ";", f'{BETWEEN} commas: set delimiter = "," in [table].'),
-        (b"'age'|'town'\n", None, f"""{BETWEEN} bars: set delimiter = "|" and quote = "'" in [table]."""),
-        (b"'age','town'\n", None, f"""{BETWEEN} commas: set quote = "'" in [table]."""),
-        (b"Age, Town\n", None, f"{LACKS} {OTHERWISE}"),
-        (b"17,SECRET\n18,x\n", None, f"{LACKS} {NO_HEADER}"),
-        (b"age,SECRET\n", None, "has no column for 'town'. Correct the schema, or remove the attribute from it."),
-    ],
-)
+@pytest.mark.parametrize(("data", "delimiter", "message"), [
+    (b"age;town\n1;x\n", None, f'{BETWEEN} semicolons: set delimiter = ";" in [table].'),
+    (b"age\ttown\n", None, f'{BETWEEN} tabs: set delimiter = "\\t" in [table].'),
+    (b"age,town\n", ";", f'{BETWEEN} commas: set delimiter = "," in [table].'),
+    (b"'age'|'town'\n", None, f"""{BETWEEN} bars: set delimiter = "|" and quote = "'" in [table]."""),
+    (b"'age','town'\n", None, f"""{BETWEEN} commas: set quote = "'" in [table]."""),
+    (b"Age, Town\n", None, f"{LACKS} {OTHERWISE}"),
+    (b"17,SECRET\n18,x\n", None, f"{LACKS} {NO_HEADER}"),
+    (b"age,SECRET\n", None, "has no column for 'town'. Correct the schema, or remove the attribute from it."),
+])  # fmt: skip
 def test_a_file_that_does_not_fit_is_told_the_likely_option(
     tmp_path: Path, data: bytes, delimiter: str | None, message: str
 ) -> None:
@@ -159,16 +156,13 @@ def test_a_file_that_does_not_fit_is_told_the_likely_option(
         open_table(path, replace(SCHEMA, reading=reading))
 
 
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
-        ("age,town\n".encode("utf-16"), ', as its first bytes say: encoding = "utf-16".'),
-        ("age,town\n".encode("utf-32"), ', as its first bytes say: encoding = "utf-32".'),
-        ("age,town\n".encode("utf-16-le"), ', probably encoding = "utf-16-le".'),
-        ("age,town\n".encode("utf-16-be"), ', probably encoding = "utf-16-be".'),
-        ("age,größe\n".encode("latin-1"), ', for example encoding = "windows-1252" or "latin-1".'),
-    ],
-)
+@pytest.mark.parametrize(("data", "told"), [
+    ("age,town\n".encode("utf-16"), ', as its first bytes say: encoding = "utf-16".'),
+    ("age,town\n".encode("utf-32"), ', as its first bytes say: encoding = "utf-32".'),
+    ("age,town\n".encode("utf-16-le"), ', probably encoding = "utf-16-le".'),
+    ("age,town\n".encode("utf-16-be"), ', probably encoding = "utf-16-be".'),
+    ("age,größe\n".encode("latin-1"), ', for example encoding = "windows-1252" or "latin-1".'),
+])  # fmt: skip
 def test_a_header_in_another_encoding_is_told_the_likely_one(tmp_path: Path, data: bytes, told: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(data)
@@ -259,14 +253,11 @@ def test_of_a_line_that_does_not_end_no_more_is_kept_than_its_limit(
     assert max(kept) < 60_000
 
 
-@pytest.mark.parametrize(
-    ("data", "is_plain"),
-    [
-        (b"1,2\n3,4\r\n5,6", True),
-        (b'"a, ""b""\r\nc",2\r\n"",""""\n3,"4"', True),
-        *((b"1,2\n" + line + b"\n", False) for line in (b'a"b,1', b'"a"b,1', b'1," 2', b'1, "2"', b'1,"2\r')),
-    ],
-)
+@pytest.mark.parametrize(("data", "is_plain"), [
+    (b"1,2\n3,4\r\n5,6", True),
+    (b'"a, ""b""\r\nc",2\r\n"",""""\n3,"4"', True),
+    *((b"1,2\n" + line + b"\n", False) for line in (b'a"b,1', b'"a"b,1', b'1," 2', b'1, "2"', b'1,"2\r')),
+])  # fmt: skip
 def test_only_odd_blocks_go_to_the_slow_reader(monkeypatch: pytest.MonkeyPatch, data: bytes, *, is_plain: bool) -> None:
     slow: list[bytes] = []
     rewritten = text._CsvRecords._rewritten

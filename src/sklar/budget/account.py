@@ -145,13 +145,8 @@ class Account:
         """For JSON."""
         naive, deltas = self.naive
         own = {name: getattr(self, name) for name in ("dataset", "epsilon", "delta", "neighbors", "unit", "accountant")}
-        return own | {
-            "releases": len(self.charges),
-            "spent_epsilon": self.spent,
-            "naive_epsilon": naive,
-            "naive_delta": deltas,
-            "left_epsilon": self.left,
-        }
+        spent = {"spent_epsilon": self.spent, "naive_epsilon": naive, "naive_delta": deltas}
+        return own | {"releases": len(self.charges)} | spent | {"left_epsilon": self.left}
 
     def epsilon_with(self, accountant: Accountant, more: Cost, lost_delta: float, own: tuple[float, float]) -> float:
         """What would be spent with one more release of this cost, or of its own (epsilon, delta) for `sum`."""

@@ -300,20 +300,11 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
             groups = [(order, number, scale, budget.shifts * number) for scale, number in unique]
         reach = float(query.bound(scales, budget).reach[0])
         each, kind = (query.each, query.what) if isinstance(query, Shares) else (1, "")
-        alone = (reach, reach) if isinstance(query, Parities | Distances) else of_table
+        l1, l2 = (reach, reach) if isinstance(query, Parities | Distances) else of_table
+        own: dict[str, Any] = {"stage": stage, "reach": reach, "kind": kind, "parity": isinstance(query, Parities)}
+        own |= {"sensitivity_l1": l1, "sensitivity_l2": l2}
         lines += [
-            Measurement(
-                stage=stage,
-                order=order,
-                tables=int(number),
-                scale=float(scale) / each,
-                sensitivity_l1=alone[0],
-                sensitivity_l2=alone[1],
-                parity=isinstance(query, Parities),
-                moves=float(moves),
-                reach=reach,
-                kind=kind,
-            )
+            Measurement(order=order, tables=int(number), scale=float(scale) / each, moves=float(moves), **own)
             for order, number, scale, moves in groups
         ]
     return tuple(lines)
@@ -395,10 +386,6 @@ class LinkedMeasured:
         """How many people there are: public, or by the noisy tables in which everybody stands in one cell."""
         if self.certificate.public_rows is not None:
             return self.certificate.public_rows
-        each = [
-            (cells.sum(), scale**2 * cells.size)
-            for table, cells, scale in self.tables
-            if table.kind in ("people", "number")
-        ]
-        totals, variances = np.array(each, dtype=np.float64).T
+        held = [(cells, scale) for table, cells, scale in self.tables if table.kind in ("people", "number")]
+        totals, variances = np.array([(cells.sum(), scale**2 * cells.size) for cells, scale in held]).T
         return max(round(float(np.sum(totals / variances) / np.sum(1 / variances))), 1)

@@ -114,11 +114,9 @@ class Forecast(Tabular):
     def support(self) -> str:
         """What counts will be usable for: "two" columns, "one" column, or "none"."""
         cells, n = self.schema.cells, self.n_rows
-        noise = GRADES[-1][1]
-        if grade(drowned(self.one_way_sd, cells.sizes, n)) == noise:
-            return "none"
-        pairs = self.pair_sd.size and grade(drowned(self.pair_sd, cells.pair_sizes, n)) != noise
-        return "two" if pairs else "one"
+        good, most = [(self.one_way_sd, cells.sizes), (self.pair_sd, cells.pair_sizes)], GRADES[-2][0]
+        one, two = (bool(sd.size) and drowned(sd, sizes, n) <= most for sd, sizes in good)
+        return "none" if not one else "two" if two else "one"
 
     @property
     def mostly_noise(self) -> tuple[tuple[str, str], ...]:
@@ -178,23 +176,14 @@ class Forecast(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         schema, budget, noisy = self.schema, self.budget, self.mostly_noise
-        return {
-            "table": schema.name,
-            "rows": self.n_rows,
-            "attributes": schema.n_attributes,
-            "levels": schema.n_levels,
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "neighbors": budget.neighbors,
+        rows = [(each.budget.rows_per_person, each.one_way_error, each.pair_error) for each in self.against_rows()]
+        own = {"rows": self.n_rows, "attributes": schema.n_attributes, "levels": schema.n_levels}
+        stated = {key: getattr(budget, key) for key in ("epsilon", "delta", "neighbors", "rows_per_person")}
+        return {"table": schema.name, **own, **stated} | {
             "count": None if schema.person is None else schema.person.count,
-            "rows_per_person": budget.rows_per_person,
             "against_rows_per_person": [
-                {
-                    "rows_per_person": each.budget.rows_per_person,
-                    "one_way_error": round(each.one_way_error, 3),
-                    "two_way_error": round(each.pair_error, 3),
-                }
-                for each in self.against_rows()
+                {"rows_per_person": most, "one_way_error": round(one, 3), "two_way_error": round(two, 3)}
+                for most, one, two in rows
             ],
             "method": self.method.name,
             "one_way": {
@@ -249,13 +238,10 @@ class Forecast(Tabular):
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
         schema = self.schema
         pairs = schema.cells.symmetric(self.pair_sd) if self.pair_sd.size else np.zeros((1, 1))
-        return {
-            "attribute": list(schema.names),
-            "levels": [attribute.n_levels for attribute in schema.attributes],
-            "weight": [attribute.weight for attribute in schema.attributes],
-            "one_way_error": self.one_way_sd.tolist(),
-            "mean_two_way_error": (pairs.sum(axis=1) / max(schema.n_attributes - 1, 1)).tolist(),
-        }
+        facts = {"levels": schema.sizes.tolist(), "weight": [attribute.weight for attribute in schema.attributes]}
+        means = (pairs.sum(axis=1) / max(schema.n_attributes - 1, 1)).tolist()
+        errors = {"one_way_error": self.one_way_sd.tolist(), "mean_two_way_error": means}
+        return {"attribute": list(schema.names), **facts, **errors}
 
     def plot(self) -> Figure:
         """Standard errors of counts against epsilon. Needs matplotlib."""
@@ -313,17 +299,12 @@ def forecast(
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
     if first.scales(0).size:
         costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
-    whole = sum(costs.values())
-    m, d = schema.n_attributes, schema.n_levels
+    whole, m, d = sum(costs.values()), schema.n_attributes, schema.n_levels
     scored = plan.plan_scores(cells, rows, stages, schema.targets)
+    asked: dict[str, Any] = {"schema": schema, "n_rows": rows, "budget": budget, "method": method}
+    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": stages.spend + search.spend(budget)}
     return Forecast(
-        schema=schema,
-        n_rows=rows,
-        budget=budget,
-        method=method,
-        one_way_sd=one_way_sd,
-        pair_sd=pair_sd,
-        spend=stages.spend + search.spend(budget),
+        **asked,
         split=tuple((name, cost / whole) for name, cost in costs.items()),
         findings=search.findings,
         search_factor=search.factor,
@@ -424,7 +405,13 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         for share in sorted({getattr(each, name) for each in forecasts} - {0.0}):
             where = (f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, name) == share)
             lines.append(f"At epsilon {', '.join(where)}, {text.format(share)}")
-    lines += [line for each in forecasts for line in _search_lines(each)]
+    for each in forecasts:
+        lines += each.verdict()
+        if each.search_factor > 1.005:
+            lines.append(
+                f"A search has {each.search_factor:.1f} times the noise that numbers want: rows are too few for less. "
+                "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
+            )
     if first.findings:
         lines.append(
             "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
@@ -445,17 +432,6 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
     time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"
     return [*lines, "", f"Rough run time {time} and memory {memory} on two cores; within a factor of three."]
-
-
-def _search_lines(each: Forecast) -> list[str]:
-    """What the rows are enough for, and what a search for numbers loses where they are few."""
-    lines = each.verdict()
-    if each.search_factor > 1.005:
-        lines.append(
-            f"A search has {each.search_factor:.1f} times the noise that numbers want: rows are too few for less. "
-            "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
-        )
-    return lines
 
 
 def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str) -> None:

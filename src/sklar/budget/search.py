@@ -239,16 +239,9 @@ def ladder_of(attribute: Attribute) -> Ladder:
     tables = max(min(len(spans), 4), 2) if kind == "date" else 4
     if size <= _SMALL:
         tables = 0 if size <= min(_VALUES, attribute.at_most) else 2
-    return Ladder(
-        low=low,
-        high=high,
-        grain=unit,
-        tables=tables,
-        real=kind == "real",
-        spans=spans[:tables],
-        day=day,
-        steps=() if tables < 3 or attribute.step is not None else _steps(kind, max(abs(low), abs(high)), int(unit)),
-    )
+    steps = () if tables < 3 or attribute.step is not None else _steps(kind, max(abs(low), abs(high)), int(unit))
+    cut: dict[str, Any] = {"low": low, "high": high, "grain": unit, "tables": tables, "day": day, "steps": steps}
+    return Ladder(**cut, real=kind == "real", spans=spans[:tables])
 
 
 def _steps(kind: str, largest: int, unit: int) -> tuple[int, ...]:
@@ -427,10 +420,9 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -
         ladder = ladders.get(attribute.name)
         if ladder is None:
             wanted.append((attribute, "domain", 1, FIRST / len(categories)))
-            continue
-        if ladder.tables:
+        elif ladder.tables:
             wanted.append((attribute, "domain", ladder.tables, table * factor * _WHOLE_SEARCH / ladder.tables))
-        if ladder.steps:
+        if ladder is not None and ladder.steps:
             wanted.append((attribute, "rounding", 1, ROUNDING_SHARE * factor))
     costs = [cost for *_, tables, cost in wanted for _ in range(tables)]
     second = SECOND * bool(categories)
@@ -441,20 +433,15 @@ def _planned(private: Sequence[Attribute], budget: Budget, n_rows: int | None) -
     findings = []
     for (attribute, of, tables, _), scale in zip(wanted, scales[lasts].tolist(), strict=True):
         finding = Finding(attribute=attribute.name, tables=tables, scale=scale, threshold=None, lost_delta=0.0, of=of)
+        finding = replace(finding, at_most=attribute.at_most)
         if attribute.categorical:
-            finding = replace(finding, round=1, at_most=attribute.at_most)
-            findings.append(_with_threshold(finding, lost / 2 / len(categories), budget))
+            findings.append(_with_threshold(replace(finding, round=1), lost / 2 / len(categories), budget))
         else:
-            bounds = attribute.edges[0], attribute.edges[-1]
-            findings.append(replace(finding, bounds=bounds, at_most=attribute.at_most))
+            findings.append(replace(finding, bounds=(attribute.edges[0], attribute.edges[-1])))
     aside, spare = np.split(scales[len(costs) :], [parts[0].size])
-    return Search(
-        findings=tuple(findings),
-        rest=budget.tables(spare),
-        share=share,
-        factor=factor**-0.5,
-        second=budget.tables(aside, lost_delta=lost / 2) if second else NOTHING,
-    )
+    later = budget.tables(aside, lost_delta=lost / 2) if second else NOTHING
+    rest = budget.tables(spare)
+    return Search(findings=tuple(findings), rest=rest, share=share, factor=factor**-0.5, second=later)
 
 
 def finding_faults(

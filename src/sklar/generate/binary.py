@@ -88,14 +88,9 @@ def _draw(columns: pl.Schema, rng: np.random.Generator, _first: int) -> pl.DataF
 @cache
 def _table(stream: int, columns: int) -> Blueprint:
     names = [f"x{j + 1:04d}" for j in range(columns)]
-    kinds = pl.Schema(dict.fromkeys(names, pl.Boolean()))
-    return Blueprint(
-        stream=stream,
-        block_rows=BLOCK_ROWS,
-        attributes={name: {"type": "boolean"} for name in names},
-        columns=kinds,
-        draw=partial(_draw, kinds),
-    )
+    attributes, kinds = {name: {"type": "boolean"} for name in names}, pl.Schema(dict.fromkeys(names, pl.Boolean()))
+    draw = partial(_draw, kinds)
+    return Blueprint(stream=stream, block_rows=BLOCK_ROWS, attributes=attributes, columns=kinds, draw=draw)
 
 
 syn1: Callable[[], Blueprint] = partial(_table, 4, 1_000)

@@ -13,14 +13,8 @@ import polars as pl
 from sklar.errors import DataError
 
 # The columns' types by the types of their attributes.
-TYPES: Mapping[str, pl.DataType] = {
-    "categorical": pl.String(),
-    "integer": pl.Int32(),
-    "boolean": pl.Boolean(),
-    "real": pl.Float64(),
-    "date": pl.Date(),
-    "datetime": pl.Datetime("ms"),
-}
+TYPES: dict[str, pl.DataType] = {"categorical": pl.String(), "integer": pl.Int32(), "boolean": pl.Boolean()}
+TYPES |= {"real": pl.Float64(), "date": pl.Date(), "datetime": pl.Datetime("ms")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

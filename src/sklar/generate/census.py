@@ -62,23 +62,11 @@ def _draw(kinds: pl.Schema, rng: np.random.Generator, first: int) -> pl.DataFram
     years = np.maximum(age - 16, 0) * np.where(abroad, rng.beta(1.2, 1.6, rows), 1.0)
     registered = _TODAY - 1 - (years * _YEAR + rng.exponential(90, rows)).astype("timedelta64[D]")
 
-    columns = [
-        np.arange(first + 1, first + 1 + rows),
-        _texts("region", region),
-        age,
-        _texts("sex", sex),
-        _texts("marital_status", marital),
-        children,
-        household,
-        _texts("education", education),
-        employed,
-        _texts("occupation", occupation).set(pl.Series(never), None),
-        hours,
-        pl.Series(income).set(pl.Series(secret), None),
-        _texts("birth_country", country),
-        registered,
-        _last_contact(rng, employed),
-    ]
+    person = [np.arange(first + 1, first + 1 + rows), _texts("region", region), age, _texts("sex", sex)]
+    family = [_texts("marital_status", marital), children, household, _texts("education", education)]
+    work = [employed, _texts("occupation", occupation).set(pl.Series(never), None), hours]
+    rest = [pl.Series(income).set(pl.Series(secret), None), _texts("birth_country", country), registered]
+    columns = [*person, *family, *work, *rest, _last_contact(rng, employed)]
     return pl.DataFrame(
         [pl.Series(column).cast(kind).alias(name) for (name, kind), column in zip(kinds.items(), columns, strict=True)]
     )

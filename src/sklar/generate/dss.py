@@ -133,10 +133,6 @@ def _draw(columns: Sequence[_Column], rng: np.random.Generator, _first: int) -> 
 def table() -> Blueprint:
     """DSS and its public schema."""
     columns = _columns()
-    return Blueprint(
-        stream=3,
-        block_rows=BLOCK_ROWS,
-        attributes={column.name: column.entry for column in columns},
-        columns=pl.Schema({column.name: _TYPES[column.kind] for column in columns}),
-        draw=partial(_draw, columns),
-    )
+    attributes = {column.name: column.entry for column in columns}
+    kinds, draw = pl.Schema({column.name: _TYPES[column.kind] for column in columns}), partial(_draw, columns)
+    return Blueprint(stream=3, block_rows=BLOCK_ROWS, attributes=attributes, columns=kinds, draw=draw)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from os import urandom
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -208,7 +208,7 @@ class Buckets(ExitStack):
         self._ciphers = [Cipher(AES256(key), CTR(bucket.to_bytes(8) + bytes(8))) for bucket in range(BUCKETS)]
         self._encryptors = [cipher.encryptor() for cipher in self._ciphers]
         with _room():
-            self._files = [self.enter_context(_file()) for _ in range(BUCKETS)]
+            self._files = [self.enter_context(TemporaryFile(prefix="sklar-")) for _ in range(BUCKETS)]  # noqa: SIM115
 
     def add(self, records: list[pl.DataFrame]) -> None:
         """Put records where their marks say."""
@@ -231,10 +231,6 @@ def packed(frame: pl.DataFrame) -> bytes:
     file = io.BytesIO()
     frame.write_ipc(file, compression="lz4")
     return file.getvalue()
-
-
-def _file() -> IO[bytes]:
-    return TemporaryFile(prefix="sklar-")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Tables counted on Spark: files that executors open themselves, or a DataFrame whose rows Spark hands over.
 
 Of files the driver lists what they say of themselves (columns, row groups, versions) and shares their parts out among
-tasks that take seconds (`rows.parts`); a task reads its parts as the local engine does, in one thread, and rows never
+tasks that take seconds (`rows.read`); a task reads its parts as the local engine does, in one thread, and rows never
 cross the JVM. A DataFrame that is more than files (a view, a join, a filter) costs a copy beside that: each partition's
 rows come through Arrow (`mapInArrow`). What follows is the same: a task counts to one set of partial counts, which is
 cut into pieces; each is summed over all tasks in an executor, so that neither the driver nor any executor holds more
@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -37,7 +37,7 @@ from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
 from sklar.rows.count import Ask, Exact, Histogram, count, no_answers
-from sklar.rows.parts import ChangedError, Part, open_files, read_part, share_out
+from sklar.rows.read import ChangedError, Part, open_files, read_part, share_out
 from sklar.rows.source import batch_rows, normalizer, require_different_names
 from sklar.rows.streams import frame_of
 
@@ -126,17 +126,13 @@ class SparkTable(ABC):
         # More tasks than this would send more partial counts than are worth it.
         most = min(max(MOST_SHUFFLED // size, at_once), _MOST_TASKS)
         records = 0 if self.n_rows is None else self.n_rows * (24 + 4 * len(ask.columns))
-        local = context.master.startswith("local[")
+        # Each takes as long as a task, and fits in memory.
+        facts: dict[str, Any] = {"buckets": max(at_once, -(-records // _BUCKET_BYTES)), "secrets": self._secrets}
         with one_thread(context), _private_failures(self.name):
-            work = Work(
-                ask=ask,
-                schema=self._schema,
-                secrets=self._secrets,
-                # Each takes as long as a task, and fits in memory.
-                buckets=max(at_once, -(-records // _BUCKET_BYTES)),
-                by_content=isinstance(self, SparkFrame),
-                tries=1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4),
-            )
+            local = context.master.startswith("local[")
+            tries = 1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
+            by_content = isinstance(self, SparkFrame)
+            work = Work(ask=ask, schema=self._schema, by_content=by_content, tries=tries, **facts)
             pieces, parts = self._pieces(work, most)
             if pieces is None:
                 return no_answers(ask)

@@ -121,15 +121,8 @@ def _type(name: str, held: str, clock: _Clock | None, described: Any) -> ColumnT
     title = _words(described.column_names_to_labels.get(name) or "") or None
     if labels:
         kind, output = "categorical", None
-    return ColumnType(
-        kind=kind,
-        output=output,
-        whole=kind == "integer" or (bool(labels) and whole),
-        nullable=True,
-        family=held,
-        labels=named,
-        title=title,
-    )
+    whole = whole if labels else kind == "integer"
+    return ColumnType(kind=kind, output=output, whole=whole, nullable=True, family=held, labels=named, title=title)
 
 
 def _words(text: str) -> str:

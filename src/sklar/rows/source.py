@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,6 +15,9 @@ from sklar.machine.threads import merged, workers
 from sklar.public.arrow import ColumnType
 from sklar.public.schema import Schema
 from sklar.public.settings import WITH_A_POINT, Reading
+
+if TYPE_CHECKING:
+    from sklar.rows.engines import CountedTable
 
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26
@@ -29,18 +33,6 @@ def batch_rows(columns: int) -> int:
     """How many rows a batch with this many columns may have: its memory is bounded too."""
     # A power of two, so that columns of bits are cut between words.
     return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
-
-
-class Columned(Protocol):
-    """A table whose columns have names."""
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
 
 
 class AnyColumns(tuple[str, ...]):
@@ -103,7 +95,7 @@ def files_at_once(parts: Sequence[Source]) -> int:
     return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
-def require_different_names(source: Columned) -> None:
+def require_different_names(source: Source | CountedTable) -> None:
     """Refuse a table in which a column's name is repeated."""
     first: dict[str, int] = {}
     for number, name in enumerate(source.columns, start=1):
@@ -113,7 +105,7 @@ def require_different_names(source: Columned) -> None:
             )
 
 
-def require_columns(source: Columned, schema: Schema) -> None:
+def require_columns(source: Source | CountedTable, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute.
 
     The table's other columns are not named: what the schema leaves out stays out of messages too.
@@ -132,7 +124,7 @@ def require_columns(source: Columned, schema: Schema) -> None:
     )
 
 
-def require_person(source: Columned, schema: Schema) -> None:
+def require_person(source: Source | CountedTable, schema: Schema) -> None:
     """Refuse a table that lacks the column of ids that the schema names."""
     if schema.person is not None and schema.person.column not in source.columns:
         raise DataError(
@@ -163,16 +155,13 @@ def _plain(column: pl.Series, reading: Reading, kept: Collection[str] | None) ->
     """One column, but for the texts that are `kept`; None where it does not hold numbers."""
     if kept is None and not reading.nulls:
         return column
-    if column.dtype == pl.Object:
+    if column.dtype in (pl.Categorical, pl.Enum, pl.Binary):
+        with suppress(pl.exceptions.PolarsError):
+            column = column.cast(pl.String)
+    if column.dtype in (pl.Object, pl.Binary):
+        # Python's values, and bytes that are not UTF-8.
         values = [_plain_value(value, reading, kept) for value in column]
         return pl.Series(column.name, values, dtype=pl.Object)
-    if column.dtype in (pl.Categorical, pl.Enum, pl.Binary):
-        try:
-            column = column.cast(pl.String)
-        except pl.exceptions.PolarsError:
-            # Bytes that are not UTF-8: as the encoder reads them.
-            texts = [None if value is None else value.decode(errors="replace") for value in column]
-            column = pl.Series(column.name, texts, dtype=pl.String)
     if column.dtype != pl.String:
         return column
     text = plain = pl.col("text")

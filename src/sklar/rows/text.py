@@ -32,6 +32,7 @@ from sklar.errors import DataError
 from sklar.machine.extras import require
 from sklar.machine.stores import Remote
 from sklar.public.settings import Reading, codec_of
+from sklar.rows.encode import NO_TEXT
 
 # Bytes that are read and checked at a time, that polars parses at a time, and that a record may have.
 _BLOCK, _PARSED, _LONGEST = 1 << 17, 1 << 24, 1 << 24
@@ -50,15 +51,8 @@ _UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfil
 # Brackets, commas and quotes of a JSON list; escaped characters are skipped.
 _STRUCTURE = re.compile(rb'\\.|["\[\]{},]', re.DOTALL)
 # The marks that files begin with, the longest first: UTF-32's begins as that of UTF-16.
-_MARKS = (
-    ("utf-32", "-le", codecs.BOM_UTF32_LE),
-    ("utf-32", "-be", codecs.BOM_UTF32_BE),
-    ("utf-8", "", codecs.BOM_UTF8),
-    ("utf-16", "-le", codecs.BOM_UTF16_LE),
-    ("utf-16", "-be", codecs.BOM_UTF16_BE),
-)
-# JSON lists and objects are in no domain, as this text is.
-_NO_VALUE = "(not a value)"
+_MARKS = [("utf-32", "-le", codecs.BOM_UTF32_LE), ("utf-32", "-be", codecs.BOM_UTF32_BE), ("utf-8", "", codecs.BOM_UTF8)]
+_MARKS += [("utf-16", "-le", codecs.BOM_UTF16_LE), ("utf-16", "-be", codecs.BOM_UTF16_BE)]
 
 
 def kind_of(path: Path | Remote) -> str:
@@ -458,4 +452,5 @@ def _text(value: object) -> str | None:
         return value.encode("utf-8", errors="replace").decode()
     if isinstance(value, bool):
         return "true" if value else "false"
-    return None if value is None else _NO_VALUE
+    # Lists and objects are in no domain, as this text is.
+    return None if value is None else NO_TEXT

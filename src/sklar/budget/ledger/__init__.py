@@ -204,14 +204,9 @@ class Ledger:
                     f"release of epsilon={own:.4g} at delta={budget.delta:.3g} would overspend it. Nothing was "
                     f"measured. {remedy}"
                 )
-            body = asdict(budget) | {
-                "epsilon": own,
-                "delta": delta,
-                "scales": np.stack([spend.scales, spend.moves, spend.reach], axis=1).tolist(),
-                "accountant": accountant,
-                "schema_sha256": schema_sha256,
-                "lost_delta": spend.lost_delta or None,
-            }
+            groups = np.stack([spend.scales, spend.moves, spend.reach], axis=1).tolist()
+            body = asdict(budget) | {"epsilon": own, "delta": delta, "scales": groups, "accountant": accountant}
+            body |= {"schema_sha256": schema_sha256, "lost_delta": spend.lost_delta or None}
             body = {name: value for name, value in body.items() if value is not None}
             receipt = pages.append("charge", dataset, body)
         with telling([receipt], own), _nothing_measured():
