@@ -59,15 +59,10 @@ STEPS = {"integer": (1, 5), "real": (0.1, 0.25, 2), "date": (1, 7), "datetime": 
 STEPS |= {"duration": (60, 0.001), "year": (1, 10), "yearmonth": (1, 3)}
 # The ends of each axis, in its own units.
 ENDS = {
-    "integer": (-(2**63) + 1, 2**63 - 1),
-    "real": (-(10**9), 10**9),
-    "date": (days(dt.date.min), days(dt.date.max)),
-    "datetime": (microseconds(dt.datetime.min), microseconds(dt.datetime.max)),
-    "time": (0, DAY),
-    "duration": (-(2**62), 2**62),
-    "year": (1, 3_000),
-    "yearmonth": (12, 9_999 * 12),
-}
+    "integer": (-(2**63) + 1, 2**63 - 1), "real": (-(10**9), 10**9), "date": (days(dt.date.min), days(dt.date.max)),
+    "datetime": (microseconds(dt.datetime.min), microseconds(dt.datetime.max)), "time": (0, DAY),
+    "duration": (-(2**62), 2**62), "year": (1, 3_000), "yearmonth": (12, 9_999 * 12),
+}  # fmt: skip
 
 
 def output_of(command: click.Command, *arguments: object, typed: str | None = None, code: int = 0) -> str:

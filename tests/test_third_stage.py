@@ -199,14 +199,10 @@ def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("change", "check"), [
-    (_exact, "noise"),
-    (_rescaled(64, 3), "noise"),
-    (_rescaled(1 / 4, 3), "theorem"),
+    (_exact, "noise"), (_rescaled(64, 3), "noise"), (_rescaled(1 / 4, 3), "theorem"),
     (lambda document, arrays: _unstated(document, 3), "measurements"),
-    (lambda document, arrays: _unstated(document, SCORES + 4), "measurements"),
-    (_unscored, "measurements"),
-    (_rescaled(1 / 8, SCORES + 3), "theorem"),
-    (_rescaled(1 / 8, SCORES + 4), "theorem"),
+    (lambda document, arrays: _unstated(document, SCORES + 4), "measurements"), (_unscored, "measurements"),
+    (_rescaled(1 / 8, SCORES + 3), "theorem"), (_rescaled(1 / 8, SCORES + 4), "theorem"),
 ])  # fmt: skip
 def test_verify_finds_forged_tables(saved: Path, tmp_path: Path, change: Any, check: str) -> None:
     found = verify(forged(saved, change, tmp_path / "forged.sklar"))

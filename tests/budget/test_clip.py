@@ -51,14 +51,8 @@ def test_larger_numbers_have_a_level_of_their_own_and_special_ones_keep_theirs()
 
 @pytest.mark.parametrize(("entry", "message"), [
     ("type = 'integer', low = 0, high = 10, bins = 2, clip = 5", 'clip goes with domain = "private". Add it'),
-    (
-        "type = 'real', domain = 'private', low = 0, high = 10, clip = 50",
-        "clip must lie below high, got 50.0 and 10",
-    ),
-    (
-        "type = 'real', domain = 'private', low = 0, clip = 'a'",
-        "clip must be a number smaller than 2**50, got 'a'.",
-    ),
+    ("type = 'real', domain = 'private', low = 0, high = 10, clip = 50", "clip must lie below high, got 50.0 and 10"),
+    ("type = 'real', domain = 'private', low = 0, clip = 'a'", "clip must be a number smaller than 2**50, got 'a'."),
     ("type = 'real', domain = 'private', low = 0", "needs low and high: wide bounds"),
 ])  # fmt: skip
 def test_a_clip_that_makes_no_sense_is_refused(entry: str, message: str) -> None:

@@ -214,13 +214,9 @@ def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -
 
 @pytest.mark.parametrize("statement", [
     "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE number = 2",
-    "UPDATE entries SET salt = 'ab' WHERE number = 2",
-    "DELETE FROM entries WHERE number = 1",
-    "UPDATE entries SET dataset = 'x' WHERE number = 3",
-    "UPDATE entries SET time = '' WHERE number = 2",
-    "PRAGMA application_id = 7",
-    "PRAGMA user_version = 7",
-    "DROP TABLE entries",
+    "UPDATE entries SET salt = 'ab' WHERE number = 2", "DELETE FROM entries WHERE number = 1",
+    "UPDATE entries SET dataset = 'x' WHERE number = 3", "UPDATE entries SET time = '' WHERE number = 2",
+    "PRAGMA application_id = 7", "PRAGMA user_version = 7", "DROP TABLE entries",
 ])  # fmt: skip
 def test_edited_ledgers_are_refused(ledger: Ledger, statement: str) -> None:
     pay(ledger, 0.5)

@@ -194,13 +194,9 @@ def test_what_cannot_be_bound(folder: Path) -> None:
 
 
 STEPS = (
-    "release.find_domains",
-    "fitting.third.plan_second",
-    "release.certify",
-    "release.fit_tables",
-    "fitting.choose.fit_auto",
-    "draw.repair.hold_margins",
-)
+    "release.find_domains", "fitting.third.plan_second", "release.certify", "release.fit_tables",
+    "fitting.choose.fit_auto", "draw.repair.hold_margins",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("step", STEPS)

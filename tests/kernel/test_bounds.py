@@ -125,12 +125,8 @@ def common() -> Iterator[Example]:
 
 
 EXAMPLES: dict[type, Callable[[], Iterator[Example]]] = {
-    Tables: tables,
-    Parities: parities,
-    Distances: distances,
-    Shares: shares,
-    Common: common,
-}
+    Tables: tables, Parities: parities, Distances: distances, Shares: shares, Common: common,
+}  # fmt: skip
 
 
 def furthest(world: NDArray[np.int64], weights: NDArray[np.float64], neighbors: Neighbors, most: int) -> float:

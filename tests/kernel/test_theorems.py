@@ -36,11 +36,8 @@ def test_the_papers_formula_gives_the_papers_figures(m: int, each: float) -> Non
 
 # Standard deviations at epsilon 1, delta 2^-30: advanced composition, discrete Laplace, zCDP, Gaussian curve.
 @pytest.mark.parametrize(("k", "paper", "laplace", "zcdp", "gaussian"), [
-    (45, 125.3, 71.9, 54.9, 52.2),
-    (105, 191.3, 111.6, 83.9, 79.8),
-    (378, 363.0, 213.5, 159.2, 151.4),
-    (500_500, 13_208.0, 7_792.0, 5_793.0, 5_510.0),
-    (2_001_000, 26_408.0, 15_580.0, 11_584.0, 11_017.0),
+    (45, 125.3, 71.9, 54.9, 52.2), (105, 191.3, 111.6, 83.9, 79.8), (378, 363.0, 213.5, 159.2, 151.4),
+    (500_500, 13_208.0, 7_792.0, 5_793.0, 5_510.0), (2_001_000, 26_408.0, 15_580.0, 11_584.0, 11_017.0),
 ])  # fmt: skip
 def test_standard_deviations(k: int, paper: float, laplace: float, zcdp: float, gaussian: float) -> None:
     weights = np.ones(k)

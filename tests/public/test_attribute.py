@@ -109,17 +109,11 @@ def test_low_high_and_bins_imply_edges_with_exact_ends(keys: str, edges: str) ->
 
 
 @pytest.mark.parametrize(("text", "kind", "nearest"), [
-    ("bool", pa.bool_(), pl.Boolean()),
-    ("int8", pa.int8(), pl.Int8()),
-    ("uint64", pa.uint64(), pl.UInt64()),
-    ("float32", pa.float32(), pl.Float32()),
-    ("float64", pa.float64(), pl.Float64()),
-    ("decimal(10, 2)", pa.decimal128(10, 2), pl.Decimal(10, 2)),
-    ("string", pa.string(), pl.String()),
-    ("date32", pa.date32(), pl.Date()),
-    ("date64", pa.date64(), pl.Date()),
-    ("timestamp[s]", pa.timestamp("s"), pl.Datetime("ms")),
-    ("timestamp[ns]", pa.timestamp("ns"), pl.Datetime("ns")),
+    ("bool", pa.bool_(), pl.Boolean()), ("int8", pa.int8(), pl.Int8()), ("uint64", pa.uint64(), pl.UInt64()),
+    ("float32", pa.float32(), pl.Float32()), ("float64", pa.float64(), pl.Float64()),
+    ("decimal(10, 2)", pa.decimal128(10, 2), pl.Decimal(10, 2)), ("string", pa.string(), pl.String()),
+    ("date32", pa.date32(), pl.Date()), ("date64", pa.date64(), pl.Date()),
+    ("timestamp[s]", pa.timestamp("s"), pl.Datetime("ms")), ("timestamp[ns]", pa.timestamp("ns"), pl.Datetime("ns")),
     ("timestamp[us, tz=Europe/Berlin]", pa.timestamp("us", "Europe/Berlin"), pl.Datetime("us", "Europe/Berlin")),
     ("timestamp[us, tz=+02:00]", pa.timestamp("us", "+02:00"), pl.Datetime("us", "Etc/GMT-2")),
     ("timestamp[us, tz=+05:30]", pa.timestamp("us", "+05:30"), pl.Datetime("us", "UTC")),
@@ -266,19 +260,15 @@ def test_lists_are_whole() -> None:
 
 
 RECOGNIZED = {
-    "states of the USA": [
-        ("State", "AL TX"),
-        ("home_state", "ca ny"),
-        ("x", "TX NY OH IA UT ME GA CA WA OR MN ZZ YY X"),
-    ],
+    "states of the USA": [("State", "AL TX"), ("home_state", "ca ny"),
+        ("x", "TX NY OH IA UT ME GA CA WA OR MN ZZ YY X")],
     "countries (ISO 3166, two letters)": [("country", "DE FR")],
     "countries (ISO 3166, three letters)": [("x", "DEU FRA ITA ESP POL USA CAN MEX")],
     "sexes": [("sex", "Male Female"), ("x", "F M"), ("sex", "F M U")],
-    "months": [("month", "1 12"), ("x", "Jan Feb May")],
-    "days of the week": [("x", "MONDAY SUNDAY")],
+    "months": [("month", "1 12"), ("x", "Jan Feb May")], "days of the week": [("x", "MONDAY SUNDAY")],
     "countries (English names)": [("land", "Germany France")],
     None: [("grade", "AL TX"), ("x", "1 12"), ("x", "F M U"), ("country", "DE QQ"), ("code", "d m")],
-}
+}  # fmt: skip
 
 
 def test_what_is_recognized() -> None:
@@ -290,14 +280,11 @@ def test_what_is_recognized() -> None:
 
 
 @pytest.mark.parametrize(("example", "texts"), [
-    (
-        "$1,234.50",
-        {"$1,234.50": 1234.5, "1234.5": 1234.5, "-$5": -5, "$-5.00": -5, "($5)": -5, " $ 12,34,567.1 ": 1234567.1},
-    ),
+    ("$1,234.50",
+        {"$1,234.50": 1234.5, "1234.5": 1234.5, "-$5": -5, "$-5.00": -5, "($5)": -5, " $ 12,34,567.1 ": 1234567.1}),
     ("$1,234.50", dict.fromkeys(["(5", "--5", "(-5)", "$1,23", "1.234,50", "€5", "$", "", "$1e5", "5%"])),
     ("1.234,50 €", {"1.234,50 €": 1234.5, "€5": None, "1.5": None, "-0,5€": -0.5, "1234": 1234}),
-    ("1 234,5 kr", {"1 234,5 kr": 1234.5, "1.5": None}),
-    ("(1,234)", {"(1,234)": -1234, "1,234": 1234, "1.234": 1.234}),
+    ("1 234,5 kr", {"1 234,5 kr": 1234.5, "1.5": None}), ("(1,234)", {"(1,234)": -1234, "1,234": 1234, "1.234": 1.234}),
     ("12.5%", {"12.5%": 12.5, "12.5 %": 12.5, "1,234.5%": None}),
 ])  # fmt: skip
 def test_numbers_are_read_and_written_as_an_example_shows(example: str, texts: dict[str, float | None]) -> None:

@@ -51,23 +51,18 @@ RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
 @pytest.mark.parametrize(("changes", "words"), [
     ({"at_most": 0}, "at_most must be a whole number from 1 to 1,000, got 0"),
     ({"at_most": 1_001}, "got 1001. Give the number of events that hardly anyone exceeds"),
-    ({"at_most": 2.5}, "got 2.5"),
-    ({"at_most": True}, "got True"),
+    ({"at_most": 2.5}, "got 2.5"), ({"at_most": True}, "got True"),
     ({"people_key": ""}, r"\[people\] key must name the column"),
     ({"events_key": 7}, r"\[events\] key must name the column that says whose row it is, got 7"),
     ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* not released: remove it"),
     ({"events_key": "kind"}, r"\[events\] key 'kind' is also an attribute"),
     ({"people": schema("attributes.city = " + PRIVATE)}, "must be public, got a private one: 'city'"),
-    (
-        {"people": schema('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
-        r"\[people\] the key says whose row it is: its schema takes no \[table\] person",
-    ),
+    ({"people": schema('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
+        r"\[people\] the key says whose row it is: its schema takes no \[table\] person"),
     ({"events": schema(EVENTS + RULE)}, r"\[events\] linked tables take no rules yet"),
     ({"people": schema(DAY + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
-    (
-        {"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
-        r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]",
-    ),
+    ({"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
+        r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]"),
     ({"people": schema("attributes.x = " + TALL)}, "both schemas must have at most 20000 levels together"),
 ])  # fmt: skip
 def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -17,17 +17,13 @@ from sklar.public.importers import Imported, import_schema
 from sklar.public.schema import Schema
 
 SDV_COLUMNS = {
-    "guest_email": {"sdtype": "email", "pii": True},
-    "has_rewards": {"sdtype": "boolean"},
-    "room_type": {"sdtype": "categorical"},
-    "size": {"sdtype": "categorical", "order": ["S", "M", "L"]},
-    "nights": {"sdtype": "numerical", "computer_representation": "Int8"},
-    "fee": {"sdtype": "numerical"},
+    "guest_email": {"sdtype": "email", "pii": True}, "has_rewards": {"sdtype": "boolean"},
+    "room_type": {"sdtype": "categorical"}, "size": {"sdtype": "categorical", "order": ["S", "M", "L"]},
+    "nights": {"sdtype": "numerical", "computer_representation": "Int8"}, "fee": {"sdtype": "numerical"},
     "checkin": {"sdtype": "datetime", "datetime_format": "%d %b %Y"},
     "paid_at": {"sdtype": "datetime", "datetime_format": "%Y-%m-%d %H:%M:%S"},
-    "card": {"sdtype": "id", "regex_format": "[0-9]{4}"},
-    "note": {"sdtype": "unknown", "pii": False},
-}
+    "card": {"sdtype": "id", "regex_format": "[0-9]{4}"}, "note": {"sdtype": "unknown", "pii": False},
+}  # fmt: skip
 SDV = {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "primary_key": "guest_email", "columns": SDV_COLUMNS}
 HOTELS = {"hotels": {"primary_key": "guest_email", "columns": SDV_COLUMNS}}
 SDV_TABLES = {"METADATA_SPEC_VERSION": "V1", "tables": HOTELS, "relationships": []}
@@ -41,29 +37,22 @@ def field(name: str, kind: str, **keys: Any) -> dict[str, Any]:
 
 
 FRICTIONLESS = {
-    "fields": [
-        field("id", "integer", unique=True),
-        field("age", "integer", minimum=0, maximum=119),
+    "fields": [field("id", "integer", unique=True), field("age", "integer", minimum=0, maximum=119),
         field("rooms", "integer", required=True, minimum=1, exclusiveMaximum=9),
-        field("income", "number", minimum="0", maximum="1e6"),
-        field("sex", "string", enum=["F", "M"], required=True),
+        field("income", "number", minimum="0", maximum="1e6"), field("sex", "string", enum=["F", "M"], required=True),
         field("size", "string", categories=["S", {"value": "L", "label": "x"}], categoriesOrdered=True),
         field("code", "integer", categories=[{"value": 1, "label": "one"}, {"value": 2, "label": "two"}]),
-        field("city", "string"),
-        field("born", "date", minimum="1900-01-01", maximum="2024-12-31"),
-        field("seen", "datetime", format="%d/%m/%Y"),
-        field("smoker", "boolean"),
-        field("place", "geopoint"),
+        field("city", "string"), field("born", "date", minimum="1900-01-01", maximum="2024-12-31"),
+        field("seen", "datetime", format="%d/%m/%Y"), field("smoker", "boolean"), field("place", "geopoint"),
         field("since", "year", minimum=1990, maximum=1999, required=True),
         field("month", "yearmonth", minimum="2000-01", exclusiveMaximum="2001-01"),
         field("at", "time", format="%H:%M", minimum="00:00:00", maximum="23:59:59"),
         field("took", "duration", minimum="PT0S", maximum="PT1H"),
         field("died", "date", format="%d.%m.%Y", minimum="1900-01-01", maximum="2000-01-01"),
         field("well", "boolean", falseValues=["N"], trueValues=["Y"]),
-        field("pay", "integer", missingValues=["", "NA", "-9"], minimum=0, maximum=99),
-    ],
+        field("pay", "integer", missingValues=["", "NA", "-9"], minimum=0, maximum=99)],
     "missingValues": ["", "NA", "-"],
-}
+}  # fmt: skip
 SMARTNOISE = """
 Database:
   PUMS:
@@ -90,17 +79,13 @@ def chain(*steps: dict[str, Any]) -> dict[str, Any]:
 
 
 TRANSFORMERS = {
-    "module": "smartnoise-synth",
-    "version": "1.0.0",
-    "constraints": {
-        "id": step("AnonymizationTransformer") | {"params": "uuid4"},
+    "module": "smartnoise-synth", "version": "1.0.0",
+    "constraints": {"id": step("AnonymizationTransformer") | {"params": "uuid4"},
         "age": step("MinMaxTransformer", lower=0, upper=100, nullable=False),
         "weight": chain(step("ClampTransformer", lower=10, upper=200), step("BinTransformer", bins=25)),
         "income": chain(step("LogTransformer"), step("BinTransformer", bins=20, lower=0, upper=50)),
-        "sex": chain(step("LabelTransformer", nullable=True), step("OneHotEncoder")),
-        "job": step("DropTransformer"),
-    },
-}
+        "sex": chain(step("LabelTransformer", nullable=True), step("OneHotEncoder")), "job": step("DropTransformer")},
+}  # fmt: skip
 
 
 def put(folder: Path, name: str, content: object) -> Path:
@@ -197,15 +182,12 @@ ARROW: list[tuple[str, pa.DataType, dict[str, Any] | None]] = [
     ("ratio", pa.float32(), {"type": "real", "output": "float32"}),
     ("city", pa.dictionary(pa.int8(), pa.string()), {"type": "categorical", "output": "category"}),
     ("size", pa.dictionary(pa.int8(), pa.string(), ordered=True), {"type": "categorical", "ordered": True}),
-    ("zip", pa.large_string(), {"type": "categorical"}),
-    ("smoker", pa.bool_(), {"type": "boolean"}),
+    ("zip", pa.large_string(), {"type": "categorical"}), ("smoker", pa.bool_(), {"type": "boolean"}),
     ("born", pa.date32(), {"type": "date"}),
     ("seen", pa.timestamp("us", "Asia/Tokyo"), {"type": "datetime", "output": "timestamp[us, tz=Asia/Tokyo]"}),
-    ("at", pa.time32("s"), {"type": "time", "output": "time32[s]"}),
-    ("took", pa.duration("us"), {"type": "duration"}),
-    ("tags", pa.list_(pa.string()), None),
-    ("__index_level_0__", pa.int64(), None),
-]
+    ("at", pa.time32("s"), {"type": "time", "output": "time32[s]"}), ("took", pa.duration("us"), {"type": "duration"}),
+    ("tags", pa.list_(pa.string()), None), ("__index_level_0__", pa.int64(), None),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])

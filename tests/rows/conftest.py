@@ -25,12 +25,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("spark")
     # One address that every sandbox has, and a Java that starts quickly: nothing here runs long enough to be optimized.
     settings = {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
+        "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(folder / "work"), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }  # fmt: skip
     os.environ.update(settings)
     package = str(Path(sklar.__file__).parents[1])
     with warnings.catch_warnings():

@@ -193,14 +193,10 @@ def arrow(folder: Path, rows: pa.Table) -> Path:
 
 
 LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {
-    "file": one_file,
-    "skewed": skewed,
-    "orders": orders,
-    "dictionaries": dictionaries,
+    "file": one_file, "skewed": skewed, "orders": orders, "dictionaries": dictionaries,
     "no statistics": partial(one_file, row_group_size=1000, write_statistics=False, compression="none"),
-    "single rows": single_rows,
-    "arrow": arrow,
-}
+    "single rows": single_rows, "arrow": arrow,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -326,16 +322,10 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
     counts = open_table(folder, SCHEMA, engine=engine).count(ask_all(SCHEMA))
     # A ragged row is a row of unknown values.
     codes = [
-        [0, 2, 3, 4, 5, 5, 5, 5],
-        [0, 1, 3, 2, 3, 3, 0, 0],
-        [0, 1, 0, 1, -1, -1, -1, 0],
-        [0, 1, 2, 2, 2, 2, 0, 0],
-        [0, 1, -1, 0, -1, -1, 0, 0],
-        [0, 0, -1, 0, -1, -1, 0, 0],
-        [6, 1, -1, 3, -1, -1, 6, 6],
-        [1, 0, 0, 1, -1, -1, 1, 1],
-        [0, 1, 3, 3, 3, 3, 2, 0],
-    ]
+        [0, 2, 3, 4, 5, 5, 5, 5], [0, 1, 3, 2, 3, 3, 0, 0], [0, 1, 0, 1, -1, -1, -1, 0], [0, 1, 2, 2, 2, 2, 0, 0],
+        [0, 1, -1, 0, -1, -1, 0, 0], [0, 0, -1, 0, -1, -1, 0, 0], [6, 1, -1, 3, -1, -1, 6, 6],
+        [1, 0, 0, 1, -1, -1, 1, 1], [0, 1, 3, 3, 3, 3, 2, 0],
+    ]  # fmt: skip
     assert same(counts, answers_by(np.array(codes, dtype=np.int32), ask_all(SCHEMA), compiled=False))
 
 

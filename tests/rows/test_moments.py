@@ -125,26 +125,16 @@ def test_a_day_has_one_weekday_and_what_is_missing_is_missing_in_all_parts() -> 
 
 
 REFUSED: dict[str, tuple[str, Callable[[str], str]]] = {
-    "at.date": (
-        "column 'at': a part with type = 'date' says its day. Add it.",
-        lambda text: "[" + text.split("[", 2)[2],
-    ),
-    "twice": (
-        "column 'at': it must have one part of each type, got type = 'time' twice. Remove one.",
-        lambda text: text + '[attributes.b]\ntype = "time"\npart_of = "at"\nmissing = "?"\nedges = ["0:00", "24:00"]',
-    ),
-    "both": (
-        "column 'at': it must be one attribute, or have parts, not both. Remove one.",
-        lambda text: text + '[attributes.at]\ntype = "boolean"',
-    ),
-    "missing": (
-        "column 'at': its parts must have one missing text and one format, and its date alone an output.",
-        lambda text: text.replace('missing = "?"', "", 1),
-    ),
-    "output": (
-        "column 'at': output 'date32' does not hold a datetime; use one of string, timestamp.",
-        lambda text: text.replace('missing = "?"', 'missing = "?"\noutput = "date32"', 1),
-    ),
+    "at.date": ("column 'at': a part with type = 'date' says its day. Add it.",
+        lambda text: "[" + text.split("[", 2)[2]),
+    "twice": ("column 'at': it must have one part of each type, got type = 'time' twice. Remove one.",
+        lambda text: text + '[attributes.b]\ntype = "time"\npart_of = "at"\nmissing = "?"\nedges = ["0:00", "24:00"]'),
+    "both": ("column 'at': it must be one attribute, or have parts, not both. Remove one.",
+        lambda text: text + '[attributes.at]\ntype = "boolean"'),
+    "missing": ("column 'at': its parts must have one missing text and one format, and its date alone an output.",
+        lambda text: text.replace('missing = "?"', "", 1)),
+    "output": ("column 'at': output 'date32' does not hold a datetime; use one of string, timestamp.",
+        lambda text: text.replace('missing = "?"', 'missing = "?"\noutput = "date32"', 1)),
     "format": (
         "column 'at': format must tell a day, a month, a year and one of 24 hours, in the letters of strptime, got "
         "'%d.%m.%Y'. Write '%d.%m.%Y %H:%M'.",
@@ -154,7 +144,7 @@ REFUSED: dict[str, tuple[str, Callable[[str], str]]] = {
             .replace("24\nstep", "1\nstep")
         ),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", REFUSED)

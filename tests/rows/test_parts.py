@@ -64,10 +64,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("name", "schema", "count"), [
-    ("t.parquet", SCHEMA, 8),
-    ("t.arrow", SCHEMA, 10),
-    ("t.csv", SCHEMA, 1),
-    ("t.csv", UNQUOTED, 13),
+    ("t.parquet", SCHEMA, 8), ("t.arrow", SCHEMA, 10), ("t.csv", SCHEMA, 1), ("t.csv", UNQUOTED, 13),
     ("t.ndjson", SCHEMA, 1),
 ])  # fmt: skip
 def test_the_parts_of_a_file_are_its_rows_in_order(name: str, schema: Schema, count: int, tmp_path: Path) -> None:
@@ -234,13 +231,9 @@ def bucket() -> Iterator[str]:
         running.start()
         host, port = running.get_host_and_port()
         settings = {
-            "AWS_ACCESS_KEY_ID": "tester",
-            "AWS_SECRET_ACCESS_KEY": "hidden",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ALLOW_HTTP": "true",
-        }
+            "AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ALLOW_HTTP": "true",
+        }  # fmt: skip
         for name, value in settings.items():
             patch.setenv(name, value)
         client = boto3.client("s3")

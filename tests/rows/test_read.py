@@ -71,35 +71,24 @@ def packed_by_pyarrow(codec: str) -> bytes:
 
 # What is written, by its path: a file, or the files of a folder.
 FILES: dict[str, dict[str, bytes]] = {
-    "csv": {"t.csv": TEXT},
-    "upper case": {"T.CSV": TEXT},
+    "csv": {"t.csv": TEXT}, "upper case": {"T.CSV": TEXT},
     "tsv": {"t.tsv": CSV.replace("Bo, jr", "Bo; jr").replace(",", "\t").replace("Bo; jr", "Bo, jr").encode()},
-    "byte order mark": {"t.csv": b"\xef\xbb\xbf" + TEXT},
-    "no last newline": {"t.csv": TEXT.rstrip(b"\n")},
+    "byte order mark": {"t.csv": b"\xef\xbb\xbf" + TEXT}, "no last newline": {"t.csv": TEXT.rstrip(b"\n")},
     "crlf": {"t.csv": TEXT.replace(b"\n", b"\r\n").replace(b"a\r\nb", b"a\nb")},
     "blank lines": {"t.csv": CSV.replace("30,é\n", "30,é\n\n").encode() + b"\n\n"},
-    "gz": {"t.csv.gz": gzip.compress(TEXT)},
-    "xz": {"t.csv.xz": lzma.compress(TEXT)},
-    "bz2": {"t.csv.bz2": bz2.compress(TEXT)},
-    "zst": {"t.csv.zst": packed_by_pyarrow("zstd")},
-    "lz4": {"t.csv.lz4": packed_by_pyarrow("lz4")},
-    "br": {"t.csv.br": packed_by_pyarrow("brotli")},
+    "gz": {"t.csv.gz": gzip.compress(TEXT)}, "xz": {"t.csv.xz": lzma.compress(TEXT)},
+    "bz2": {"t.csv.bz2": bz2.compress(TEXT)}, "zst": {"t.csv.zst": packed_by_pyarrow("zstd")},
+    "lz4": {"t.csv.lz4": packed_by_pyarrow("lz4")}, "br": {"t.csv.br": packed_by_pyarrow("brotli")},
     "json lines": {"t.ndjson": JSON_LINES.encode()},
     "packed json lines": {"t.jsonl.gz": gzip.compress(JSON_LINES.encode())},
     "arrow": {"t.arrow": as_bytes(pl.DataFrame(COLUMNS).write_ipc)},
     "parquet": {"t.parquet": as_bytes(partial(pq.write_table, TABLE))},
-    "parquet folder": {
-        "1.parquet": as_bytes(partial(pq.write_table, TABLE.slice(0, 1))),
+    "parquet folder": {"1.parquet": as_bytes(partial(pq.write_table, TABLE.slice(0, 1))),
         "deep/2.parquet": as_bytes(partial(pq.write_table, TABLE.slice(1).select(["city", "age", "name"]))),
-        "_SUCCESS": b"",
-        ".hidden.csv": b"x\n1\n",
-        "_delta_log/0.json": b"{}",
-    },
-    "csv folder": {
-        "1.csv": 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n'.encode(),
-        "2.csv": b'city,name,age\n,"C ""x""",5\nz,,41\n',
-    },
-}
+        "_SUCCESS": b"", ".hidden.csv": b"x\n1\n", "_delta_log/0.json": b"{}"},
+    "csv folder": {"1.csv": 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n'.encode(),
+        "2.csv": b'city,name,age\n,"C ""x""",5\nz,,41\n'},
+}  # fmt: skip
 HELD: dict[str, Callable[[], object]] = {
     "pyarrow": lambda: TABLE,
     "reader": lambda: pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(max_chunksize=1)),
@@ -136,20 +125,14 @@ def cells(path: Path, data: bytes) -> list[tuple[bytes | None, ...]]:
 
 
 @pytest.mark.parametrize(("data", "rows"), [
-    (b"a,b\n", []),
-    (b"a,b", []),
-    (b"a,b\r\n1,2\r\n", [(b"1", b"2")]),
-    (b"a,b\n1\n2,3\n4,5,6\n", [(b"2", b"3"), (None, None), (None, None)]),
-    (b"a,b\n1\n", [(None, None)]),
+    (b"a,b\n", []), (b"a,b", []), (b"a,b\r\n1,2\r\n", [(b"1", b"2")]),
+    (b"a,b\n1\n2,3\n4,5,6\n", [(b"2", b"3"), (None, None), (None, None)]), (b"a,b\n1\n", [(None, None)]),
     (b"a,b\n\xff\xfe,\xc3\n", [("\ufffd\ufffd".encode(), "\ufffd".encode())]),
     (b"a,b\n\xff\n\xc3\n1,2\n", [(b"1", b"2"), (None, None), (None, None)]),
-    (b"a,b\n1,\xc3", [(b"1", "\ufffd".encode())]),
-    (b"a,b\n\x00,x\x00y\n", [(b"\x00", b"x\x00y")]),
+    (b"a,b\n1,\xc3", [(b"1", "\ufffd".encode())]), (b"a,b\n\x00,x\x00y\n", [(b"\x00", b"x\x00y")]),
     (b'a,b\n"x, ""y""\nz",2', [(b'x, "y"\nz', b"2")]),
-    (b'a,b\n1,"never closed\n2,3\n', [(b"1", b"never closed\n2,3\n")]),
-    (b"a,b\n NA ,null\n", [(b" NA ", b"null")]),
-    (b"a\n1\n\n2\n", [(b"1",), (b"",), (b"2",)]),
-    (b'a\n""\n', [(b"",)]),
+    (b'a,b\n1,"never closed\n2,3\n', [(b"1", b"never closed\n2,3\n")]), (b"a,b\n NA ,null\n", [(b" NA ", b"null")]),
+    (b"a\n1\n\n2\n", [(b"1",), (b"",), (b"2",)]), (b'a\n""\n', [(b"",)]),
     (b"a,b\n" + b"x" * 3_000_000 + b",2\n", [(b"x" * 3_000_000, b"2")]),
 ])  # fmt: skip
 def test_no_row_of_a_csv_file_makes_reading_fail(tmp_path: Path, data: bytes, rows: list[tuple[bytes, ...]]) -> None:
@@ -225,20 +208,15 @@ NO_HEADER, UNREAD = (f"file '{{}}' has no {word} line. It must begin with the co
 
 
 @pytest.mark.parametrize(("name", "data", "message"), [
-    ("t.csv", b"", EMPTY),
-    ("t.parquet", b"", EMPTY),
-    ("t.csv", b"\n\na,b\n", NO_HEADER),
+    ("t.csv", b"", EMPTY), ("t.parquet", b"", EMPTY), ("t.csv", b"\n\na,b\n", NO_HEADER),
     ("t.csv", b",\n1,2\n", NO_HEADER),
     ("t.csv", b"a,b,a\n1,2,3\n", "columns 1 and 3 of file '{}' have the same name. Rename one of them."),
-    ("t.csv", b"a" * 200_000, UNREAD),
-    ("t.csv.gz", b"a,b\n1,2\n", UNREAD),
+    ("t.csv", b"a" * 200_000, UNREAD), ("t.csv.gz", b"a,b\n1,2\n", UNREAD),
     ("t.xls", b"PK", SUFFIXES + "Save it as .xlsx, or as CSV."),
     ("t.sas7bdat", b"", "file '{}' is empty. It must hold a header and rows."),
     ("t.sas7bdat", b"SAS", SUFFIXES + "Save it as a .sav, .dta or CSV file."),
-    ("t", b"a\n1\n", SUFFIXES + "Write the table in one of them."),
-    ("t.zip", b"PK", ZIP),
-    ("t.json", b'{"a": [1]}', NO_LIST),
-    ("t.json", b"", NO_LIST),
+    ("t", b"a\n1\n", SUFFIXES + "Write the table in one of them."), ("t.zip", b"PK", ZIP),
+    ("t.json", b'{"a": [1]}', NO_LIST), ("t.json", b"", NO_LIST),
     ("t.arrow", SECRET.encode() * 20, f"file '{{}}' is not an Arrow file{UNREADABLE}"),
     ("t.parquet", SECRET.encode() * 20, f"file '{{}}' is not a Parquet file{UNREADABLE}"),
     ("no.csv", None, "file '{}' does not exist. Check the path."),
@@ -253,14 +231,10 @@ def test_a_file_is_refused(tmp_path: Path, name: str, data: bytes | None, messag
 
 TWICE = "columns 1 and 2 of the table have the same name. Rename one of them."
 OBJECTS = (
-    (
-        [1, 2],
-        "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got list.",
-    ),
-    (
-        pl.Series([1]),
-        "the table of type Series does not export an Arrow stream. It must be a table of rows and named columns.",
-    ),
+    ([1, 2],
+        "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got list."),
+    (pl.Series([1]),
+        "the table of type Series does not export an Arrow stream. It must be a table of rows and named columns."),
     (pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), TWICE),
     (pd.DataFrame([[1, 2]], columns=[7, "7"]), TWICE),
     (
@@ -273,7 +247,7 @@ OBJECTS = (
         "'s3://bucket/t.csv' must be a .parquet or .arrow file, or a folder of Parquet files. Copy text files to a "
         "disk first.",
     ),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "message"), OBJECTS)

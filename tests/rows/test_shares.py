@@ -44,14 +44,11 @@ def test_events_stand_with_their_people() -> None:
 @pytest.mark.parametrize(("ids", "owners", "numbers", "unmatched", "repeated"), [
     (["x", "y", "z"], ["z", "x", "z", "x"], [2, 0, 2], 0, 0),
     # An event without a person is dropped, and a person without a key has no events.
-    ([1, 2], [2, 3, None, 2], [0, 2], 2, 0),
-    ([None, "a", None], ["a", None], [0, 1, 0], 1, 0),
+    ([1, 2], [2, 3, None, 2], [0, 2], 2, 0), ([None, "a", None], ["a", None], [0, 1, 0], 1, 0),
     ([5, 5, 6], [5, 6, 5], [2, 1], 0, 1),
     # Keys of any type are compared as texts.
-    ([1, 2], ["2", "02"], [0, 1], 1, 0),
-    ([1.0, 2.0, None], [1, 2], [1, 1, 0], 0, 0),
-    ([dt.date(2020, 1, 1)], ["2020-01-01"], [1], 0, 0),
-    ([Decimal("1.50")], [Decimal("1.50")], [1], 0, 0),
+    ([1, 2], ["2", "02"], [0, 1], 1, 0), ([1.0, 2.0, None], [1, 2], [1, 1, 0], 0, 0),
+    ([dt.date(2020, 1, 1)], ["2020-01-01"], [1], 0, 0), ([Decimal("1.50")], [Decimal("1.50")], [1], 0, 0),
 ])  # fmt: skip
 def test_whose_events_are_whose(ids: Any, owners: Any, numbers: list[int], unmatched: int, repeated: int) -> None:
     found = joined(ids, owners)
@@ -171,18 +168,14 @@ def _shares(
         return halves + [(shape[1] + event[i], (1 - weight) / k) for event in events]
     # A person's cells, with equal shares.
     cells: dict[str, Callable[[], list[int]]] = {
-        "people": lambda: [0],
-        "person": lambda: [person[i]],
-        "number": lambda: [k],
+        "people": lambda: [0], "person": lambda: [person[i]], "number": lambda: [k],
         "person-person": lambda: [person[i] * shape[1] + person[j]],
         "number-person": lambda: [in_bin * shape[1] + person[i]],
         "person-event": lambda: [person[i] * shape[1] + event[j] for event in events],
         "event-event": lambda: [event[i] * shape[1] + event[j] for event in events],
         "number-event": lambda: [(in_bin - 1) * shape[1] + event[i] for event in events],
-        "two-events": lambda: [
-            int(triangle(np.minimum(one[i], two[i]), np.maximum(one[i], two[i]), shape[0]))
-            for one, two in combinations(events, 2)
-        ],
-    }
+        "two-events": lambda: [int(triangle(np.minimum(one[i], two[i]), np.maximum(one[i], two[i]), shape[0])) for one,
+            two in combinations(events, 2)],
+    }  # fmt: skip
     found = cells[kind]()
     return [(cell, Fraction(1, len(found))) for cell in found]

@@ -66,12 +66,9 @@ def check_refusal(database: Path | str, text: str, people: int) -> None:
 
 
 REFUSED = (
-    "SELECT * FROM nothing",
-    "SELEC",
-    "SELECT name::INTEGER AS age FROM people",
-    "DROP TABLE people",
+    "SELECT * FROM nothing", "SELEC", "SELECT name::INTEGER AS age FROM people", "DROP TABLE people",
     "CREATE TABLE other (a INTEGER)",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [*REFUSED, "SELECT error(name) AS age FROM people", ""])
