@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import click
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from click.testing import CliRunner
 from hypothesis import reject, settings
 from numpy.typing import NDArray
 
-from sklar.errors import SchemaError
+from sklar.errors import LedgerError, SchemaError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Codes, Tables
 from sklar.public.axis import AXES, DAY, SECOND, days, format_grain, microseconds
@@ -63,6 +65,14 @@ ENDS = {
     "datetime": (microseconds(dt.datetime.min), microseconds(dt.datetime.max)), "time": (0, DAY),
     "duration": (-(2**62), 2**62), "year": (1, 3_000), "yearmonth": (12, 9_999 * 12),
 }  # fmt: skip
+
+
+def refuses(match: str | None, action: Callable[..., object], *given: Any, **settings: Any) -> BaseException:
+    """What an action raises, a `LedgerError` unless `error` is given, which must match."""
+    with pytest.raises(settings.pop("error", LedgerError), match=match) as raised:
+        action(*given, **settings)
+    error: BaseException = raised.value
+    return error
 
 
 def output_of(command: click.Command, *arguments: object, typed: str | None = None, code: int = 0) -> str:

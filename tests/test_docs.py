@@ -21,7 +21,7 @@ import pytest
 
 import sklar
 from sklar.cli import cli
-from tests.conftest import output_of
+from tests.conftest import output_of, refuses
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -131,10 +131,8 @@ def test_blocks_are_found_and_excused() -> None:
     assert [(block.language, block.line, block.excuse) for block in found] == [
         ("bash", 1, None), ("python", 4, None), ("text", 9, None), ("bash", 13, "it installs")
     ]  # fmt: skip
-    with pytest.raises(ZeroDivisionError):
-        run_block(found[1], {})
-    with pytest.raises(AssertionError, match="only sklar commands run here, got 'make'"):
-        run_block(found[3], {})
+    refuses(None, run_block, found[1], {}, error=ZeroDivisionError)
+    refuses("only sklar commands run here, got 'make'", run_block, found[3], {}, error=AssertionError)
 
 
 def test_a_wrong_block_fails() -> None:
@@ -146,8 +144,7 @@ def test_a_wrong_block_fails() -> None:
         ("toml", "[attributes.x]\ntype = 'nonsense'", sklar.SchemaError),
         ("json", "{", json.JSONDecodeError),
     ):
-        with pytest.raises(error):
-            run_block(Block(language, code), {})
+        refuses(None, run_block, Block(language, code), {}, error=error)
 
 
 def test_few_blocks_are_excused() -> None:

@@ -15,6 +15,7 @@ from sklar.budget.ledger import Ledger
 from sklar.errors import BudgetError, ModelError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
+from tests.conftest import refuses
 
 SCHEMA = Schema.from_toml('[table]\nname = "t"\n[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "boolean"')
 ROWS = pl.DataFrame({"x": [True, False] * 50, "y": [True, True, False, False] * 25})
@@ -23,10 +24,8 @@ ROWS = pl.DataFrame({"x": [True, False] * 50, "y": [True, True, False, False] * 
 def test_the_constructor_only_stores() -> None:
     odd = sklar.Synthesizer("no such file", epsilon=-1, method="magic")
     assert (odd.schema, odd.epsilon, odd.method) == ("no such file", -1, "magic")
-    with pytest.raises(sklar.SchemaError, match="does not exist"):
-        odd.fit(ROWS)
-    with pytest.raises(BudgetError, match="method must be one of"):
-        odd.set_params(schema=SCHEMA, epsilon=1.0).fit(ROWS)
+    refuses("does not exist", odd.fit, ROWS, error=sklar.SchemaError)
+    refuses("method must be one of", odd.set_params(schema=SCHEMA, epsilon=1.0).fit, ROWS, error=BudgetError)
 
 
 def test_its_settings_are_those_of_fit() -> None:
@@ -58,8 +57,7 @@ def test_clones_have_equal_settings_and_no_model_and_every_fit_is_charged(tmp_pa
     copy = clone(fitted)
     assert copy is not fitted
     assert copy.get_params() == fitted.get_params()
-    with pytest.raises(ModelError, match=r"no model yet. Call fit first."):
-        copy.sample(3)
+    refuses(r"no model yet. Call fit first.", copy.sample, 3, error=ModelError)
     copy.fit(ROWS)
     assert len(book.account("t").charges) == 2
 

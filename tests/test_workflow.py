@@ -16,7 +16,7 @@ from sklar.cli import cli
 from sklar.errors import BudgetError, ModelError, OutputError, SchemaError
 from sklar.files.model import Model
 from sklar.public.schema import Schema
-from tests.conftest import output_of
+from tests.conftest import output_of, refuses
 
 TEXT = """
 [table]
@@ -66,8 +66,7 @@ def test_a_schema_is_given_by_value_by_path_or_as_a_model(folder: Path, model: M
         Schema.of({})  # type: ignore[arg-type]
     broken = folder / "broken.zip"
     broken.write_bytes((folder / "people.sklar").read_bytes()[:-30] + b"PK\5\6" + bytes(18))
-    with pytest.raises(SchemaError, match="is not a usable model: its zip must have at most"):
-        Schema.load(broken)
+    refuses("is not a usable model: its zip must have at most", Schema.load, broken, error=SchemaError)
 
 
 def test_what_is_stated_twice_is_refused(table: pl.DataFrame, folder: Path) -> None:
@@ -98,8 +97,7 @@ def test_a_draft_goes_to_a_file_with_its_private_page(folder: Path, tmp_path: Pa
     assert "PRIVATE" in (tmp_path / "d.PRIVATE.html").read_text()
     rights = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert rights == {"d.toml": 0o600, "d.PRIVATE.html": 0o600}
-    with pytest.raises(OutputError, match="must end in"):
-        sklar.draft(folder / "people.csv", out=tmp_path / "d.txt")
+    refuses("must end in", sklar.draft, folder / "people.csv", out=tmp_path / "d.txt", error=OutputError)
 
 
 def test_a_check_says_what_the_command_says(folder: Path, table: pl.DataFrame) -> None:
@@ -155,8 +153,7 @@ def test_plots_need_no_display(model: Model) -> None:
     for figure in (model.plot.margins("age"), model.plot.margins("role"), model.plot.dependence()):
         assert figure.axes
     assert sklar.forecast(model, rows=600, epsilon=4.0).plot().axes
-    with pytest.raises(SchemaError, match="the schema has no attribute 'nonsense'"):
-        model.plot.margins("nonsense")
+    refuses("the schema has no attribute 'nonsense'", model.plot.margins, "nonsense", error=SchemaError)
 
 
 def test_rows_under_a_condition(model: Model, folder: Path, tmp_path: Path) -> None:
@@ -181,10 +178,8 @@ def test_given_is_refused_where_it_has_no_meaning(table: pl.DataFrame) -> None:
     schema = Schema.from_toml('attributes.sex = {type="categorical", values=["Female", "Male"]}')
     dummies = sklar.fit(table.select("sex"), schema, epsilon=9.0, dummies=True)
     refused = r"is about records, and this model draws dummies\. Fit it without dummies"
-    with pytest.raises(ModelError, match=refused):
-        dummies.sample(1, given="sex = Male")
-    with pytest.raises(ModelError, match=refused):
-        dummies.complete(table.select("sex"))
+    refuses(refused, dummies.sample, 1, given="sex = Male", error=ModelError)
+    refuses(refused, dummies.complete, table.select("sex"), error=ModelError)
     spark = ("--given", "sex = Male", "--out", "x.parquet", "--engine", "spark")
     shown = output_of(cli, "sample", "m.sklar", *spark, code=2)
     assert "--given draws rows on this machine. Leave out --engine." in shown
@@ -213,8 +208,7 @@ def test_a_query_that_cuts_a_bin_says_so_and_adds_its_uncertainty(model: Model, 
     assert three.estimate is None
     assert "their shares are the model's, not measured" in "\n".join(three.lines())
     assert '"age [15, 20)"' in output_of(cli, "query", folder / "people.sklar", "age = 17", "--json")
-    with pytest.raises(QueryError, match="cuts the bin"):
-        output_of(cli, "query", folder / "people.sklar", "age < 18", "--exact")
+    refuses("cuts the bin", output_of, cli, "query", folder / "people.sklar", "age < 18", "--exact", error=QueryError)
 
 
 def test_weights_shift_the_budget(folder: Path, table: pl.DataFrame, model: Model) -> None:

@@ -16,7 +16,7 @@ from benchmarks import accuracy, accuracy_page, aim, graphical, judge, peers, po
 from sklar.custodian.evaluate import choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import answer_blocks
 from sklar.public.schema import Attribute, Schema
-from tests.conftest import output_of
+from tests.conftest import output_of, refuses
 
 SIZES = (2, 3, 4, 5)
 COLUMNS = tuple(Attribute(name=f"a{size}", kind="categorical", values=tuple(range(size))) for size in SIZES)
@@ -125,10 +125,8 @@ def test_generated_tables_and_unknown_names(tmp_path: Path) -> None:
     wide = tables.opened("wide", work=tmp_path)
     assert wide.codes.shape == (90, 10_000)
     assert wide.codes.min() == 0
-    with pytest.raises(ValueError, match="table must be one of adult, "):
-        tables.opened("nothing", work=tmp_path)
-    with pytest.raises(ValueError, match="Give --peers-python"):
-        tables.opened("fertil2", work=tmp_path)
+    refuses("table must be one of adult, ", tables.opened, "nothing", work=tmp_path, error=ValueError)
+    refuses("Give --peers-python", tables.opened, "fertil2", work=tmp_path, error=ValueError)
 
 
 def test_a_peer_that_was_stopped_is_named_and_a_draw_not_tried_is_not(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from sklar.kernel.queries import Block, Shares
 from sklar.kernel.theorems import Budget, Mechanism, curve_epsilon
 from sklar.public.schema import Schema
 from sklar.public.settings import Person, budget_for
+from tests.conftest import refuses
 from tests.linked import small
 
 SCHEMA = Schema.from_toml('[attributes]\na = {type = "boolean"}\nb = {type = "categorical", values = ["x", "y", "z"]}')
@@ -67,8 +68,7 @@ def test_certificates_are_read_again_and_say_what_they_always_said() -> None:
     for entry in document["measurements"]:
         assert entry["scale"] in scales[entry["kind"]]
         assert (entry["stage"], entry["sensitivity_l1"], entry["sensitivity_l2"]) == (1, 2.0, math.sqrt(2))
-    with pytest.raises(ModelError, match="is not readable"):
-        Certificate.from_dict(document | {"mood": "good"})
+    refuses("is not readable", Certificate.from_dict, document | {"mood": "good"}, error=ModelError)
 
 
 def risk(

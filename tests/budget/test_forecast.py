@@ -29,8 +29,8 @@ from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
 from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.read import open_source
-from tests.budget.test_ledger import opened, refuses, run
-from tests.conftest import count_plainly
+from tests.budget.test_ledger import opened, run
+from tests.conftest import count_plainly, refuses
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from sklar.errors import BudgetError, LedgerError
 from sklar.kernel import vault as door
 from sklar.kernel.theorems import Budget, Cost, Spend, cost, gaussian_epsilon
 from sklar.public.schema import Attribute, Schema
+from tests.conftest import refuses
 
 DELTA = 2.0**-30
 SCHEMA = Schema(
@@ -62,14 +63,6 @@ def many(budget: Budget, tables: int = 105) -> Spend:
 def pay(book: Ledger, epsilon: float = 0.9, tables: int = 10, dataset: str = "t", **settings: Any) -> Paid:
     budget = Budget(epsilon=epsilon, **settings)
     return book.charge(dataset, budget, many(budget, tables))
-
-
-def refuses(match: str | None, action: Callable[..., object], *given: Any, **settings: Any) -> BaseException:
-    """What an action raises, a `LedgerError` unless `error` is given, which must match."""
-    with pytest.raises(settings.pop("error", LedgerError), match=match) as raised:
-        action(*given, **settings)
-    error: BaseException = raised.value
-    return error
 
 
 def fails(*_: Any, **_settings: Any) -> Any:

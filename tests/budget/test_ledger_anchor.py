@@ -21,7 +21,8 @@ from sklar.budget.ledger.chain import VARIABLE, Pages, open_pages
 from sklar.budget.receipt import charge_notes
 from sklar.errors import MissingExtraError
 from sklar.kernel.theorems import Budget
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, changed, opened, pay, refuses, run
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, changed, opened, pay, run
+from tests.conftest import refuses
 from tests.postgres import serving
 
 BUDGET = Budget(epsilon=0.9)
@@ -268,8 +269,7 @@ def test_a_postgresql_table_that_only_grows(socket: Path, tmp_path: Path) -> Non
     book.path.write_bytes(backup)
     refuses(r"is older than its anchor postgresql://custodian@", pay, book)
     for statement in ("DELETE FROM sklar_anchor", "UPDATE sklar_anchor SET entries = 2", "TRUNCATE sklar_anchor"):
-        with pytest.raises(dbapi.Error):
-            run("custodian", statement)
+        refuses(None, run, "custodian", statement, error=dbapi.Error)
     follows_once(Anchor(role))
 
 

@@ -26,7 +26,8 @@ from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.rows.engines import Measurer
-from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, fails, opened, refuses, run
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, fails, opened, run
+from tests.conftest import refuses
 from tests.trust.forge import forged
 
 TOML = (
@@ -230,8 +231,7 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     def stop(command: str, *words: str) -> str:
         settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--quiet"]
         monkeypatch.setattr(sys, "argv", ["sklar", command, "d.csv", *settings, *words])
-        with pytest.raises(SystemExit):
-            main()
+        refuses(None, main, error=SystemExit)
         return capsys.readouterr().err
 
     return stop

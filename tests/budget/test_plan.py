@@ -18,7 +18,7 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
-from tests.budget.test_ledger import refuses
+from tests.conftest import refuses
 from tests.linked import small
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")

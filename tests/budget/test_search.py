@@ -43,7 +43,8 @@ from sklar.rows.count import Ask, count
 from sklar.rows.encode import encode
 from sklar.rows.engines import Measurer
 from sklar.trust.verify import verify
-from tests.budget.test_ledger import fails, opened, refuses
+from tests.budget.test_ledger import fails, opened
+from tests.conftest import refuses
 from tests.trust.forge import forged
 
 TOML = """
@@ -93,8 +94,7 @@ def test_a_schema_says_which_domains_are_private_and_survives_its_own_toml() -> 
     ('type = "boolean"\ndomain = "private"', "unknown key 'domain'"),
 ])  # fmt: skip
 def test_entries_that_contradict_themselves_are_refused(entry: str, message: str) -> None:
-    with pytest.raises(SchemaError, match=message):
-        Schema.from_toml(f"[attributes.a]\n{entry}")
+    refuses(message, Schema.from_toml, f"[attributes.a]\n{entry}", error=SchemaError)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from sklar.fitting.density import interpolated
 from sklar.fitting.latent import LatentModel
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
+from tests.conftest import refuses
 from tests.draw.test_blocks import dirichlet_model
 
 PLAIN = """
@@ -136,8 +137,7 @@ def test_what_cannot_be_is_refused() -> None:
         ("area = 'North' and area = 'South'", "no record can satisfy the condition 'area = .*: no level of its"),
     ]
     for given, message in refused:
-        with pytest.raises(ModelError, match=message):
-            given_sampler(model, condition_of(given, model.schema, shapes)[0])
+        refuses(message, given_sampler, model, condition_of(given, model.schema, shapes)[0], error=ModelError)
     certain = LatentModel(schema=model.schema, probabilities=model.probabilities.copy())
     certain.probabilities[:, 0] = 0.0
     with pytest.raises(ModelError, match=r"the model gives it no chance. Ask for less."):
@@ -176,8 +176,7 @@ def test_too_many_cases_are_refused() -> None:
     chain = " or ".join(f"x{i} = a and x{i + 1} = b" for i in range(7))
     condition, _ = condition_of(chain, model.schema, {})
     large = LatentModel(schema=model.schema, probabilities=np.broadcast_to(model.probabilities[0], (1 << 22, 51)))
-    with pytest.raises(ModelError, match=r"separate cases, too many for this model. Simplify it"):
-        given_sampler(large, condition)
+    refuses(r"separate cases, too many for this model. Simplify it", given_sampler, large, condition, error=ModelError)
 
 
 def test_chances_of_rules_are_those_of_brute_force() -> None:

@@ -16,6 +16,7 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one
 from sklar.kernel.vault import Vault
+from tests.conftest import refuses
 
 CELLS = Cells([4, 5, 2])
 ONE_WAY, PAIRS, TOTAL = (Tables(cells=CELLS, order=order) for order in (1, 2, 0))
@@ -106,19 +107,16 @@ def test_nothing_is_measured_without_a_reserve_and_none_is_above_the_budget() ->
     budget = Budget(epsilon=1.0)
     scales = budget.scales(np.ones(3))
     exact = np.zeros(38, dtype=np.int64)
-    with pytest.raises(BudgetError, match="reserved before it is measured"):
-        Vault(budget).measure(PAIRS, exact, scales)
+    refuses("reserved before it is measured", Vault(budget).measure, PAIRS, exact, scales, error=BudgetError)
     with pytest.raises(BudgetError, match=r"would bring the privacy spent to epsilon=1\.\d+, above the budget of 1"):
         Vault(budget).reserve(PAIRS.bound(np.nextafter(scales * 0.99, 0).astype(np.float32).astype(float), budget))
     charged: list[Spend] = []
     held = Vault(budget, charge=charged.append)
     held.reserve(PAIRS.bound(scales, budget))
     assert len(charged) == 1
-    with pytest.raises(BudgetError, match="a release is charged once"):
-        held.reserve(Spend.of([]))
+    refuses("a release is charged once", held.reserve, Spend.of([]), error=BudgetError)
     held.measure(PAIRS, exact, scales)
-    with pytest.raises(BudgetError, match="costs more than was reserved"):
-        held.measure(PAIRS, exact, np.full(3, 2.0**20))
+    refuses("costs more than was reserved", held.measure, PAIRS, exact, np.full(3, 2.0**20), error=BudgetError)
 
 
 @pytest.mark.parametrize(("scale", "tables"), [(2.5, 2), (8.0, 20)])
@@ -155,8 +153,7 @@ def test_lost_delta_binds_too() -> None:
     held.hold(100)
     held.reserve(reserved)
     lower = Common(about="town", threshold=1_990)
-    with pytest.raises(BudgetError, match="costs more than was reserved"):
-        held.measure(lower, {"a": 5}, [300.0])
+    refuses("costs more than was reserved", held.measure, lower, {"a": 5}, [300.0], error=BudgetError)
     block = held.measure(query, {"a": 5, "b": 10_000}, [300.0])
     # 'a' reaches the threshold with a chance below 1e-10, and 'b' misses it with one below 1e-100.
     assert block.keys == ("b",)
@@ -171,10 +168,8 @@ def test_laplace_noise_has_the_reserved_scales_and_queries_are_the_kernels() -> 
     budget, exact = Budget(epsilon=1.0, mechanism="laplace"), np.zeros(38, dtype=np.int64)
     scales = budget.scales(np.ones(3))
     held = opened(budget, scales)
-    with pytest.raises(BudgetError, match="costs more than was reserved"):
-        held.measure(PAIRS, exact, scales * 2)
-    with pytest.raises(BudgetError, match="their bounds are proven"):
-        held.measure(Cheap(cells=CELLS, order=2), exact, scales)
+    refuses("costs more than was reserved", held.measure, PAIRS, exact, scales * 2, error=BudgetError)
+    refuses("their bounds are proven", held.measure, Cheap(cells=CELLS, order=2), exact, scales, error=BudgetError)
     held.measure(PAIRS, exact, scales)
 
 
@@ -184,8 +179,7 @@ def test_laplace_noise_has_the_reserved_scales_and_queries_are_the_kernels() -> 
 )
 def test_exact_answers_are_whole_numbers_of_every_cell(exact: NDArray[Any]) -> None:
     held = opened(Budget(epsilon=1.0), np.full(3, 100.0))
-    with pytest.raises(BudgetError, match="a whole number for every cell"):
-        held.measure(PAIRS, exact, [100.0] * 3)
+    refuses("a whole number for every cell", held.measure, PAIRS, exact, [100.0] * 3, error=BudgetError)
     assert held.spent.scales.size == 0
 
 
@@ -202,12 +196,10 @@ def test_what_left_cannot_be_changed_and_scales_are_copied(no_noise: Any) -> Non
 
 def test_every_pass_counts_the_same_rows_and_some() -> None:
     held = Vault(Budget(epsilon=1.0))
-    with pytest.raises(DataError, match="has no rows"):
-        held.hold(0)
+    refuses("has no rows", held.hold, 0, error=DataError)
     held.hold(10)
     held.hold(10)
-    with pytest.raises(DataError, match="the table changed while it was read"):
-        held.hold(11)
+    refuses("the table changed while it was read", held.hold, 11, error=DataError)
     Vault(Budget(epsilon=1.0, neighbors="add-remove")).hold(0)
 
 
@@ -247,10 +239,8 @@ def test_noise_cannot_be_replaced_by_assignment(module: Any) -> None:
     with pytest.raises(AttributeError, match="cannot be replaced"):
         del module.discrete_gaussian
     for name in ("measure", "_require"):
-        with pytest.raises(AttributeError, match="cannot be replaced"):
-            setattr(Vault, name, None)
-        with pytest.raises(AttributeError, match="cannot be replaced"):
-            delattr(Vault, name)
+        refuses("cannot be replaced", setattr, Vault, name, None, error=AttributeError)
+        refuses("cannot be replaced", delattr, Vault, name, error=AttributeError)
 
 
 def test_entropy_cannot_be_replaced_by_assignment(monkeypatch: pytest.MonkeyPatch) -> None:

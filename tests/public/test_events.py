@@ -12,6 +12,7 @@ from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
+from tests.conftest import refuses
 from tests.linked import EVENTS, PEOPLE, small
 
 schema = Schema.from_toml
@@ -66,8 +67,7 @@ RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
     ({"people": schema("attributes.x = " + TALL)}, "both schemas must have at most 20000 levels together"),
 ])  # fmt: skip
 def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
-        replace(small(), **changes)
+    refuses(words, replace, small(), **changes, error=SchemaError)
 
 
 BOTH = '[people]\nkey = "id"\nschema = {}\n[events]\nkey = "x"\nschema = {}\n{}'
@@ -88,8 +88,7 @@ def test_mistakes_in_the_file_are_told(text: bytes | None, words: str, tmp_path:
     (tmp_path / "p.toml").write_text(PEOPLE)
     if text is not None:
         (tmp_path / "both.toml").write_bytes(text)
-    with pytest.raises(SchemaError, match=words):
-        Linked.load(tmp_path / "both.toml")
+    refuses(words, Linked.load, tmp_path / "both.toml", error=SchemaError)
 
 
 def test_budgets_are_by_person() -> None:

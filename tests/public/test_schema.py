@@ -29,7 +29,7 @@ from sklar.public.axis import parse_number
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Person, Reading, budget_for, codec_of, describe_reading
 from sklar.trust.verify.refit import check_copula
-from tests.conftest import schemas
+from tests.conftest import refuses, schemas
 from tests.public import cases, one
 
 DERIVED = ("allowed", "determined", "digest", "dummy_names", "measured", "cells", "names", "private_domains", "sources")
@@ -223,12 +223,10 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "schema.toml"
-    with pytest.raises(SchemaError, match=f"^schema file '{path}' does not exist. Check the path.$"):
-        Schema.load(path)
+    refuses(f"^schema file '{path}' does not exist. Check the path.$", Schema.load, path, error=SchemaError)
     path.write_bytes(b"[attributes.a\xff]")
     for unreadable in (path, tmp_path):
-        with pytest.raises(SchemaError, match=r"cannot be read: .* It must be a UTF-8 text file\."):
-            Schema.load(unreadable)
+        refuses(r"cannot be read: .* It must be a UTF-8 text file\.", Schema.load, unreadable, error=SchemaError)
     path.write_text('[attributes."é"]\ntype = "boolean"', encoding="utf-8")
     assert Schema.load(str(path)).names == ("é",)
 
@@ -249,8 +247,7 @@ def test_a_hostile_model_file_is_refused_within_bounded_memory(
     assert path.stat().st_size < 200_000
     tracemalloc.start()
     try:
-        with pytest.raises(SchemaError, match=message):
-            Schema.of(path)
+        refuses(message, Schema.of, path, error=SchemaError)
         assert tracemalloc.get_traced_memory()[1] < 80 << 20
     finally:
         tracemalloc.stop()
@@ -391,8 +388,7 @@ def test_a_target_is_public_and_checked() -> None:
         ("3", r"\[table\] target must be the name of an attribute, or list some, got \(3,\)"),
         ("[['a']]", r"\[table\] target must be the name of an attribute, or list some"),
     ):
-        with pytest.raises(SchemaError, match=message):
-            Schema.from_toml(f"[table]\ntarget = {stated}\n{columns}")
+        refuses(message, Schema.from_toml, f"[table]\ntarget = {stated}\n{columns}", error=SchemaError)
     with pytest.raises(SchemaError, match=r"a rule determines 'c', which is not measured. Name 'b' instead"):
         Schema.from_toml(f"[table]\ntarget = 'c'\n{columns}{rule}")
     assert Schema.from_toml(f"[table]\ntarget = 'b'\n{columns}{rule}").measured.targets == (1,)

@@ -44,6 +44,7 @@ from sklar.rows.encode import encode
 from sklar.rows.engines import Measurer, open_table
 from sklar.rows.read import open_source, reads_again
 from sklar.rows.sql import Query
+from tests.conftest import refuses
 from tests.rows.test_count import answers_by, brute_force, same, schema_of, some_tables
 from tests.rows.test_count import drawn as random_codes
 
@@ -336,13 +337,11 @@ def test_a_table_without_rows_has_no_counts(engine: Engine, tmp_path: Path) -> N
 
 def test_a_column_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> None:
     path = one_file(tmp_path, table(3).drop_columns(["citizen"]))
-    with pytest.raises(DataError, match="has no column for 'citizen'"):
-        fit(path, SCHEMA, epsilon=1.0, engine=engine)
+    refuses("has no column for 'citizen'", fit, path, SCHEMA, epsilon=1.0, engine=engine, error=DataError)
 
 
 def test_a_path_that_is_not_there(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist"):
-        open_table(tmp_path / "nothing.parquet", SCHEMA, engine=engine)
+    refuses("does not exist", open_table, tmp_path / "nothing.parquet", SCHEMA, engine=engine, error=DataError)
 
 
 def test_threads_change_nothing(tmp_path: Path) -> None:
@@ -386,8 +385,7 @@ def test_the_engine_is_chosen_by_what_is_given() -> None:
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingExtraError, match=r"needs PySpark 4 and Java 17: pip install 'sklar\[spark\]'"):
-        session()
+    refuses(r"needs PySpark 4 and Java 17: pip install 'sklar\[spark\]'", session, error=MissingExtraError)
 
 
 def test_spark_takes_no_checkpoint_and_only_paths_and_its_own_tables(tmp_path: Path) -> None:
@@ -401,8 +399,7 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
     opened = open_table(one_file(tmp_path, table(50)), SCHEMA)
     opened.count(ask_all(SCHEMA))
     one_file(tmp_path, table(49))
-    with pytest.raises(DataError, match=r"^the table changed while it was read"):
-        opened.count(ask_all(SCHEMA))
+    refuses(r"^the table changed while it was read", opened.count, ask_all(SCHEMA), error=DataError)
 
 
 def test_what_can_be_read_again_is_a_public_fact(tmp_path: Path) -> None:
@@ -454,5 +451,4 @@ def test_histograms_of_parts_add_up_to_those_of_the_table() -> None:
     found = executors.join(added, ask, 5)
     assert found.n_rows == whole.n_rows == 200
     assert all(one.frame().equals(other.frame()) for one, other in zip(found.values, whole.values, strict=True))
-    with pytest.raises(DataError, match="do not add up"):
-        executors.join(added[1:], ask, 5)
+    refuses("do not add up", executors.join, added[1:], ask, 5, error=DataError)

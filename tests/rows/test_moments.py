@@ -22,6 +22,7 @@ from sklar.public.rules import violating
 from sklar.public.schema import Schema
 from sklar.rows.encode import coder, encode, value_column
 from sklar.rows.read import open_source
+from tests.conftest import refuses
 
 FORMAT = "%d.%m.%Y %H:%M"
 
@@ -157,11 +158,9 @@ def test_parts_that_contradict_one_another_are_refused(what: str) -> None:
 
 def test_whoever_names_the_column_is_told_its_parts() -> None:
     told = "column 'at' is measured in parts. Name one of them: at.date, at.time, at.weekday."
-    with pytest.raises(SchemaError, match=told):
-        SCHEMA.attribute("at")
+    refuses(told, SCHEMA.attribute, "at", error=SchemaError)
     model = sklar.fit(table(), SCHEMA, epsilon=5.0)
-    with pytest.raises(QueryError, match=told):
-        model.query("at >= '1970-01-01'")
+    refuses(told, model.query, "at >= '1970-01-01'", error=QueryError)
 
 
 def test_a_release_keeps_hours_and_weekdays_and_is_read_wherever_a_table_is(tmp_path: Path) -> None:
@@ -244,6 +243,5 @@ def test_a_draft_is_reviewed_column_by_column(tmp_path: Path) -> None:
 
 def test_files_lack_the_column_and_not_its_parts(tmp_path: Path) -> None:
     table(9).drop("at").write_csv(tmp_path / "t.csv")
-    with pytest.raises(sklar.DataError, match=r"has no column for 'at'\."):
-        sklar.fit(tmp_path / "t.csv", SCHEMA, epsilon=1.0)
+    refuses(r"has no column for 'at'\.", sklar.fit, tmp_path / "t.csv", SCHEMA, epsilon=1.0, error=sklar.DataError)
     assert open_source(table(9)).columns == ("at", "zip", "late")

@@ -23,6 +23,7 @@ from sklar.public.schema import Schema
 from sklar.rows import text
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source, reads_again
+from tests.conftest import refuses
 
 SECRET = "SECRETCELL"
 SCHEMA = Schema.from_toml("""
@@ -200,8 +201,7 @@ def test_damage_is_refused_without_a_word_of_the_rows(
 def test_a_workbook_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "t.xlsx")
     monkeypatch.setattr("sklar.rows.office._MOST_BYTES", 1000)
-    with pytest.raises(DataError, match=r"is larger than 4 GiB when it is unpacked\. Save the sheet as CSV"):
-        open_source(path)
+    refuses(r"is larger than 4 GiB when it is unpacked\. Save the sheet as CSV", open_source, path, error=DataError)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,7 @@ def test_a_missing_extra_is_named(
         monkeypatch.setitem(sys.modules, hidden, None)
     with pytest.raises(MissingExtraError, match=rf"a file that ends in {kind} needs {package}: .*sklar\[{extra}\]"):
         open_source(path)
-    with pytest.raises(MissingExtraError, match=rf"sklar\[{extra}\]"):
-        check_target(path, (kind,))
+    refuses(rf"sklar\[{extra}\]", check_target, path, (kind,), error=MissingExtraError)
 
 
 def test_what_a_format_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

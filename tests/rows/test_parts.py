@@ -22,6 +22,7 @@ from sklar.rows import read as of_parts
 from sklar.rows.read import Part, open_files, open_part, open_source, read_part, share_out
 from sklar.rows.source import Source, Span
 from sklar.rows.text import _lines_within, kind_of
+from tests.conftest import refuses
 
 SCHEMA = Schema.from_toml(
     '[attributes.city]\ntype = "categorical"\nvalues = ["a", "b"]\n[attributes.age]\ntype = "integer"\nedges = [0, 9]\n'
@@ -128,11 +129,9 @@ def test_a_file_that_changed_is_refused_before_and_after_it_is_read(tmp_path: Pa
     os.utime(path, ns=(1, 1))
     with pytest.raises(DataError, match=rf"file '{path}' changed while the table was read. Nothing was released. Run"):
         list(reading)
-    with pytest.raises(DataError, match="changed while the table was read"):
-        next(read_part(part, SCHEMA, SCHEMA.names))
+    refuses("changed while the table was read", next, read_part(part, SCHEMA, SCHEMA.names), error=DataError)
     path.unlink()
-    with pytest.raises(DataError, match="changed while the table was read"):
-        next(read_part(part, SCHEMA, SCHEMA.names))
+    refuses("changed while the table was read", next, read_part(part, SCHEMA, SCHEMA.names), error=DataError)
 
 
 def test_files_must_agree_and_folders_may_be_columns(tmp_path: Path) -> None:
@@ -144,8 +143,7 @@ def test_files_must_agree_and_folders_may_be_columns(tmp_path: Path) -> None:
     assert set(source.columns) == {"age", "city"}
     assert rows_of(parts)["city"].to_list() == ["a", "a", "b", "b"]
     pl.DataFrame({"ages": [1]}).write_parquet(folder / "city=a" / "0.parquet")
-    with pytest.raises(DataError, match=r"have different columns\. Files of a folder must agree"):
-        opened(folder)
+    refuses(r"have different columns\. Files of a folder must agree", opened, folder, error=DataError)
 
 
 def test_lists_of_paths_and_what_is_not_there(tmp_path: Path) -> None:
@@ -155,13 +153,10 @@ def test_lists_of_paths_and_what_is_not_there(tmp_path: Path) -> None:
     assert opened(paths)[0].n_rows == 24
     assert opened(paths)[0].name == "the list of 2 paths"
     assert opened(f"file://{paths[0]}")[0].n_rows == 12
-    with pytest.raises(DataError, match="are the same file"):
-        opened([paths[0], paths[0]])
-    with pytest.raises(DataError, match=r"does not exist\. Check the path"):
-        opened(tmp_path / "3.parquet")
+    refuses("are the same file", opened, [paths[0], paths[0]], error=DataError)
+    refuses(r"does not exist\. Check the path", opened, tmp_path / "3.parquet", error=DataError)
     paths[0].write_bytes(b"no Parquet")
-    with pytest.raises(DataError, match="is not a Parquet file"):
-        opened(paths)
+    refuses("is not a Parquet file", opened, paths, error=DataError)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "t.csv.gz", "t.csv.zst", "t.ndjson", "t.ndjson.zst"])
@@ -211,8 +206,7 @@ def test_a_file_of_a_store_that_changed_is_refused(memory: Any) -> None:
     memory.pipe("/t.csv", file_of(frame(5), "t.csv"))
     (part,) = opened("memory://t.csv")[1]
     memory.pipe("/t.csv", file_of(frame(6), "t.csv"))
-    with pytest.raises(DataError, match=r"file 'memory://t\.csv' changed while the table was read"):
-        rows_of([part])
+    refuses(r"file 'memory://t\.csv' changed while the table was read", rows_of, [part], error=DataError)
     with pytest.raises(DataError, match=r"'memory://nothing' does not exist, or holds no files\. Check the address"):
         opened("memory://nothing")
     memory.pipe("/bad.parquet", b"no Parquet")

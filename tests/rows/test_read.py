@@ -29,6 +29,7 @@ from sklar.rows import text
 from sklar.rows.encode import encode
 from sklar.rows.read import files_of, open_source
 from sklar.rows.source import BATCH_ROWS, batch_rows, require_columns
+from tests.conftest import refuses
 
 COLUMNS = {"name": ["Ann", "Bo, jr", 'C "x"', None], "age": [30, None, 5, 41], "city": ["é", "a\nb", "", "z"]}
 CSV = 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n"C ""x""",5,\n,41,z\n'
@@ -392,8 +393,7 @@ def test_a_json_line_longer_than_a_block_is_a_row_of_nulls(tmp_path: Path, monke
 def test_a_compression_that_needs_more_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t.csv.zst").write_bytes(b"x")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"a file that ends in \.zst needs pyarrow"):
-        open_source(tmp_path / "t.csv.zst")
+    refuses(r"a file that ends in \.zst needs pyarrow", open_source, tmp_path / "t.csv.zst", error=MissingExtraError)
 
 
 def test_folders_are_refused(tmp_path: Path) -> None:
@@ -426,8 +426,7 @@ SAME = "are the same file (a link, or a path given twice): its rows would count 
 def test_a_link_beside_its_file_is_refused(folder: Path, link: Callable[[Path, Path], None]) -> None:
     link(folder / "a.csv", folder / "b.csv")
     assert refusal(folder) == f"'{folder / 'a.csv'}' and '{folder / 'b.csv'}' {SAME}"
-    with pytest.raises(DataError, match="are the same file"):
-        fit(folder, NUMBERS, epsilon=1.0)
+    refuses("are the same file", fit, folder, NUMBERS, epsilon=1.0, error=DataError)
 
 
 def test_two_links_to_one_file_elsewhere_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -206,13 +206,12 @@ class Certificate(Tabular):
         if document.get("tokens") is not None:
             document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
-            receipt = document.get("receipt")
-            parts = {
+            receipt, found = document.get("receipt"), document["domains"]
+            bounds = (None if each.get("bounds") is None else tuple(each["bounds"]) for each in found)
+            parts = {key: tuple(document[key]) for key in ("earlier", "read_from_rows", "unread")} | {
                 "measurements": tuple(Measurement(**entry) for entry in document["measurements"]),
-                "domains": tuple(Finding.of_dict(entry) for entry in document["domains"]),
-                "earlier": tuple(document["earlier"]),
+                "domains": tuple(Finding(**{**each, "bounds": own}) for each, own in zip(found, bounds, strict=True)),
                 "receipt": None if receipt is None else Receipt(**receipt),
-                **{key: tuple(document[key]) for key in ("read_from_rows", "unread")},
             }
             return cls(**{**document, **parts})
         except (TypeError, KeyError) as error:

@@ -311,12 +311,6 @@ class Finding:
         points = f" and {len(attribute.points):,} common values" if attribute.points else ""
         return f"{attribute.n_bins:,} bins{points} by {self.tables} noisy tables between the bounds"
 
-    @classmethod
-    def of_dict(cls, document: Mapping[str, Any]) -> Finding:
-        """From JSON, which has lists for tuples."""
-        bounds = document.get("bounds")
-        return cls(**{**document, "bounds": None if bounds is None else (bounds[0], bounds[1])})
-
 
 Findings: TypeAlias = Sequence[Finding]
 Blocks: TypeAlias = Sequence[Block]

@@ -267,6 +267,9 @@ def _number_or_infinity(text: str) -> int | float | None:
     return float(text) if text.lower() in _INFINITE else parse_number(text)
 
 
+_MONTHS: dict[str, Any] = {"example": "texts such as '1990-01'", "read": parse_month}
+_MONTHS |= {"count": lambda moment: moment.year * 12 + moment.month - 1}
+_MONTHS |= {"show": lambda n: f"{n // 12:04}-{n % 12 + 1:02}"}
 AXES: Mapping[str, Axis] = {
     axis.kind: axis
     for axis in (
@@ -279,15 +282,7 @@ AXES: Mapping[str, Axis] = {
         Axis("time", timed=True, example="texts such as '13:30:00'", read=parse_clock, count=_clock, show=clock_text),
         Axis("duration", timed=True, grows=True, example="texts such as '1:30:00'", read=parse_span, show=span_text),
         Axis("year", numeric=True, stepped=True, dated=True, read=_number_or_infinity),
-        Axis(
-            "yearmonth",
-            stepped=True,
-            dated=True,
-            example="texts such as '1990-01'",
-            read=parse_month,
-            count=lambda moment: moment.year * 12 + moment.month - 1,
-            show=lambda n: f"{n // 12:04}-{n % 12 + 1:02}",
-        ),
+        Axis("yearmonth", stepped=True, dated=True, **_MONTHS),
         Axis("weekday", stepped=True, read=lambda text: _WEEKDAYS.get(text), show=lambda n: [*_WEEKDAYS][n % 7]),
     )
 }

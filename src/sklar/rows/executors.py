@@ -121,7 +121,8 @@ class SparkTable(ABC):
 
     def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
         """Exact answers about all rows, or about those that are chosen of each person."""
-        context, size = self._context, 4 * length(ask)
+        # The number of rows, and the cells of all tables.
+        context, size = self._context, 4 * (1 + sum(ask.sizes))
         at_once = TASKS_PER_CORE * int(context.defaultParallelism)
         # More tasks than this would send more partial counts than are worth it.
         most = min(max(MOST_SHUFFLED // size, at_once), _MOST_TASKS)
@@ -271,14 +272,9 @@ def _count_chosen(work: Work, bucket: int, pieces: Iterable[Piece]) -> Iterator[
     yield from refusals
 
 
-def length(ask: Ask) -> int:
-    """How many whole numbers the answers are: the number of rows, and the cells of all tables."""
-    return 1 + sum(ask.sizes)
-
-
 def _n_keys(ask: Ask) -> int:
-    """In how many pieces they are summed, with one for each attribute whose domain is private."""
-    return -(-length(ask) // RUN) + len(ask.values)
+    """In how many pieces answers are summed, with one for each attribute whose domain is private."""
+    return -(-(1 + sum(ask.sizes)) // RUN) + len(ask.values)
 
 
 def cut(answers: Exact, number: int) -> Iterator[Piece]:
