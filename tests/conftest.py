@@ -126,12 +126,10 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
             near = st.sampled_from(entry["edges"])
             entry["points"] = draw(st.lists(near | axis, min_size=1, max_size=4, unique=True))
     optional: dict[str, st.SearchStrategy[Any]] = {
-        "special": st.lists(TEXTS | NEAR | axis, min_size=1, max_size=3, unique_by=str),
-        "missing": TEXTS,
-        "output": st.sampled_from(OUTPUTS[kind]),
-        "reviewed": st.booleans(),
+        "special": st.lists(TEXTS | NEAR | axis, min_size=1, max_size=3, unique_by=str), "missing": TEXTS,
+        "output": st.sampled_from(OUTPUTS[kind]), "reviewed": st.booleans(),
         "provenance": st.sampled_from(["public", "rows"]),
-    }
+    }  # fmt: skip
     entry |= draw(st.fixed_dictionaries({}, optional=optional))
     if "missing" in entry and kind in ENDS and draw(st.booleans()):
         entry["outside"] = "missing"

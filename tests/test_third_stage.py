@@ -231,10 +231,8 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp
     (lambda document, arrays: arrays[_THIRD].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
     (lambda document, arrays: arrays["scales"].__setitem__(-2, 0.0), "can be drawn exactly"),
     (lambda document, arrays: document["blocks"].pop(), "scales.npy|block[56]|'scales'"),
-    (
-        lambda document, arrays: arrays[f"block{_place(document, SCORES + 4)}"].__setitem__(0, 2**60),
-        r"at most 2\*\*53 in size",
-    ),
+    (lambda document, arrays: arrays[f"block{_place(document, SCORES + 4)}"].__setitem__(0, 2**60),
+        r"at most 2\*\*53 in size"),
 ])  # fmt: skip
 def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, change: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):

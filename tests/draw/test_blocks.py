@@ -158,9 +158,7 @@ def test_attributes_are_independent_within_a_component() -> None:
 
 
 @pytest.mark.parametrize(("components", "rounds", "matched", "expected"), [
-    (5, 0, 2, "980b5eddbdf33932"),
-    (50, 0, 2, "f58c6054c6eee24e"),
-    (200, 6, 2, "0fd6ff3057544eb0"),
+    (5, 0, 2, "980b5eddbdf33932"), (50, 0, 2, "f58c6054c6eee24e"), (200, 6, 2, "0fd6ff3057544eb0"),
     (20, 6, 3, "7f0facc22f916c1f"),
 ])  # fmt: skip
 def test_a_seed_has_the_rows_that_it_had_in_earlier_versions(

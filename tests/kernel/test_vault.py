@@ -252,10 +252,8 @@ def test_entropy_cannot_be_replaced_by_assignment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("neighbors", "rows", "kind"), [
-    ("replace-one", 40, np.int32),
-    ("replace-one", 2**31 - 1 - 128 * 100, np.int32),
-    ("replace-one", 2**31 - 128 * 100, np.int64),
-    ("add-remove", 40, np.int64),
+    ("replace-one", 40, np.int32), ("replace-one", 2**31 - 1 - 128 * 100, np.int32),
+    ("replace-one", 2**31 - 128 * 100, np.int64), ("add-remove", 40, np.int64),
 ])  # fmt: skip
 def test_very_many_cells_take_32_bits_where_public_facts_say_that_these_hold_them(
     neighbors: Neighbors, rows: int, kind: type, monkeypatch: pytest.MonkeyPatch

@@ -74,9 +74,7 @@ BOTH = '[people]\nkey = "id"\nschema = {}\n[events]\nkey = "x"\nschema = {}\n{}'
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    (None, "does not exist"),
-    (b"\xff\xfe", "must be a UTF-8 text file"),
-    (b"[people", "not valid TOML"),
+    (None, "does not exist"), (b"\xff\xfe", "must be a UTF-8 text file"), (b"[people", "not valid TOML"),
     (b'[visits]\nkey = "x"', r"unknown key 'visits'. Known are \[people\] and \[events\]"),
     (b"", r"linked tables need \[people\] with key, schema"),
     (b'[people]\nkey = "id"\n', r"\[people\] 'schema' is missing. It has key, schema"),

@@ -30,17 +30,15 @@ ATTRIBUTES = (
     Attribute(name="text", kind="categorical", values=("a", "01", "1")),
     Attribute(name="folded", kind="categorical", values=("a", "1"), missing="?", other=True),
     Attribute(name="whole", kind="categorical", values=(1, 2, -3), missing="-9"),
-    Attribute(name="flag", kind="boolean", missing="unknown"),
-    Attribute(name="bare flag", kind="boolean"),
+    Attribute(name="flag", kind="boolean", missing="unknown"), Attribute(name="bare flag", kind="boolean"),
     Attribute(name="integer", kind="integer", edges=(0, 10, 20)),
     Attribute(name="strict", kind="integer", edges=(0, 10, 20), missing="-1", outside="missing"),
     Attribute(name="real", kind="real", edges=(0.0, 0.5, 1.0), missing="?"),
     Attribute(name="date", kind="date", edges=(0, 1, 20_000), missing="9999-12-31"),
     Attribute(name="datetime", kind="datetime", edges=(0, NOON, 2 * NOON), missing="?", outside="missing"),
     Attribute(name="hours", kind="integer", edges=(0, 10, 20), points=(0, 12, 15), special=("N", -9, 17), missing="?"),
-    Attribute(
-        name="share", kind="real", edges=(0.0, 0.5, 1.0), points=(0.0, 0.25, 1.0), special=("N", 99), outside="clip"
-    ),
+    Attribute(name="share", kind="real", edges=(0.0, 0.5, 1.0), points=(0.0, 0.25, 1.0), special=("N", 99),
+        outside="clip"),
     Attribute(name="day", kind="date", edges=(0, 10, 20), points=(0, 5), special=("9999-12-31", "never"), missing=""),
     Attribute(name="answer", kind="boolean", special=("N/A",), missing="?"),
     Attribute(name="rank", kind="categorical", values=(1, 2), special=(9, "N"), missing="?", other=True),
@@ -52,7 +50,7 @@ ATTRIBUTES = (
     Attribute(name="moment", kind="datetime", edges=(0, DAY, 9 * DAY), format="%d.%m.%Y %H:%M", missing="?"),
     Attribute(name="numbered", kind="boolean", texts=("1", "2"), missing="?"),
     Attribute(name="coarse", kind="integer", edges=(0, 100, 300), points=(0,), step=100, missing="?"),
-)
+)  # fmt: skip
 
 
 def of(name: str) -> Attribute:

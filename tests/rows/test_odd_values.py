@@ -71,11 +71,9 @@ def codes(data: object, schema: Schema) -> list[int]:
 
 
 CODES: dict[int, list[object]] = {
-    0: ["a", b"a"],
-    1: [7, Decimal("7"), np.int8(7)],
-    2: [None, float("nan"), pd.NA, pd.NaT],
+    0: ["a", b"a"], 1: [7, Decimal("7"), np.int8(7)], 2: [None, float("nan"), pd.NA, pd.NaT],
     3: ["b", True, Decimal("sNaN"), [1], {"a": 1}, dt.date(2000, 1, 1), np.array([1, 2]), "\ud800", 10**5000],
-}
+}  # fmt: skip
 
 
 def index_of(values: list[object]) -> pd.Index:

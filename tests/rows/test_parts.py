@@ -240,10 +240,8 @@ def bucket() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("path", "columns", "rows"), [
-    ("t.parquet", ("x",), [(1,), (2,), (3,)]),
-    ("t.arrow", ("x",), [(6,)]),
-    ("parts", ("x", "year"), [(4, 2000), (5, 2001)]),
-    ("parts/", ("x", "year"), [(4, 2000), (5, 2001)]),
+    ("t.parquet", ("x",), [(1,), (2,), (3,)]), ("t.arrow", ("x",), [(6,)]),
+    ("parts", ("x", "year"), [(4, 2000), (5, 2001)]), ("parts/", ("x", "year"), [(4, 2000), (5, 2001)]),
 ])  # fmt: skip
 def test_files_and_folders(bucket: str, path: str, columns: tuple[str, ...], rows: list[tuple[int, ...]]) -> None:
     source = open_source(f"{bucket}/{path}")

@@ -370,10 +370,8 @@ PARTITIONED = Schema.from_toml("""
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson"])
 def test_folders_named_after_values_are_columns(tmp_path: Path, kind: str) -> None:
     places = {
-        "year=2000/city=a%20b": [5],
-        "year=2001/city=c": [15, 5],
-        "year=2001/city=__HIVE_DEFAULT_PARTITION__": [7],
-    }
+        "year=2000/city=a%20b": [5], "year=2001/city=c": [15, 5], "year=2001/city=__HIVE_DEFAULT_PARTITION__": [7],
+    }  # fmt: skip
     for place, values in places.items():
         (tmp_path / place).mkdir(parents=True)
         getattr(pl.DataFrame({"x": values}), f"write_{kind}")(tmp_path / place / f"t.{kind}")
