@@ -32,7 +32,7 @@ from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.trust import audit as audited
-from sklar.trust.audit import QUICK, Audit, Comparison, Effort, by_kind, inventions, leaks, noises, sensitivity
+from sklar.trust.audit import QUICK, Audit, Comparison, Effort, by_kind, inventions, noises, sensitivity
 from sklar.trust.audit.__main__ import ATTACKS, carry_out
 from sklar.trust.audit.by_kind import (
     BY_KIND,
@@ -121,8 +121,8 @@ def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatc
     """The real process, with all attacks left out but two."""
     begun: list[list[str]] = []
     program = (
-        "from sklar.trust.audit import QUICK, __main__ as process, leaks, sensitivity\n"
-        "process.ATTACKS = (leaks.check_seal, sensitivity.check_passes)\nprocess.main(QUICK)"
+        "from sklar.trust.audit import QUICK, __main__ as process, noises, sensitivity\n"
+        "process.ATTACKS = (noises.check_seal, sensitivity.check_passes)\nprocess.main(QUICK)"
     )
 
     class Process(subprocess.Popen[str]):
@@ -353,7 +353,7 @@ REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
     "a ledger that lets more out": (by_kind, "Ledger", generous, charged, [False]),
     "a threshold paid too little for": (by_kind, "fit", cheaper_threshold, cheaper, [False]),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
-    "a checkpoint that stays": (leaks, "released", leaving, leaks.check_checkpoint, [True, False]),
+    "a checkpoint that stays": (sensitivity, "released", leaving, sensitivity.check_checkpoint, [True, False]),
 }
 
 
@@ -378,8 +378,8 @@ def test_a_sampler_of_another_scale_is_flagged(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_sampler_that_can_be_replaced_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaks, "noise", SimpleNamespace(discrete_gaussian=None))
-    assert not next(leaks.check_seal(Path(), QUICK)).passed
+    monkeypatch.setattr(noises, "noise", SimpleNamespace(discrete_gaussian=None))
+    assert not next(noises.check_seal(Path(), QUICK)).passed
 
 
 @pytest.mark.parametrize(("sizes", "times"), [((4, 5), 14), ((6, 6), 20)])

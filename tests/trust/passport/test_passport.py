@@ -29,8 +29,7 @@ from sklar.paper.gaussian import BinaryCopula
 from sklar.trust import passport
 from sklar.trust.passport import Publication, publish, verify_folder
 from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
-from sklar.trust.passport.prose import code, yaml
-from sklar.trust.passport.standards import ids_of
+from sklar.trust.passport.prose import code, ids_of, yaml
 from tests.answer.report.html import Reader
 from tests.trust.forge import failed
 from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, table
