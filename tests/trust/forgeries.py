@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import shutil
 import struct
 import tomllib
 import warnings
@@ -16,14 +15,12 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from numpy.typing import NDArray
 
@@ -34,8 +31,6 @@ from sklar.kernel.theorems import Budget, chance_of_one, round_up_scale
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode_column
 from sklar.rows.shares import count_tokens, join
-from sklar.trust import passport
-from sklar.trust.passport import content_of, publish, sums, verify_folder
 from sklar.trust.verify import VERDICTS, Verification, verify
 from tests.linked import small, tables
 from tests.trust import forge
@@ -398,63 +393,6 @@ LISTED: dict[str, tuple[str, Change, str, str]] = {
 }
 
 
-def put_text(name: str, old: str, new: str) -> Callable[[Path], object]:
-    return lambda place: (place / name).write_text((place / name).read_text().replace(old, new))
-
-
-def of_another_version(place: Path) -> None:
-    put_text("passport.json", f'"sklar": "{version("sklar")}"', '"sklar": "9.9.9"')(place)
-    (place / "report.html").write_text("<script>alert(1)</script>audited by NIST")
-
-
-def with_metadata(place: Path) -> None:
-    path = place / "synthetic.parquet"
-    kept = {key: value for key, value in pl.read_parquet_metadata(path).items() if key.startswith("sklar")}
-    pl.read_parquet(path).write_parquet(path, metadata=kept | {"rows": table().write_csv()}, statistics=False)
-
-
-def packed_otherwise(place: Path) -> None:
-    path = place / "noisy_tables.parquet"
-    kept = {key: value for key, value in pl.read_parquet_metadata(path).items() if key != "ARROW:schema"}
-    pl.read_parquet(path).write_parquet(path, metadata=kept, compression="snappy")
-
-
-# Of published folders, with checksums that are right again: what verify says, and its verdict.
-FOLDERS: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "texts of a version that there is none of": (of_another_version, "texts: not checked", "not verified"),
-    "rows in the metadata of a Parquet file": (with_metadata, "metadata that publish does not write", "failed"),
-    "a Parquet file packed otherwise": (packed_otherwise, "what else it holds was not checked", "not verified"),
-    "a script in the report": (
-        lambda place: (place / "report.html").write_text("<script>"),
-        "'report.html' is not what the model says",
-        "failed",
-    ),
-    "a model that was not recomputed, and says it was": (
-        put_text("passport.json", '"recomputed": false', '"recomputed": true'),
-        "is not what the model says",
-        "failed",
-    ),
-    "other rows as text": (put_text("synthetic.csv", "v1", "v0"), "does not hold the rows", "failed"),
-    "a file less": (lambda place: (place / "dcat.jsonld").unlink(), "'dcat.jsonld' is missing", "failed"),
-    "no signature": (lambda _: None, "It is not signed: nothing here shows who released it.", "tables verified"),
-}
-
-
-def folder_of(model: Path, place: Path) -> Path:
-    """A published folder, whose model was not fitted again."""
-    return publish(model, place, rows=60, refit=False).folder
-
-
-def rewrite_sums(place: Path) -> None:
-    """Descriptions and checksums that are right again."""
-    if (place / "dcat.jsonld").exists():
-        texts = passport._texts(passport._read_passport(place)[0])
-        for name in ("datapackage.json", "croissant.json", "dcat.jsonld", "index.html"):
-            (place / name).write_text(texts[name])
-    kept = {each.name: content_of(each) for each in place.iterdir() if each.name != "SHA256SUMS"}
-    (place / "SHA256SUMS").write_text(sums(kept))
-
-
 # What a zip can hold that no reader shows.
 
 
@@ -566,11 +504,6 @@ def forgeries(files: dict[str, Path], folder: Path) -> Iterator[tuple[str, Verif
     for name, hide in HIDDEN.items():
         at.write_bytes(hide(files["auto"].read_bytes()))
         yield name, verify(at)
-    published = folder_of(files["binary"], folder / "published")
-    for number, (name, (alter, _, _)) in enumerate(FOLDERS.items()):
-        alter(place := Path(shutil.copytree(published, folder / str(number))))
-        rewrite_sums(place)
-        yield f"folder: {name}", verify_folder(place)
 
 
 def said(found: Verification) -> str:
