@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -160,28 +161,7 @@ def test_entries_with_odd_names_and_long_lines_are_found() -> None:
         review.answer(text, "a", review.questions(text)[0].choices[0].entry)
 
 
-DRAFT = f"""{HEADING[0]}
-{HEADING[1]}
-
-[table]
-name = "visits"
-
-[attributes.age]
-# Proposed: wide bounds.
-type = "integer"
-domain = "private"
-low = 0
-high = 120
-reviewed = false
-
-[attributes.patient]
-# Proposed: a list.
-type = "categorical"
-values = ["a", "b"]
-reviewed = false
-
-# Rule? "age" determines "patient"
-"""
+DRAFT = "\n".join([*HEADING, "", Path(__file__).with_name("draft.toml").read_text()])
 
 
 def test_what_is_proposed_is_accepted_and_rules_and_entries_of_the_rows_are_not() -> None:

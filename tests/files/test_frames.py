@@ -193,16 +193,7 @@ def test_a_library_that_is_unknown_or_not_installed(
     check_library("polars")
 
 
-EXACT = Schema.from_toml("""
-[attributes]
-day = {type = "date", edges = ["1969-12-30", "1970-01-03"], output = "date64", missing = ""}
-second = {type = "datetime", edges = ["1969-12-31", "1970-01-02"], output = "timestamp[s]"}
-offset = {type = "datetime", edges = ["2020-01-01", "2020-01-02"], output = "timestamp[ms, tz=+05:30]"}
-hours = {type = "datetime", edges = ["2020-01-01", "2020-01-02"], output = "timestamp[us, tz=-03:00]"}
-number = {type = "categorical", values = [30, 10, 20], missing = "", output = "category"}
-rank = {type = "categorical", values = [30, 10, 20], other = true, output = "ordered category"}
-code = {type = "categorical", values = [30, 10, 20], output = "int16"}
-""")
+EXACT = Schema.load(Path(__file__).with_name("exact.toml"))
 
 
 def test_arrow_and_pandas_hold_what_polars_cannot() -> None:
@@ -231,26 +222,7 @@ def test_arrow_and_pandas_hold_what_polars_cannot() -> None:
     assert set(frame["day"].dropna().map(type)) == {dt.date}
 
 
-KINDS = Schema.from_toml("""
-[attributes]
-clock = {type = "time", edges = ["0:00", "6:00", "18:00", "24:00"], points = ["12:00"], missing = ""}
-coarse = {type = "time", edges = ["0:00", "12:00", "24:00"], output = "time32[s]"}
-took = {type = "duration", edges = ["-1:00:00", "0:00", "0:00:01.5", "100:00:00"], points = ["0:00"], missing = ""}
-waited = {type = "duration", edges = ["0:00", "1:00", "2:00"], special = ["never"]}
-since = {type = "year", edges = [1900, 1990, 1991, 2000], special = [9999], output = "int16"}
-month = {type = "yearmonth", edges = ["1999-06", "2000-01", "2001-01"], missing = "?"}
-first = {type = "yearmonth", edges = ["1999-06", "2000-01", "2001-01"], output = "date32"}
-born = {type = "date", edges = ["1900-01-01", "1912-04-14", "2000-01-01"], format = "%d.%m.%Y", missing = ""}
-flag = {type = "boolean", texts = ["N", "Y"], missing = ""}
-gain = {type = "integer", edges = [0, 1000, 100000], points = [0], step = 100, special = ["N", -9], missing = ""}
-rate = {type = "real", edges = [0, 0.5, 1], points = [0], step = 0.01, special = [9.99]}
-size = {type = "categorical", values = ["S", "M", "L"], ordered = true, special = ["-"], missing = ""}
-[attributes.seen]
-type = "datetime"
-edges = ["2000-01-01", "2000-06-01T12:30", "2001-01-01"]
-format = "%d/%m/%Y %H:%M"
-output = "timestamp[ms]"
-""")
+KINDS = Schema.load(Path(__file__).with_name("kinds.toml"))
 CODES = np.stack([np.random.default_rng(7).integers(0, size, 120) for size in KINDS.sizes]).astype(np.int32)
 FRAME = Decoder(KINDS).decode(CODES, np.random.default_rng(1))
 

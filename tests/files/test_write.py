@@ -31,14 +31,7 @@ from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 from tests.conftest import schemas_with_codes
 
-PLAIN = Schema.from_toml("""
-[attributes]
-city = {type = "categorical", values = ["Bern", "Lugano"], missing = "?"}
-age = {type = "integer", edges = [40, 41], missing = "NA"}
-income = {type = "real", edges = [0, 5e-324], missing = ""}
-born = {type = "date", edges = ["1970-01-01", "1970-01-02"]}
-citizen = {type = "boolean", missing = "unknown"}
-""")
+PLAIN = Schema.load(Path(__file__).with_name("plain.toml"))
 CODES = np.array([[0, 1, 2], [0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 1, 2]], dtype=np.int32)
 FAILURES = [RuntimeError("stop"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")]
 
@@ -166,22 +159,7 @@ for suffix in {suffixes}:
     assert found[0] == found[1]
 
 
-TEXTS = Schema.from_toml("""
-[attributes]
-real = {type = "real", edges = [-3, -2.5, 0, 100], missing = "none"}
-single = {type = "real", edges = [0, 1], output = "float32"}
-price = {type = "real", edges = [-1, 1], output = "decimal(10, 2)", missing = "NA"}
-day = {type = "date", edges = ["1969-12-01", "1970-02-01"], output = "timestamp[ns]", missing = "?"}
-whole = {type = "datetime", edges = ["2020-01-01", "2020-03-01"]}
-fine = {type = "datetime", edges = ["2020-01-01T00:00:00.5", "2020-03-01"], missing = "never"}
-berlin = {type = "datetime", edges = ["2020-01-01", "2020-12-01"], output = "timestamp[s, tz=Europe/Berlin]"}
-utc = {type = "datetime", edges = ["2020-01-01T00:00:00.5", "2020-12-01"], output = "timestamp[ms, tz=UTC]"}
-delhi = {type = "datetime", edges = ["2020-01-01", "2020-12-01"], output = "timestamp[s, tz=+05:30]", missing = "-"}
-old = {type = "date", edges = ["0001-01-01", "0002-01-01"], output = "date64"}
-flag = {type = "boolean", missing = "-1"}
-kind = {type = "categorical", values = ["b", "a"], missing = "?", output = "category"}
-size = {type = "categorical", values = ["S", "L"], other = true, output = "ordered category"}
-""")
+TEXTS = Schema.load(Path(__file__).with_name("texts.toml"))
 
 
 def test_csv_has_the_texts_that_arrow_writes(tmp_path: Path) -> None:

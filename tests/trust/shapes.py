@@ -23,20 +23,8 @@ from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import VERDICTS, Verification, verify
 from tests.linked import small
 from tests.linked import tables as linked_tables
-from tests.trust.conftest import (
-    BITS,
-    PRIVATE,
-    RULED,
-    SCHEMA,
-    VISITS,
-    bits,
-    ruled,
-    schema,
-    table,
-    threes,
-    towns,
-    visits,
-)  # fmt: skip
+from tests.trust import conftest as made
+from tests.trust.conftest import SCHEMA, schema, table
 
 Fit = Callable[[], Any]
 
@@ -121,22 +109,22 @@ SHAPES: dict[str, Fit] = {
     "an attribute of one level": fit(*with_constant(*columns(4, 3))),
     "one row": fit(table(1), SCHEMA),
     "no dependence": fit(*columns(5, 4, 50), epsilon=0.5),
-    "bits": fit(bits(), BITS),
-    "bits, a second look": fit(bits(), BITS, epsilon=8.0),
-    "bits, add-remove": fit(bits(), BITS, **PRESENCE),
-    "bits, Laplace": fit(bits(), BITS, **LAPLACE),
+    "bits": fit(made.bits(), made.BITS),
+    "bits, a second look": fit(made.bits(), made.BITS, epsilon=8.0),
+    "bits, add-remove": fit(made.bits(), made.BITS, **PRESENCE),
+    "bits, Laplace": fit(made.bits(), made.BITS, **LAPLACE),
     "many bits": fit(*columns(40, 2), epsilon=3.0),
-    "private domains": fit(towns(), PRIVATE, epsilon=4.0),
-    "private domains, add-remove": fit(towns(), PRIVATE, epsilon=4.0, **PRESENCE),
-    "people, rows": fit(visits(), VISITS),
+    "private domains": fit(made.towns(), made.PRIVATE, epsilon=4.0),
+    "private domains, add-remove": fit(made.towns(), made.PRIVATE, epsilon=4.0, **PRESENCE),
+    "people, rows": fit(made.visits(), made.VISITS),
     "people, people": fit(with_people(table()), person(SCHEMA, count="people")),
     "people, rows of six attributes": fit(with_people(table()), person(SCHEMA, count="rows", rows_per_person=3)),
     "people, Laplace": fit(with_people(table()), person(SCHEMA, count="rows", rows_per_person=2), **LAPLACE),
     "people, add-remove": fit(with_people(table()), person(SCHEMA, count="people"), **PRESENCE),
-    "people, bits": fit(with_people(bits()), person(BITS, count="rows", rows_per_person=3)),
-    "people, private domains": fit(with_people(towns()), person(PRIVATE, count="people"), epsilon=4.0),
-    "rules": fit(ruled(), RULED),
-    "rules, binary": fit(ruled(), RULED, "binary"),
+    "people, bits": fit(with_people(made.bits()), person(made.BITS, count="rows", rows_per_person=3)),
+    "people, private domains": fit(with_people(made.towns()), person(made.PRIVATE, count="people"), epsilon=4.0),
+    "rules": fit(made.ruled(), made.RULED),
+    "rules, binary": fit(made.ruled(), made.RULED, "binary"),
     "Laplace": fit(table(), SCHEMA, **LAPLACE),
     "Laplace, add-remove": fit(table(), SCHEMA, **LAPLACE, **PRESENCE),
     "add-remove": fit(table(), SCHEMA, **PRESENCE),
@@ -151,8 +139,8 @@ SHAPES: dict[str, Fit] = {
     ),
     "dates and numbers": fit(dates(), DATES),
     "given weights": fit(table(), weighted(a0=4.0, a3=0.5)),
-    "third stage": fit(threes(), schema((3,) * 6), epsilon=4.0),
-    "third stage, add-remove": fit(threes(), schema((3,) * 6), epsilon=4.0, **PRESENCE),
+    "third stage": fit(made.threes(), schema((3,) * 6), epsilon=4.0),
+    "third stage, add-remove": fit(made.threes(), schema((3,) * 6), epsilon=4.0, **PRESENCE),
     "binary": fit(table(), SCHEMA, "binary"),
     "paper": fit(table(), SCHEMA, PAPER),
     "dummies": fit(table(), SCHEMA, Method(name="binary", paper=True, dummies=True)),

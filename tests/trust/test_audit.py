@@ -32,19 +32,8 @@ from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.trust import audit as audited
-from sklar.trust.audit import QUICK, Audit, Comparison, Effort, by_kind, inventions, leaks, noises, sensitivity
+from sklar.trust.audit import QUICK, Audit, Comparison, Effort, by_kind, inventions, noises, sensitivity
 from sklar.trust.audit.__main__ import ATTACKS, carry_out
-from sklar.trust.audit.by_kind import (
-    BY_KIND,
-    LEAST_RUNS,
-    attack_charge,
-    attack_cost,
-    attack_facts,
-    attack_guess,
-    attack_model,
-    attack_noise,
-    attack_plan,
-)  # fmt: skip
 from sklar.trust.audit.inventions import EXACT, Released, whole_numbers
 from sklar.trust.audit.kinds import Everything, kinds, rows_of
 from tests.flaws.attacks import LESS, ONCE, PAGE, page
@@ -69,7 +58,7 @@ def noise_with(change: Any, name: str) -> Comparison:
         ]
         return replace(measured, blocks=tuple(blocks))
 
-    return attack_noise(kind, [flawed_release(measured) for measured in drawn])
+    return by_kind.attack_noise(kind, [flawed_release(measured) for measured in drawn])
 
 
 def literal(data: Any, schema: Schema, budget: Budget) -> Any:
@@ -104,8 +93,8 @@ def test_sound_code_passes_and_every_attack_is_made_on_every_kind(tmp_path: Path
     findings = [finding for attack in ATTACKS for finding in carry_out(attack, tmp_path, FEW)]
     assert [finding for finding in findings if not finding.passed] == []
     made = {(finding.part, finding.kind) for finding in findings if finding.kind}
-    assert made == set(product(BY_KIND, KINDS))
-    assert {finding.part for finding in findings} == {*BY_KIND, *ONCE}
+    assert made == set(product(by_kind.BY_KIND, KINDS))
+    assert {finding.part for finding in findings} == {*by_kind.BY_KIND, *ONCE}
     # Not far below the claim: noise is not wasted.
     parts = ("cost of a neighbor", "sensitivity")
     assert all(finding.measured > 0.7 * finding.claimed for finding in findings if finding.part in parts)
@@ -114,15 +103,15 @@ def test_sound_code_passes_and_every_attack_is_made_on_every_kind(tmp_path: Path
 def test_the_page_of_attacks_is_what_the_audit_does() -> None:
     """Written by python -m tests.flaws.attacks."""
     assert PAGE.read_text() == page()
-    assert all(part in BY_KIND and kind in KINDS for part, kind in LESS)
+    assert all(part in by_kind.BY_KIND and kind in KINDS for part, kind in LESS)
 
 
 def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real process, with all attacks left out but two."""
     begun: list[list[str]] = []
     program = (
-        "from sklar.trust.audit import QUICK, __main__ as process, leaks, sensitivity\n"
-        "process.ATTACKS = (leaks.check_seal, sensitivity.check_passes)\nprocess.main(QUICK)"
+        "from sklar.trust.audit import QUICK, __main__ as process, noises, sensitivity\n"
+        "process.ATTACKS = (noises.check_seal, sensitivity.check_passes)\nprocess.main(QUICK)"
     )
 
     class Process(subprocess.Popen[str]):
@@ -143,7 +132,7 @@ def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatc
 def test_sound_code_passes_the_full_audit_which_is_tight() -> None:
     found = audited.audit()
     assert found.passed, found.lines()
-    assert {finding.part for finding in found.findings} == {*BY_KIND, *ONCE}
+    assert {finding.part for finding in found.findings} == {*by_kind.BY_KIND, *ONCE}
     (tight,) = [finding for finding in found.findings if finding.part == "tightness"]
     # 95% on average, with a deviation of a percent: below 90% less often than once in a million times.
     assert tight.measured > 0.9 * tight.claimed
@@ -170,7 +159,7 @@ def test_an_attack_that_fails_is_a_finding() -> None:
 def test_wrong_sensitivity_is_flagged(name: str) -> None:
     """Noise for half the sensitivity: what replace-one would get if it were planned as add-remove."""
     kind = KINDS[name]
-    worst = attack_cost(kind, [kind.measure(budget=replace(kind.budget, epsilon=2.0))])
+    worst = by_kind.attack_cost(kind, [kind.measure(budget=replace(kind.budget, epsilon=2.0))])
     assert not worst.passed
     assert worst.measured > 1.3
 
@@ -193,7 +182,7 @@ def test_too_little_noise_is_flagged() -> None:
         exact = kind.exact(measured, which)
         return less_noise(measured, [np.rint(0.75 * each).astype(np.int64) for each in exact], 0.25)
 
-    whole = attack_guess(kind, *([quiet(each, which) for each in own] for which, own in enumerate(runs)))
+    whole = by_kind.attack_guess(kind, *([quiet(each, which) for each in own] for which, own in enumerate(runs)))
     assert not whole.passed
     assert whole.measured > whole.claimed
 
@@ -267,14 +256,14 @@ def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("name", ["rows, add-remove", "linked, add-remove"])
 def test_facts_that_tell_neighbors_apart_are_flagged(name: str) -> None:
     kind = KINDS[name]
-    runs = [[kind.measure(which) for _ in range(LEAST_RUNS)] for which in (0, 1)]
-    assert attack_facts(kind, runs[0], runs[1], Path()).passed
+    runs = [[kind.measure(which) for _ in range(by_kind.LEAST_RUNS)] for which in (0, 1)]
+    assert by_kind.attack_facts(kind, runs[0], runs[1], Path()).passed
 
     def leaky(measured: Any, rows: int) -> Any:
         return replace(measured, certificate=replace(measured.certificate, public_rows=rows))
 
     told = [[leaky(each, kind.tables[which][0].height) for each in own] for which, own in enumerate(runs)]
-    found = attack_facts(kind, told[0], told[1], Path())
+    found = by_kind.attack_facts(kind, told[0], told[1], Path())
     assert not found.passed
     assert "certificate.public_rows" in found.found
 
@@ -286,8 +275,8 @@ def test_a_plan_by_anything_else_is_flagged(name: str) -> None:
     measured = kind.measure()
     *first, last = measured.blocks
     other = replace(measured, blocks=(*first, replace(last, scales=last.scales * 1.001)))
-    assert attack_plan(kind, [measured]).passed
-    assert not attack_plan(kind, [other]).passed
+    assert by_kind.attack_plan(kind, [measured]).passed
+    assert not by_kind.attack_plan(kind, [other]).passed
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -303,8 +292,8 @@ def test_a_block_that_nobody_paid_for_is_flagged(name: str) -> None:
             return [*kind.exact(measured, which), *kind.exact(measured, which)] if each is looks else []
 
     twice = Twice(name=name, schema=kind.schema, budget=kind.budget, tables=kind.tables)
-    assert attack_cost(kind, [measured]).passed
-    assert not attack_cost(twice, [looks]).passed
+    assert by_kind.attack_cost(kind, [measured]).passed
+    assert not by_kind.attack_cost(twice, [looks]).passed
 
 
 def knowing_more(real: Any, data: Any, schema: Schema, budget: Budget, *, method: str) -> Any:
@@ -340,20 +329,29 @@ def leaving(real: Any, *arguments: Any, checkpoint: Path, **others: Any) -> Any:
 
 
 def charged(folder: Path, _: Effort) -> list[Comparison]:
-    return [attack_charge(KINDS["rows"], [KINDS["rows"].measure()], [], folder)]
+    return [by_kind.attack_charge(KINDS["rows"], [KINDS["rows"].measure()], [], folder)]
 
 
-def cheaper(*_: Any) -> list[Comparison]:
-    return [attack_model(KINDS["private domains"])]
+def modeled(name: str, *_: Any) -> list[Comparison]:
+    return [by_kind.attack_model(KINDS[name])]
+
+
+SOUGHT = partial(modeled, "private domains")
 
 
 # What is replaced by what, the attack, and what comes out of it: all of it certain.
 REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
-    "a model that knows more": (by_kind, "fit", knowing_more, lambda *_: [attack_model(KINDS["rows"])], [False]),
+    "a model that knows more": (by_kind, "fit", knowing_more, partial(modeled, "rows"), [False]),
     "a ledger that lets more out": (by_kind, "Ledger", generous, charged, [False]),
-    "a threshold paid too little for": (by_kind, "fit", cheaper_threshold, cheaper, [False]),
+    "a threshold paid too little for": (
+        by_kind,
+        "fit",
+        cheaper_threshold,
+        partial(modeled, "private domains"),
+        [False],
+    ),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
-    "a checkpoint that stays": (leaks, "released", leaving, leaks.check_checkpoint, [True, False]),
+    "a checkpoint that stays": (sensitivity, "released", leaving, sensitivity.check_checkpoint, [True, False]),
 }
 
 
@@ -378,8 +376,8 @@ def test_a_sampler_of_another_scale_is_flagged(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_sampler_that_can_be_replaced_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaks, "noise", SimpleNamespace(discrete_gaussian=None))
-    assert not next(leaks.check_seal(Path(), QUICK)).passed
+    monkeypatch.setattr(noises, "noise", SimpleNamespace(discrete_gaussian=None))
+    assert not next(noises.check_seal(Path(), QUICK)).passed
 
 
 @pytest.mark.parametrize(("sizes", "times"), [((4, 5), 14), ((6, 6), 20)])

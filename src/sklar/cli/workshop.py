@@ -7,21 +7,9 @@ from typing import Any
 
 import click
 
+from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, say, show_progress, watched
-from sklar.cli.options import (
-    MANY,
-    OUT,
-    PATH,
-    SCHEMA,
-    WRITTEN,
-    command,
-    flag,
-    number,
-    option,
-    rows_out,
-    schema_of,
-    written,
-)
+from sklar.cli.options import MANY, OUT, PATH, SCHEMA, WRITTEN, command, flag, number, option
 
 _HOST = "Listen on this address. Others than this machine's own need --beyond-this-machine, too."
 _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted."
@@ -32,7 +20,7 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
 @click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@written(
+@shared.written(
     "--report", "PRIVATE.html", "A private report of all of it, with a histogram of every column and the verdicts."
 )
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
@@ -50,7 +38,7 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) 
     from sklar.custodian.evaluate import evaluate as compare
     from sklar.custodian.evaluate.private_report import MARK
 
-    print_figures(watched(compare, real, synthetic, schema_of(schema_path), **options))
+    print_figures(watched(compare, real, synthetic, shared.schema_of(schema_path), **options))
     if (made := options["report"]) is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
         if MARK not in made.name:
@@ -149,8 +137,8 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
 )
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT
-@written("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
-@rows_out(
+@shared.written("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
+@shared.rows_out(
     "--events-out", "For visits, which are two tables: where the visits go; --out gets the patients.", required=False
 )
 def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None) -> None:

@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sklar.custodian.check import OPAQUE
-from sklar.custodian.evaluate.raw import (
-    MISSING,
-    Categories,
-    CategorySketch,
-    Distribution,
-    RawColumn,
-    Sketch,
-    cells,
-    distance,
-    read_categories,
-    read_values,
-)
+from sklar.custodian.evaluate import raw
+from sklar.custodian.evaluate.raw import MISSING, Categories, CategorySketch, Distribution, RawColumn, Sketch
 from sklar.custodian.evaluate.verdict import compare_values
 from sklar.public.schema import Attribute, AttributeKind
 
@@ -73,7 +63,7 @@ NAN = float("nan")
 def test_columns_become_numbers(
     column: pl.Series, attribute: Attribute, numbers: list[float], missing: int, texts: dict[str, int]
 ) -> None:
-    read, absent, others = read_values(column, attribute)
+    read, absent, others = raw.read_values(column, attribute)
     assert read == pytest.approx(numbers, nan_ok=True)
     assert (absent, dict(others)) == (missing, texts)
 
@@ -89,7 +79,7 @@ def test_columns_become_numbers(
     ],
 )
 def test_categories_are_as_they_are_written(column: pl.Series, values: list[str], missing: int) -> None:
-    labels, places = read_categories(column, WORDS)
+    labels, places = raw.read_categories(column, WORDS)
     assert [labels[place] for place in places] == values
     whole = RawColumn(WORDS, 10)
     keys = whole.add(column)
@@ -100,7 +90,7 @@ def test_categories_are_as_they_are_written(column: pl.Series, values: list[str]
 def test_truth_values_are_equal_however_they_are_written() -> None:
     smoker = Attribute(name="smoker", kind="boolean", texts=("No", "Yes"))
     for column in (pl.Series(["Yes", "No", None]), pl.Series([True, False, None])):
-        labels, places = read_categories(column, smoker)
+        labels, places = raw.read_categories(column, smoker)
         assert [labels[place] for place in places] == ["Yes", "No", MISSING]
 
 
@@ -147,7 +137,7 @@ def true_ks(one: object, two: object) -> float:
 @settings(max_examples=50, deadline=None)
 @given(NUMBERS, NUMBERS)
 def test_the_distance_is_that_of_scipy(one: list[float], two: list[float]) -> None:
-    assert distance(held(one), held(two)) == pytest.approx(true_ks(one, two))
+    assert raw.distance(held(one), held(two)) == pytest.approx(true_ks(one, two))
 
 
 @settings(max_examples=50, deadline=None)
@@ -172,8 +162,8 @@ def test_what_is_kept_depends_on_the_numbers_and_not_on_their_order(numbers: lis
 
 def test_cells_ascend_with_the_numbers() -> None:
     numbers = np.array([-np.float64(1e300), -2.0, -1e-300, 0.0, 5e-324, 1.0, 1.0 + 2**-52, 1e300])
-    assert (np.diff(cells(numbers, 0)) > 0).all()
-    assert cells(np.array([-0.0]), 0).tolist() == [0]
+    assert (np.diff(raw.cells(numbers, 0)) > 0).all()
+    assert raw.cells(np.array([-0.0]), 0).tolist() == [0]
 
 
 def test_many_distinct_numbers_are_kept_within_the_limit_and_the_stated_error() -> None:
@@ -183,7 +173,7 @@ def test_many_distinct_numbers_are_kept_within_the_limit_and_the_stated_error() 
     real, other = held(one, limit=1_000, parts=7), held(two, limit=1_000, parts=5)
     assert max(real.counts.size, other.counts.size) <= 1_000
     assert not real.single.all()
-    ks, error = distance(real, other), real.widest + other.widest
+    ks, error = raw.distance(real, other), real.widest + other.widest
     assert abs(ks - true_ks(one, two)) <= error < 0.02
     assert real.percentiles([50])[0] == pytest.approx(np.median(one), rel=2**-6)
     assert real.mean == pytest.approx(one.mean())

@@ -16,35 +16,7 @@ from sklar.public.description import toml_key
 from sklar.public.schema import Schema
 
 EVIL = 'a|b`<script>"\\*_[x](y) : {'
-SCHEMA = Schema.from_toml(
-    """
-[table]
-name = "People & <b>Places</b>"
-title = "People of Utopia"
-description = "Everybody who answered."
-[attributes]
-sex = { type = "categorical", values = ["F", "M"], labels = { F = "female", M = "male" }, other = true }
-EVIL = { type = "categorical", values = [1, 2], missing = "" }
-height = { type = "real", edges = [0, 1.5, 2.5], output = "decimal(4, 2)" }
-born = { type = "date", edges = ["1900-01-01", "1950-01-01", "2000-01-01"], format = "%d.%m.%Y" }
-rises = { type = "time", edges = ["05:00", "07:00", "09:00"] }
-sleeps = { type = "duration", edges = ["4:00:00", "8:00:00"], provenance = "rows" }
-insured = { type = "boolean", texts = ["N", "Y"] }
-[attributes.age]
-type = "integer"
-title = "Age at the census"
-unit = "years"
-edges = [0, 18, 40, 65, 100]
-points = [40]
-special = [-9]
-missing = "?"
-[attributes.seen]
-type = "datetime"
-edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00"]
-missing = ""
-output = "timestamp[us, tz=Europe/Berlin]"
-""".replace("EVIL", toml_key(EVIL))
-)
+SCHEMA = Schema.from_toml(Path(__file__).with_name("people.toml").read_text().replace("EVIL", toml_key(EVIL)))
 
 
 def table(rows: int = 400) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sklar.trust.passport import publish
-from sklar.trust.passport.standards import MARK
+from sklar.trust.passport.prose import MARK
 from tests.trust.passport.conftest import EVIL, SCHEMA
 
 # The tools warn of what is old in them.
@@ -85,75 +85,8 @@ def test_hugging_face_reads_the_card(published: Path) -> None:
     assert "## Citation" in card.text
 
 
-# The registry's layout (github.com/opendp/deployments-registry-data, deployments-schema.yaml, September 2026) in the
-# form of JSON Schema: names, types, choices and what is required, of what an entry states. An object takes no other
-# names.
-TEXT: dict[str, Any] = {"type": "string"}
-
-
-def one_of(*choices: str) -> dict[str, Any]:
-    return {"type": "string", "enum": list(choices)}
-
-
-def keys(required: str = "", **properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "required": required.split(), "properties": properties}
-
-
-def texts(names: str) -> dict[str, Any]:
-    return dict.fromkeys(names.split(), TEXT)
-
-
-CURATOR = keys(
-    "data_curator_name data_curator_type",
-    data_curator_name=TEXT,
-    data_curator_type=one_of("Government", "Industry", "Nonprofit"),
-)
-REGISTRY = keys(
-    "url_slug deployment",
-    url_slug=TEXT,
-    deployment=keys(
-        "basic administrative",
-        basic=keys(
-            "name data_curators description intended_use data_product_type data_product_region publication_date",
-            **texts("name description intended_use data_product_region"),
-            data_curators={"type": "array", "minItems": 1, "items": CURATOR},
-            data_product_type=one_of("Summary statistics", "Machine learning model", "Dataset", "Synthetic data"),
-            publication_date={"type": "string", "format": "date"},
-        ),
-        dp_variant=keys(
-            variant_name=one_of("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"),
-            **texts("data_domain unprotected_quantities"),
-        ),
-        privacy_loss=keys(
-            **texts("privacy_unit privacy_unit_details"),
-            number_of_privacy_units={"type": "integer"},
-            privacy_parameters=keys(
-                epsilon={"type": "number"}, delta={"type": ["number", "string"]}, rho={"type": "number"}
-            ),
-            privacy_parameters_details={},
-        ),
-        deployment_model=keys(
-            model_name=one_of("Local", "Central", "Shuffle", "Federated", "Varies"),
-            **texts("trust_assumptions release_type_details"),
-            actors={},
-            release_type=one_of("One release", "Many releases"),
-            data_source_type=one_of("Static", "Dynamic"),
-            access_type=one_of("Interactive", "Non-interactive"),
-        ),
-        implementation=keys(
-            **texts("preprocessing_and_hyperparameter_tuning mechanisms composition post_processing justification"),
-            utility={},
-            additional_information={},
-        ),
-        administrative=keys(
-            "status registry_authors tier",
-            evidence_sources={"type": "object"},
-            status=one_of("Draft", "Pending", "Approved"),
-            registry_authors={"type": "array", "minItems": 1, "items": TEXT},
-            tier={"type": "integer", "enum": [1, 2, 3]},
-        ),
-    ),
-)
+# The layout of the registry (see its comment), as JSON Schema.
+REGISTRY = json.loads(Path(__file__).with_name("registry.json").read_text())
 
 
 def marked(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

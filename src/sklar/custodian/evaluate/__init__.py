@@ -149,15 +149,6 @@ class Evaluation(Tabular):
             told.append(f"{len(held):,} {kind}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS))
         return "; ".join(told[: 1 + bool(self.pairs)])
 
-    @property
-    def panels(self) -> dict[str, list[Result]]:
-        """The classes of queries whose errors are drawn together, by title."""
-        named = [result for result in self.results if result.errors.size]
-        return {
-            "All classes of queries": [result for result in named if "|r|" not in result.name],
-            "Two-way, by correlation": [result for result in named if result.name.startswith("two-way")],
-        }
-
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each column, the worst first: its verdict, and why."""
         why = ["; ".join(why.words for why in each.reasons) or each.told for each in self.ranked]

@@ -14,19 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from sklar.custodian.evaluate import verdict
 from sklar.custodian.evaluate.raw import Floats, RawTable
-from sklar.custodian.evaluate.verdict import (
-    CHANCE,
-    LIMITS,
-    ColumnFit,
-    Reason,
-    Verdict,
-    text,
-    to_figures,
-    untold,
-    weigh,
-    worst,
-)
+from sklar.custodian.evaluate.verdict import CHANCE, LIMITS, ColumnFit, Reason, Verdict
 from sklar.public.schema import Attribute
 
 # At most so many pairs are compared, a random sample of them; so many categories of a column have a group of their own.
@@ -74,7 +64,7 @@ class PairFit:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return dict(to_figures(asdict(self)))
+        return dict(verdict.to_figures(asdict(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -139,8 +129,8 @@ class Dependence:
     def _pair(self, columns: Sequence[ColumnFit], i: int, j: int, real: float, given: float) -> PairFit:
         sizes = [int((~np.isnan(ready[[i, j]])).all(axis=0).sum()) for ready in self._ready]
         error = CHANCE * math.sqrt(sum(1 / max(size, 1) for size in sizes))
-        reasons = [*weigh("association", abs(real - given), error, f"association {given:.2f} for {real:.2f}")]
-        reasons += untold("association", error, f"{min(sizes):,} rows with both are too few to tell")
+        reasons = [*verdict.weigh("association", abs(real - given), error, f"association {given:.2f} for {real:.2f}")]
+        reasons += verdict.untold("association", error, f"{min(sizes):,} rows with both are too few to tell")
         groups: list[GroupFit] = []
         if self._grouped[i] != self._grouped[j]:
             by, number = (i, j) if self._grouped[i] else (j, i)
@@ -152,7 +142,7 @@ class Dependence:
             association=(real, given),
             groups=tuple(groups[:_TOLD]),
             reasons=tuple(reasons),
-            verdict=worst([columns[i].verdict, columns[j].verdict, *(each.verdict for each in reasons)]),
+            verdict=verdict.worst([columns[i].verdict, columns[j].verdict, *(each.verdict for each in reasons)]),
         )
 
     def _groups(self, by: int, number: int) -> Iterator[GroupFit]:
@@ -239,9 +229,9 @@ def _reasons_of_groups(by: str, attribute: Attribute, groups: Sequence[GroupFit]
     losses = {"medians": np.array([each.off for each in groups]), "means": np.maximum(gaps, 0.0) / spread}
     for figure, values in (("medians", medians), ("means", means)):
         most = int(np.argmax(losses[figure] * rows[:, 0]))
-        true, given = (text(attribute, float(each)) for each in values[most])
+        true, given = (verdict.text(attribute, float(each)) for each in values[most])
         words = f"{figure} of {attribute.name} by {by}: {given} for {true} where it is {groups[most].group!r}"
-        yield from weigh(f"group {figure}", float(losses[figure] @ rows[:, 0] / rows[:, 0].sum()), 0.0, words)
+        yield from verdict.weigh(f"group {figure}", float(losses[figure] @ rows[:, 0] / rows[:, 0].sum()), 0.0, words)
 
 
 def _lost(one: Floats, two: Floats, *, grouped: bool) -> float:

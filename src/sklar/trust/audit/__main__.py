@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from sklar.trust.audit import QUICK, Comparison, Effort, by_kind, conclude, kinds, leaks, noises, sensitivity
+from sklar.trust.audit import QUICK, Comparison, Effort, by_kind, conclude, kinds, noises, sensitivity
 
 # Takes a folder for its files, and how often to try.
 Attack = Callable[[Path, Effort], Iterable[Comparison]]
 # Those that take least time first.
 ATTACKS: tuple[Attack, ...] = (
-    leaks.check_seal, noises.check_fresh, sensitivity.check_passes, *map(by_kind.on_kind, kinds.kinds()),
-    sensitivity.check_counts, sensitivity.check_neighbors, leaks.check_checkpoint, noises.check_searches,
+    noises.check_seal, noises.check_fresh, sensitivity.check_passes, *map(by_kind.on_kind, kinds.kinds()),
+    sensitivity.check_counts, sensitivity.check_neighbors, sensitivity.check_checkpoint, noises.check_searches,
     noises.check_sampler, by_kind.check_guesses,
 )  # fmt: skip
 

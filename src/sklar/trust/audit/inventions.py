@@ -5,9 +5,10 @@ The code of every value is written down here by hand, so that right counts are k
 
 from __future__ import annotations
 
-import datetime as dt
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import LinkedMeasured, Measured
 from sklar.kernel.queries import Distances, Tables
 from sklar.kernel.theorems import Budget
-from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Count, Person
 from sklar.release import measure
@@ -27,45 +27,16 @@ from sklar.release import measure
 # Noise at this epsilon is zero but for a chance below exp(-1000).
 EXACT = Budget(epsilon=1e9)
 ONE = Budget(epsilon=1.0)
-_BORN = tuple(days(dt.date(year, 1, 1)) for year in (1900, 1950, 2000, 2030))
-PEOPLE = Schema(
-    name="audit",
-    attributes=(
-        Attribute(name="age", kind="integer", edges=(0, 18, 40, 65, 100), missing="?"),
-        Attribute(name="city", kind="categorical", values=("Bern", "Rome", "Oslo"), other=True),
-        Attribute(name="income", kind="real", edges=(0.0, 1000.0, 50_000.0, 1e6), missing="-", outside="missing"),
-        Attribute(name="born", kind="date", edges=_BORN),
-        Attribute(name="member", kind="boolean"),
-    ),
+_STATED = tomllib.loads((files("sklar.trust.audit") / "inventions.toml").read_text("utf-8"))
+PEOPLE = Schema.from_dict(_STATED["people"])
+# Values and their codes, the common ones first: the rare ones lie at edges, outside, and nowhere. As texts, and as a
+# file with types of its own holds them, where a code alone is that of null.
+_TEXTS, _TYPED = (
+    [[(None, *each)[-2:] for each in _STATED[kind][name]] for name in PEOPLE.names] for kind in ("texts", "typed")
 )
-# Values as texts and their codes, the common ones first: the rare ones lie at edges, outside, and nowhere.
-_TEXTS: tuple[tuple[tuple[str, int], ...], ...] = (
-    (("21", 1), ("17", 0), ("39", 1), ("40", 2), ("18", 1), ("64", 2), ("0", 0), ("", 4), ("65", 3), ("99", 3),
-     ("100", 3), ("-1", 0), ("123456789", 3), ("?", 4), ("old", 4)),
-    (("Bern", 0), ("Rome", 1), ("Oslo", 2), ("Atlantis", 3), ("", 3), ("bern", 3), ("Bern ", 3)),
-    (("999.99", 0), ("1000", 1), ("0", 0), ("49999.5", 1), ("", 3), ("50000", 2), ("1000000", 2), ("-0.01", 3),
-     ("1000000.5", 3), ("-", 3), ("much", 3)),
-    (("1949-12-31", 0), ("1950-01-01", 1), ("2000-01-01", 2), ("1999-12-31", 1), ("", -1), ("1900-01-01", 0),
-     ("2030-01-01", 2), ("1066-10-14", 0), ("soon", -1)),
-    (("true", 1), ("false", 0), ("yes", 1), ("0", 0), ("", -1), ("perhaps", -1)),
-)  # fmt: skip
-# The same for a file that has types of its own.
-_TYPED: tuple[tuple[tuple[Any, int], ...], ...] = (
-    ((21, 1), (17, 0), (40, 2), (18, 1), (0, 0), (None, 4), (65, 3), (99, 3), (100, 3), (-1, 0), (2**62, 3)),
-    (("Bern", 0), ("Rome", 1), ("Oslo", 2), ("Atlantis", 3), (None, 3), ("", 3)),
-    ((999.99, 0), (1000.0, 1), (0.0, 0), (None, 3), (50_000.0, 2), (1e6, 2), (-0.01, 3), (1e300, 3), (float("nan"), 3)),
-    ((dt.date(1949, 12, 31), 0), (dt.date(1950, 1, 1), 1), (dt.date(2000, 1, 1), 2), (None, -1),
-     (dt.date(2030, 1, 1), 2), (dt.date(1066, 10, 14), 0)),
-    ((True, 1), (False, 0), (None, -1)),
-)  # fmt: skip
 _TYPES = (pl.Int64, pl.String, pl.Float64, pl.Date, pl.Boolean)
 # What no schema foresees.
-ODD = (
-    "", " ", "\x00", "\t", "\ufeff", "é", "名", '"', '""', "'", ",", ";", "\n", "\r\n", "\\", "=1+1", "NULL", "null",
-    "nan", "NaN", "inf", "-inf", "1e999", "-0", "+18", " 18 ", "1_8", "18.0", "0x12", "\uff11\uff18", "9" * 400,
-    "x" * 100_000,
-    "0001-01-01", "9999-12-31", "2020-02-30", "2020-01-01T00:00:00", "TRUE", "t", "1", "other", "(missing)",
-)  # fmt: skip
+ODD = (*_STATED["odd"]["texts"], "9" * 400, "x" * 100_000)
 
 
 def whole_numbers(*sizes: int) -> Schema:

@@ -1,4 +1,4 @@
-"""Attacks on noise (of cells, of searches, of the sampler), and guesses which of two neighbors was released.
+"""Attacks on noise (of cells, of searches, of the sampler, its seal), and guesses which of two neighbors was released.
 
 Noise is seen as it was drawn on the way: exact cells are taken off what was released. Guesses are black box and optimal
 for the worst change, so that what they prove comes close to what is claimed.
@@ -15,10 +15,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import bdtrc, betainc, betaincinv, gammaincc, ndtr, ndtri, rel_entr
 
 from sklar.budget.method import PAPER
 from sklar.errors import NoiseError
+from sklar.kernel import noise
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
 from sklar.public.schema import Attribute, Schema
@@ -40,7 +42,7 @@ def check_sampler(_: Path, effort: Effort) -> Iterator[Comparison]:
 def check_draws(mechanism: Mechanism, scale: float, draws: int) -> Comparison:
     """The sampler's law, as the vault calls it: a chi-square over its values, and its variance."""
     draw = discrete_gaussian if mechanism == "gaussian" else discrete_laplace
-    noise = draw(np.full(1, scale), np.full(1, draws))
+    drawn = draw(np.full(1, scale), np.full(1, draws))
     reach = int(60 * scale) + 3
     x = np.arange(-reach, reach + 1)
     weights = np.exp(-(x**2) / (2 * scale**2)) if mechanism == "gaussian" else np.exp(-np.abs(x) / scale)
@@ -49,18 +51,30 @@ def check_draws(mechanism: Mechanism, scale: float, draws: int) -> Comparison:
     # Bins of equal chance, as far as whole numbers allow.
     bins = np.minimum((np.cumsum(chances) * _BINS).astype(int), _BINS - 1)
     expected = np.bincount(bins, chances, minlength=_BINS) * draws
-    binned = np.bincount(bins[np.clip(noise, -reach, reach) + reach], minlength=_BINS)
+    binned = np.bincount(bins[np.clip(drawn, -reach, reach) + reach], minlength=_BINS)
     held = expected > 5
     statistic = float(np.sum((binned[held] - expected[held]) ** 2 / expected[held]))
     law = float(gammaincc((held.sum() - 1) / 2, statistic / 2))
     error = math.sqrt((fourth - variance**2) / draws) / variance
-    ratio = float(np.mean(noise.astype(np.float64) ** 2)) / variance
+    ratio = float(np.mean(drawn.astype(np.float64) ** 2)) / variance
     p_value = min(2 * min(law, 2 * float(ndtr(-abs(ratio - 1) / error))), 1.0)
     tried, right = f"{draws:,} draws of {mechanism} noise of scale {scale:g}.", law >= ALPHA / 2
     judged, off = "right" if right else "not the stated one", -2 * float(ndtri(ALPHA / 4)) * error
     found = f"Their variance is {ratio:.4f} times what it should be, and their law is {judged}."
     sees = f"It sees a hundredth of the draws moved, and a variance that is off by {off:.1%}."
     return Comparison("sampler", tried, found, sees, p_value >= ALPHA, 1.0, ratio, draws, p_value)
+
+
+def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
+    """Try to replace the noise from outside, as another part of a program might."""
+    wrong = ["The noise of this process can be replaced."]
+    try:
+        noise.discrete_gaussian = noise.discrete_gaussian
+    except AttributeError:
+        wrong = []
+    tried = "to assign to the name of the sampler, from outside its module."
+    sees = "It sees a sampler that any code in the process can switch off."
+    yield conclude("seal", tried, wrong, "It is refused.", sees)
 
 
 # Prints noise as drawn by a fresh process.
@@ -168,8 +182,4 @@ def judge_tightness(words: str, budget: Budget, scores: Scores) -> Comparison:
 
 def claimed_mu(budget: Budget) -> float:
     """The largest mu whose curve passes below (epsilon, delta)."""
-    low, high = 1e-9, 100.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gdp_delta(budget.epsilon, middle) <= budget.delta else (low, middle)
-    return high
+    return float(brentq(lambda mu: gdp_delta(budget.epsilon, mu) - budget.delta, 1e-9, 100.0))

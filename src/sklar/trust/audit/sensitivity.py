@@ -1,4 +1,4 @@
-"""Attacks on reading, encoding and counting: what one row or one person can move, and whether counts are right.
+"""Attacks on reading, encoding and counting: what one row or one person can move, whether counts are right or stay.
 
 No chance is involved, but for which rows of people are counted. What a whole person moves is in `by_kind`.
 """
@@ -6,6 +6,7 @@ No chance is involved, but for which rows of people are counted. What a whole pe
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations, cycle, product
@@ -16,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.method import PAPER
-from sklar.errors import SklarError
+from sklar.errors import DataError, SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.release import measure
@@ -50,11 +51,6 @@ def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
     tried = f"{many:,} people of two rows, of which one counts: three bits, which a second pass counts, beside two."
     sees = "It sees rows of people that are chosen anew in each pass."
     yield conclude("passes", tried, ["Passes counted different rows."] * (not agree), "They agree.", sees)
-
-
-def _amount(budget: Budget, scales: NDArray[np.float64], shifts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What orders shifts by their cost, which is dear to compute; cells are along the last axis."""
-    return np.asarray(np.sum(np.abs(shifts / scales) ** (2 if budget.mechanism == "gaussian" else 1), axis=-1))
 
 
 def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64]) -> float:
@@ -124,7 +120,8 @@ def check_neighbors(folder: Path, effort: Effort) -> Iterator[Comparison]:
                 continue
             shift = np.abs(other.cells - base.cells)
             shifts = max(shifts, int(np.bincount(base.tables, shift).max()))
-            amount = float(_amount(ONE, scales, shift))
+            # What orders shifts by their cost, which is dear to compute.
+            amount = float(np.sum((shift / scales) ** 2))
             if amount > worst:
                 worst, epsilon = amount, max(epsilon, cost_of(ONE, scales, shift))
     passed = not raised and shifts <= ONE.shifts and epsilon <= ONE.epsilon * TOLERANCE
@@ -137,3 +134,36 @@ def check_neighbors(folder: Path, effort: Effort) -> Iterator[Comparison]:
         found = f"One change raised an error ({raised}), which tells that it was made."
     sees = "It sees a change that moves a third cell of any table, or one cell by two."
     yield Comparison("neighbors", tried, found, sees, passed, ONE.epsilon, epsilon, trials)
+
+
+def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
+    """Interrupt a pass over a folder of files, look at what it kept, and let it go on."""
+    parts = [inventions.invent(300, typed=True) for _ in range(4)]
+    place, kept = folder / "parts", folder / "kept"
+    place.mkdir()
+    last = [inventions.write(part.frame, place / f"{number}.parquet") for number, part in enumerate(parts)][-1]
+    whole = last.read_bytes()
+    # A file whose pages are damaged but whose end is not: it opens, and fails when it is read.
+    damaged = min(2_000, len(whole) // 3)
+    last.write_bytes(whole[:4] + bytes(damaged) + whole[4 + damaged :])
+    raised = False
+    try:
+        released(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept)
+    except DataError:
+        raised = True
+    files = [path for path in kept.rglob("*") if path.is_file()]
+    closed = all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    closed = closed and (not files or stat.S_IMODE(kept.stat().st_mode) == 0o700)
+    last.write_bytes(whole)
+    cells = released(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept).cells
+    counts = inventions.right_counts(np.concatenate([part.codes for part in parts], axis=1), PEOPLE)
+    same = raised and bool(files) and np.array_equal(cells, counts)
+    tried = "a pass over four files that was interrupted at the last, and went on."
+    wrong = [] if same else ["The counts are not those of the rows."]
+    sees = "It sees a file that is counted twice, or not at all, after an interruption."
+    yield conclude("checkpoint", tried, wrong, "The counts are those of the rows.", sees)
+    tried = "what that pass kept on the disk while it was interrupted, and what it left behind in the end."
+    wrong = ["Exact counts were open to others, or were left behind."] * ((not closed) + kept.exists())
+    right = "It was closed to others, and nothing was left."
+    sees = "It sees rights beyond those of the owner, and every file that stays."
+    yield conclude("checkpoint", tried, wrong, right, sees, len(files))

@@ -34,7 +34,7 @@ from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import require_apart
-from sklar.trust.passport import facts, prose, standards
+from sklar.trust.passport import facts, prose
 from sklar.trust.passport.facts import Content, Facts, Publication
 from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
 from sklar.trust.verify import Check, Verification, attempt, judge, signature_checks, verify
@@ -141,15 +141,14 @@ def _texts(about: Facts) -> dict[str, str]:
         facts.REPORT: render("sklar.answer.report", "publishable.html.j2", shown),
         facts.SCHEMA: about.model.schema.to_toml(),
         facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
-        **{name: _json(standards.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
-        "opendp_registry.yaml": standards.REGISTRY_HEAD
-        + prose.yaml(standards.described(about, "opendp_registry.json.j2")),
+        **{name: _json(prose.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
+        "opendp_registry.yaml": prose.REGISTRY_HEAD + prose.yaml(prose.described(about, "opendp_registry.json.j2")),
         "nist_sp_800_226.md": prose.checklist(about),
         facts.PASSPORT: _passport(about, version("sklar")),
     }
     sizes = {name: content.size for name, content in about.contents.items()}
     shown["sizes"] = sizes | {name: len(text.encode()) for name, text in texts.items()}
-    shown["dataset"] = standards.described(about, "dataset.json.j2")
+    shown["dataset"] = prose.described(about, "dataset.json.j2")
     return texts | {facts.INDEX: prose.filled("index.html.j2", about, **shown)}
 
 

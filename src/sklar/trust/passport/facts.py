@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from sklar.answer.report.publish import typical_errors
@@ -30,35 +32,13 @@ SCHEMA = "schema.toml"
 CERTIFICATE = "certificate.json"
 PASSPORT = "passport.json"
 SUMS = "SHA256SUMS"
-# All files of the folder, each with what it is.
-FILES = {
-    INDEX: "the folder at a glance: what it is good for, its files, how to verify and to cite it",
-    SYNTHETIC: "says that the rows are synthetic",
-    "README.md": "what this is, how to cite it and how to compute with it (also a Hugging Face dataset card)",
-    REPORT: "the report for readers, with charts and error bars",
-    ROWS_PARQUET: "synthetic rows, with their types",
-    ROWS_CSV: "the same synthetic rows as text",
-    MODEL: "the model: noisy tables, what was fitted to them, and the privacy certificate",
-    TABLES: "the noisy counts, one row per cell, each with the scale of its noise",
-    SCHEMA: "what was publicly known of the table: attributes, categories, bins, rules",
-    CERTIFICATE: "what was spent on what, enough to recompute the privacy claim",
-    "datapackage.json": "description for Frictionless tools (Data Package)",
-    "croissant.json": "description for machine learning tools (Croissant 1.1)",
-    "dcat.jsonld": "description for data catalogs (DCAT, JSON-LD)",
-    "opendp_registry.yaml": "draft of an entry for the OpenDP deployments registry",
-    "nist_sp_800_226.md": "checklist after NIST SP 800-226: who decided what",
-    PASSPORT: "how this folder was made: sklar verify makes it again from this and the model",
-    SUMS: "SHA-256 of every file",
-}
+# What the folder says in the words of others: its files, each with what it is, and names of types and licenses.
+WORDS = tomllib.loads((files("sklar.trust.passport") / "words.toml").read_text("utf-8"))
+FILES: dict[str, str] = WORDS["files"]
 SIGNED = (MODEL, SUMS)
 DESCRIPTIONS = ("datapackage.json", "croissant.json", "dcat.jsonld")
 # The files that standards describe, with their media types.
-DATA = {
-    ROWS_CSV: "text/csv",
-    ROWS_PARQUET: "application/vnd.apache.parquet",
-    TABLES: "application/vnd.apache.parquet",
-    MODEL: "application/zip",
-}
+DATA: dict[str, str] = WORDS["media"]
 
 _MAX_LETTERS = 500
 # Names of licenses as SPDX writes them: CC-BY-4.0, ODbL-1.0.

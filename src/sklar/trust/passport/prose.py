@@ -1,6 +1,8 @@
-"""The folder's texts for people: a README, at the same time a Hugging Face card, and a checklist after NIST SP 800-226.
+"""The folder's texts: for people a README, at the same time a Hugging Face card, and a checklist after NIST SP 800-226;
+for machines descriptions in the standards' own terms: Frictionless, Croissant 1.1, DCAT, and the OpenDP registry.
 
-Every text that somebody else wrote is escaped, so that it can only be read.
+Every text that somebody else wrote is escaped, so that it can only be read. Each description is a template: what the
+publisher does not state is null there, and left out; where the standard wants it, marked.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from textwrap import indent
 from typing import Any
 
@@ -17,7 +20,17 @@ from sklar.budget.risk import risk_of
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name
 from sklar.trust.passport import facts as files
-from sklar.trust.passport.facts import Facts
+from sklar.trust.passport.facts import WEB, WORDS, Facts, RowColumn
+
+_KEYWORDS = ("synthetic data", "differential privacy")
+# In the registry's entry: what only people know.
+MARK = "TO BE FILLED IN"
+REGISTRY_HEAD = f"""\
+# A draft for the registry of differential privacy deployments (registry.opendp.org), made from the model file.
+# Fill in what is marked "{MARK}", set the status and the authors of the entry, and send it in.
+"""
+_MAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+")
+_MOST_LISTED, _MOST_LEVELS = 200, 12
 
 
 def code(text: str) -> Markdown:
@@ -45,31 +58,16 @@ def yaml(document: Mapping[str, Any]) -> str:
     return re.sub(r'"(?:[^"\\]|\\.)*"|(?<![\d.])\d+(?=e)', lambda found: found[0] + ".0" * (found[0][0] != '"'), text)
 
 
-# How Hugging Face names sizes.
-_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
-          (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),
-          (10**12, "100B<n<1T"))  # fmt: skip
-# Licenses that Hugging Face knows by these names; others are named with their address.
-_LICENSES = frozenset({
-    "apache-2.0", "mit", "cc0-1.0", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0",
-    "cc-by-nc-2.0", "cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nd-4.0", "cc-by-nc-nd-3.0", "cc-by-nc-nd-4.0",
-    "cc-by-nc-sa-2.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0", "cdla-sharing-1.0", "cdla-permissive-1.0",
-    "cdla-permissive-2.0", "odbl", "odc-by", "pddl", "gpl-3.0", "lgpl-3.0", "bsd-3-clause", "unlicense",
-})  # fmt: skip
-_MOST_LISTED = 200
-_MOST_LEVELS = 12
-
-
 def _card(facts: Facts) -> dict[str, Any]:
     """What a Hugging Face dataset card states at its head."""
-    publication = facts.publication
+    publication, sizes = facts.publication, WORDS["hugging_face"]["sizes"]
     named = re.sub("^(odbl|odc-by|pddl)-1.0$", r"\1", (publication.license or "").lower())
     known = {"license": named}
     other = {"license": "other", "license_name": publication.license, "license_link": publication.license_address}
     return {
         "pretty_name": facts.title,
-        **({} if not named else known if named in _LICENSES else other),
-        "size_categories": [next((name for size, name in _SIZES if facts.rows < size), "n>1T")],
+        **({} if not named else known if named in WORDS["hugging_face"]["licenses"].split() else other),
+        "size_categories": [sizes[min(max(len(str(facts.rows)) - 3, 0), len(sizes) - 1)]],
         "tags": ["tabular", "synthetic", "differential-privacy"],
         "source_datasets": ["original"],
         "annotations_creators": ["machine-generated"],
@@ -150,3 +148,77 @@ def _domains(schema: Schema) -> Markdown:
         if names
     ]
     return Markdown("; ".join(parts))
+
+
+def described(facts: Facts, template: str) -> dict[str, Any]:
+    """What one of the templates says of a folder."""
+    typed = [column for column in facts.columns if column.family in WORDS["croissant"]]
+    contact = facts.publication.contact or ""
+    mail = ("vcard:hasEmail", f"mailto:{contact}") if _MAIL.fullmatch(contact) else None
+    view = {
+        "j": json.dumps,
+        "facts": facts,
+        "stated": facts.model.certificate,
+        "publication": facts.publication,
+        "address": facts.publication.license_address,
+        "keywords": _KEYWORDS,
+        "data": files.DATA,
+        "files": files.FILES,
+        "report": files.REPORT,
+        "rows_file": files.ROWS_PARQUET,
+        "typed": list(zip(typed, ids_of(column.name for column in typed), strict=True)),
+        "types": WORDS["croissant"],
+        "described": _words,
+        "reach": ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail,
+        "mark": MARK,
+        "public": _public(facts),
+        "measured": _measured(facts),
+    }
+    document: dict[str, Any] = _stated(json.loads(render("sklar.trust.passport", template, view)))
+    return document
+
+
+def _stated(document: Any) -> Any:
+    """All but what nobody states."""
+    if isinstance(document, dict):
+        return {name: _stated(value) for name, value in document.items() if value is not None}
+    return [_stated(value) for value in document] if isinstance(document, list) else document
+
+
+def ids_of(names: Iterable[str]) -> list[str]:
+    """A name for each column that is part of an address: letters, digits, and no two alike."""
+    ids: dict[str, None] = {}
+    for number, name in enumerate(names, start=1):
+        plain = re.sub("[^A-Za-z0-9._-]+", "_", name)
+        while plain in ids:
+            plain += f"_{number}"
+        ids[plain] = None
+    return list(ids)
+
+
+def _words(column: RowColumn) -> str:
+    words = f"{column.title}. {column.description}".strip() if column.description else column.title
+    labels = "; ".join(f"{value}: {label}" for value, label in column.labels)
+    return f"{words} {labels}." if labels else words
+
+
+def _public(facts: Facts) -> list[str]:
+    """What a release treats as public."""
+    stated = facts.model.certificate
+    public = ["the schema (names of attributes, categories and bins)", "the settings of the release"]
+    if stated.public_rows is not None:
+        public.append(f"the number of {'rows' if stated.count is None else 'people'}")
+    if stated.read_from_rows:
+        public.append(f"categories and bins read from the records: {', '.join(stated.read_from_rows[:20])}")
+    if stated.unread:
+        public.append(f"entries drafted from the records and accepted unread: {', '.join(stated.unread[:20])}")
+    return public
+
+
+def _measured(facts: Facts) -> list[str]:
+    measured = []
+    for (stage, what), group in groupby(facts.model.certificate.measurements, key=lambda each: (each.stage, each.what)):
+        tables, scales = zip(*((each.tables, each.scale) for each in group), strict=True)
+        between = " to ".join(dict.fromkeys(f"{scale:.4g}" for scale in (min(scales), max(scales))))
+        measured.append(f"stage {stage}: {sum(tables):,} {what} at scale {between}")
+    return measured
