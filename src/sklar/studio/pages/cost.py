@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import TWICE, Forecast, forecast, grade
+from sklar.budget.forecast import TWICE, Forecast, forecast, grade, within
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
@@ -85,7 +85,7 @@ def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[
     error, levels = float(outlook.one_way_sd[place]), outlook.schema.attributes[place].n_levels
     # Where its own counts survive, pairs that do not leave it usable in part.
     noisy = 1.0 if error * levels > rows else min(float(foreseen.by_column[place]) / pairs, 0.5)
-    return grade(noisy), f"\N{PLUS-MINUS SIGN}{TWICE * error:,.0f}"
+    return grade(noisy), within(error)
 
 
 def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside: bool = False) -> tuple[str, ...]:
@@ -95,10 +95,10 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
     foreseen = foresee(schema, epsilon, rows)
     measured = foreseen.forecast.schema
     place = measured.names.index(name)
-    error = TWICE * float(foreseen.forecast.one_way_sd[place])
+    error = float(foreseen.forecast.one_way_sd[place])
     sentences = [
         f"{measured.attributes[place].n_levels:,} levels. At epsilon {epsilon:.3g} the count of one comes out within "
-        f"±{error:,.0f} rows ({percent(min(error / rows, 1.0))} of the table), 19 times out of 20."
+        f"{within(error)} rows ({percent(min(TWICE * error / rows, 1.0))} of the table), 19 times out of 20."
     ]
     noisy = int(foreseen.by_column[place])
     if noisy:
