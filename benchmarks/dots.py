@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from markupsafe import Markup
 
 from benchmarks.aim_page import MEASURES, NAMED, OURS, groups, mean
 from sklar.answer.report.svg import element
@@ -36,13 +37,13 @@ def plot(document: Mapping[str, Any]) -> str:
     foot = _HEAD + _ROW * len(tables)
     width = _LEFT + 2 * _PANEL + _GAP + 16
 
-    def text(x: float, y: float, told: str, color: str = _INK, anchor: str = "start", weight: str = "400") -> str:
+    def text(x: float, y: float, told: str, color: str = _INK, anchor: str = "start", weight: str = "400") -> Markup:
         return element("text", told, x=x, y=y, font_size=_SIZE, fill=color, text_anchor=anchor, font_weight=weight)
 
-    def line(x1: float, y1: float, x2: float, y2: float) -> str:
+    def line(x1: float, y1: float, x2: float, y2: float) -> Markup:
         return element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=_LINE, stroke_width=1)
 
-    def dot(x: float, y: float, color: str, *, whole: bool = True) -> str:
+    def dot(x: float, y: float, color: str, *, whole: bool = True) -> Markup:
         return element("circle", cx=x, cy=y, r=4.5, fill=color if whole else "#fff", stroke=color, stroke_width=1.5)
 
     parts = [element("rect", x=0, y=0, width=width, height=foot + 52, fill="#fff")]

@@ -52,12 +52,12 @@ def shoot(
 
 
 def squeeze(target: Path, width: int) -> None:
-    """Crop to the width and keep 128 colors, so that a picture stays well below 300 KB."""
+    """Crop to the width and keep 256 colors, so that a picture stays well below 300 KB."""
     from PIL import Image
 
     with Image.open(target) as picture:
         cropped = picture.convert("RGB").crop((0, 0, width, picture.height))
-        cropped.quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+        cropped.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 @click.command()

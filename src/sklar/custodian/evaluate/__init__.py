@@ -163,12 +163,14 @@ class Evaluation(Tabular):
         for what, held in every.items():
             times = Counter(verdict for _, verdict, _ in held)
             overall = VERDICTS[(times["use"] < len(held)) + (2 * times["do not use"] > len(held))]
-            words = f"{len(held):,}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS)
+            words = f"{len(held):,}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS if times[name])
             if what == "Pairs" and self.score is not None and self.score.dependence is not None:
                 words += f"; {self.score.dependence:.0f} of 100 of dependence is kept"
             if lost := [(name, why) for name, _, reasons in held for why in reasons]:
                 name, why = min(lost, key=lambda each: badness(each[1]))
                 words += f". The worst: {name}, {why.words}"
+            elif times["use"] < len(held):
+                words += ". None is worse than its columns"
             told.append((what, overall, words) if held else (what, "not compared", _NOTHING[what]))
         return told
 

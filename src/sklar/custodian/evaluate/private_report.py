@@ -38,7 +38,10 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         banner=NOTICE,
         evaluation=evaluation,
         summary=evaluation.summary,
-        worst=[_chart(evaluation, each, true, given) | {"why": why} for each, why in evaluation.worst],
+        worst=[
+            _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
+            for each, why in evaluation.worst
+        ],
         verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
         charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
         raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
@@ -77,7 +80,7 @@ def _pair(pair: PairFit, true: Answers, given: Answers) -> Hidden:
     first, second = sorted(map(true.schema.names.index, pair.columns))
     own = [true.schema.attributes[at] for at in (first, second)]
     tables = [true.schema.cells.table(each.two_way, first, second) / each.n_rows for each in (true, given)]
-    parts = [_together(each, (tables[0] + tables[1]).sum(axis=1 - at)) for at, each in enumerate(own)]
+    parts = [together(each, (tables[0] + tables[1]).sum(axis=1 - at)) for at, each in enumerate(own)]
     real, other = (parts[0][1] @ table @ parts[1][1].T for table in tables)
     name, labels = short(pair.name, 90), (parts[0][0], parts[1][0])
     told = f"association {pair.association[1]:.2f} for {pair.association[0]:.2f}"
@@ -86,7 +89,7 @@ def _pair(pair: PairFit, true: Answers, given: Answers) -> Hidden:
     return Hidden(name=name, told=told, verdict=pair.verdict, numbers=drawn, bars=None)
 
 
-def _together(attribute: Attribute, shares: Floats) -> tuple[list[str], Floats]:
+def together(attribute: Attribute, shares: Floats) -> tuple[list[str], Floats]:
     """Labels of at most `_CELLS` groups of an attribute's levels, and which levels each holds: shape (groups, levels).
 
     Levels on an axis are put together with their neighbors, others where they are rare.

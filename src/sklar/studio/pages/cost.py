@@ -16,7 +16,7 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 DELTA = 2.0**-30
-# Most columns of categories have no more; a search may find as many as a schema lets it.
+# Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
 FEW = 10
 # How many pairs of columns the remembered forecasts may have together: 16 bytes each.
 _MOST_PAIRS = 1 << 23
@@ -72,8 +72,8 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
 
 
 def with_few(schema: Schema) -> Schema:
-    """The schema as if columns whose categories are searched had `FEW` of them at most; it is public, as the other."""
-    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.categorical else each for each in schema.attributes)
+    """The schema as if a search found `FEW` categories or bins of a column at most; it is public, as the other."""
+    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.private else each for each in schema.attributes)
     return replace(schema, attributes=tuple(fewer))
 
 
