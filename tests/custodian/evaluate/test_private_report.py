@@ -39,7 +39,7 @@ def test_every_part_is_there_and_says_private() -> None:
     found, document = reported(records(150), records(120, seed=2), SCHEMA, target="a", test=records(60, seed=3))
     text = " ".join(read(document).text)
     for part in (
-        *("The worst things", "Every column: what to use, and what not", "Raw values of numbers"),
+        *("worst things", "Every column: what to use, and what not", "Raw values of numbers"),
         *("Missing values and texts", "How columns go together", "Errors of counts"),
         *("Trained on synthetic rows, tested on real ones", "Synthetic counts are scaled", "real test rows; 0:"),
     ):
