@@ -1,4 +1,4 @@
-"""Screenshots of both reports at desktop and phone width, in headless Chromium, for `docs/images/`.
+"""Screenshots of a report at the widths of a desktop, a tablet and a phone, in headless Chromium.
 
 python -m experiments.screenshots report.html --out docs/images --name report
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-WIDTHS = {"desktop": 1280, "phone": 390}
+DEVICES = {"desktop": (1280, 900), "tablet": (820, 1180), "phone": (390, 844)}
 _QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -48,16 +48,16 @@ def shoot(
             f"--window-size={max(width, 500)},{height}", f"--screenshot={target.resolve()}", shown,
         ]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True, timeout=wait_s)  # noqa: S603 - our own arguments
-    _squeeze(target, width)
+    squeeze(target, width)
 
 
-def _squeeze(target: Path, width: int) -> None:
-    """Crop to the width and keep 128 colors, so that a picture stays well below 300 KB."""
+def squeeze(target: Path, width: int) -> None:
+    """Crop to the width and keep 256 colors, so that a picture stays well below 300 KB."""
     from PIL import Image
 
     with Image.open(target) as picture:
         cropped = picture.convert("RGB").crop((0, 0, width, picture.height))
-        cropped.quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+        cropped.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 @click.command()
@@ -68,9 +68,9 @@ def _squeeze(target: Path, width: int) -> None:
 @click.option("--dark", is_flag=True, help="A dark desktop picture as well.")
 @click.option("--section", default="", help="Picture this section alone, such as margins.")
 def main(report: Path, out: Path, name: str, height: int, dark: bool, section: str) -> None:  # noqa: FBT001
-    """Picture REPORT at desktop and phone width."""
+    """Picture REPORT at the widths of a desktop, a tablet and a phone."""
     out.mkdir(parents=True, exist_ok=True)
-    for label, width in WIDTHS.items():
+    for label, (width, _) in DEVICES.items():
         shoot(report, out / f"{name}-{label}.png", width=width, height=height, section=section)
     if dark:
         shoot(report, out / f"{name}-dark.png", width=1280, height=height, dark=True, section=section)

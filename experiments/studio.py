@@ -1,4 +1,4 @@
-"""The studio as a new user walks through it: pictures of every step for `docs/images/`, with clicks and time counted.
+"""All pictures of `docs/images/`: the studio as a new user walks through it, with clicks counted, and both reports.
 
 python -m experiments.studio --out docs/images                  (a generated census)
 python -m experiments.studio adult.csv --no-pictures
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -19,8 +18,10 @@ from typing import IO, Any, cast
 import click
 import polars as pl
 
-from experiments.screenshots import _squeeze, chromium
-from sklar.generate import generate
+import sklar
+from experiments.screenshots import DEVICES, chromium, shoot, squeeze
+from sklar.generate import generate, schema_toml
+from sklar.public.schema import Schema
 
 _WAIT_MS = 300_000
 
@@ -41,19 +42,25 @@ class Walk:
         self.page.get_by_role(role, name=name).first.click()
         self.clicks += 1
 
-    def done(self, step: str, *, full: bool = False) -> None:
-        """A step is done: take its picture, and note what it took. Taking pictures takes no time of the user's."""
+    def done(self, step: str) -> None:
+        """A step is done: take its pictures, and note what it took. Taking pictures takes no time of the user's."""
         self.steps.append((step, self.clicks, time.monotonic() - self.began))
         if self.out is not None:
             began = time.monotonic()
             self.page.wait_for_load_state("networkidle")
-            self.picture(self.out / f"studio-{len(self.steps)}-{step}.png", full=full)
+            for device, (width, height) in DEVICES.items():
+                self.page.set_viewport_size({"width": width, "height": height})
+                self.picture(self.out / f"studio-{step}-{device}.png")
+            self.page.set_viewport_size({"width": DEVICES["desktop"][0], "height": DEVICES["desktop"][1]})
+            self.page.emulate_media(color_scheme="dark")
+            self.picture(self.out / f"studio-{step}-dark.png")
+            self.page.emulate_media(color_scheme="light")
             self.began += time.monotonic() - began
 
-    def picture(self, target: Path, *, full: bool = False) -> None:
+    def picture(self, target: Path) -> None:
         """A picture of the page as it is."""
-        self.page.screenshot(path=str(target), full_page=full)
-        _squeeze(target, self.page.viewport_size["width"])
+        self.page.screenshot(path=str(target))
+        squeeze(target, self.page.viewport_size["width"])
 
 
 def walk(folder: Path, table: str, out: Path | None) -> Walk:
@@ -71,7 +78,7 @@ def walk(folder: Path, table: str, out: Path | None) -> Walk:
             page.set_default_timeout(_WAIT_MS)
             page.goto(first)
             made = Walk(page, out)
-            _steps(made, table, _also(made, out))
+            _steps(made, table)
             browser.close()
             return made
     finally:
@@ -79,49 +86,24 @@ def walk(folder: Path, table: str, out: Path | None) -> Walk:
         server.wait(timeout=30)
 
 
-def _also(made: Walk, out: Path | None) -> Callable[[str], None]:
-    """Pictures beside the desktop's: on a tablet, on a phone, and in the dark."""
-
-    def take(name: str) -> None:
-        if out is None:
-            return
-        began = time.monotonic()
-        for device, width, height in (("tablet", 820, 1180), ("phone", 390, 844)):
-            made.page.set_viewport_size({"width": width, "height": height})
-            made.picture(out / f"studio-{name}-{device}.png")
-        made.page.set_viewport_size({"width": 1280, "height": 900})
-        made.page.emulate_media(color_scheme="dark")
-        made.picture(out / f"studio-{name}-dark.png")
-        made.page.emulate_media(color_scheme="light")
-        bins = made.page.locator("article:has(.bins)")
-        if bins.count():
-            bins.first.screenshot(path=str(out / "studio-bins.png"))
-        made.began += time.monotonic() - began
-
-    return take
-
-
-def _steps(made: Walk, table: str, also: Callable[[str], None]) -> None:
+def _steps(made: Walk, table: str) -> None:
     page, name = made.page, table.split(".")[0]
     made.click("button", table)
     page.wait_for_url("**/open")
     made.done("open")
-    also("open")
     made.click("button", "Read all rows and propose a schema")
     page.wait_for_url("**/describe")
     made.done("describe")
-    also("describe")
     made.click("button", "Accept all")
     made.click("link", "Go on: plan the budget")
     page.locator("#preview svg").first.wait_for()
     made.done("plan")
-    also("plan")
     made.click("button", "Use this plan")
     page.wait_for_url("**/release")
-    also("release")
+    made.done("release")
     made.click("button", "Release, and spend epsilon")
     page.locator(".bars li:nth-child(6)").wait_for()
-    made.done("release")
+    made.done("progress")
     page.get_by_role("heading", name="Release 1 is made").wait_for()
     made.click("link", "Look at it beside the real rows")
     page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
@@ -129,13 +111,11 @@ def _steps(made: Walk, table: str, also: Callable[[str], None]) -> None:
     made.click("link", "Go on: the report for readers")
     page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
     made.done("report")
-    also("report")
     made.click("link", "Go on: publish")
     page.get_by_text("verified.").first.wait_for()
     made.click("button", f"Write the folder {name}-1-published")
     page.get_by_text("put it online as it is").wait_for()
     made.done("publish")
-    also("publish")
     made.click("link", "Books")
     page.get_by_text("charged in full").wait_for()
     made.done("books")
@@ -157,6 +137,22 @@ def _times(page: Any, name: str) -> dict[str, float]:
     return {step: page.evaluate(took, f"/t/{name}/{step}") for step in steps}
 
 
+def reports(folder: Path, out: Path) -> None:
+    """Pictures of both reports on a release of the generated census, by its public schema."""
+    _, frames = generate("census", rows=30_000, seed=7)
+    rows, schema = pl.concat(list(frames)), Schema.from_toml(schema_toml("census"))
+    model = sklar.fit(rows, schema, epsilon=1.0)
+    model.save(folder / "census.sklar")
+    sklar.report(model, out=folder / "report.html")
+    sklar.evaluate(rows, model.sample(rows.height, seed=1), schema, report=folder / "PRIVATE.html")
+    for name, height in (("report", 1000), ("private", 1400)):
+        page = folder / f"{'PRIVATE' if name == 'private' else name}.html"
+        for device, (width, _) in DEVICES.items():
+            shoot(page, out / f"{name}-{device}.png", width=width, height=height)
+        shoot(page, out / f"{name}-dark.png", width=1280, height=height, dark=True)
+    shoot(folder / "report.html", out / "report-charts.png", width=1280, height=900, section="margins")
+
+
 @click.command()
 @click.argument("table", type=click.Path(path_type=Path, exists=True), required=False)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("docs/images"), show_default=True)
@@ -173,8 +169,12 @@ def main(table: Path | None, out: Path, pictures: bool) -> None:  # noqa: FBT001
             shutil.copy(table, folder / table.name)
         name = "census.csv" if table is None else table.name
         made = walk(folder, name, out if pictures else None)
+        if pictures:
+            reports(Path(place), out)
     for step, clicks, seconds in made.steps:
-        click.echo(f"{step:<10} {clicks:>3} clicks {seconds:>7.1f} s, the page alone {made.pages[step]:>4.0f} ms")
+        click.echo(
+            f"{step:<10} {clicks:>3} clicks {seconds:>7.1f} s, the page alone {made.pages.get(step, 0):>4.0f} ms"
+        )
 
 
 if __name__ == "__main__":

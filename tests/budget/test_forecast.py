@@ -229,7 +229,7 @@ def test_a_forecast_shows_the_error_against_rows_per_person() -> None:
     assert errors[16] == pytest.approx(2 * errors[8], rel=0.01)
     text = "\n".join(table_lines([found]))
     assert "Any one person, with all their rows, is protected. Counted are rows: at most 8 of each person" in text
-    assert "against rows_per_person" in text
+    assert "Within how many rows a count is at epsilon 1, by rows_per_person:" in text
     assert "(the schema)" in text
     document = found.to_dict()
     assert (document["count"], document["rows_per_person"]) == ("rows", 8)

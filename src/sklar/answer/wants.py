@@ -26,7 +26,7 @@ from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.effects import normal_quantile
 from sklar.answer.predicate import QueryError, find_attribute, is_name, parse, resolve, tokenize
 from sklar.budget.account import Account, choose_accountant, own_cost
-from sklar.budget.forecast import Forecast, forecast
+from sklar.budget.forecast import Forecast, forecast, within
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
@@ -152,7 +152,7 @@ class Planned(Tabular):
         return f"Planned('{self.forecast.schema.name}', epsilon={self.epsilon:.4g}: {met})"
 
     def _repr_html_(self) -> str:
-        facts = {"epsilon": f"{self.epsilon:.4g}", "two-way counts": f"standard error {self.forecast.pair_error:,.1f}"}
+        facts = {"epsilon": f"{self.epsilon:.4g}", "two-way counts": f"{within(self.forecast.pair_error)} rows"}
         return html_card(f"Plan for '{self.forecast.schema.name}'", facts, self.to_columns())
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:

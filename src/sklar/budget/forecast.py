@@ -31,17 +31,22 @@ from sklar.public.settings import budget_for
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A count this many standard errors from zero can be told from noise; a value whose count exceeds its neighbors' by this
-# many is found to be a heap.
-_DISTINGUISHABLE, _HEAP = 2.0, 4.0
+# A value whose count exceeds its neighbors' by this many standard errors is found to be a heap.
+_HEAP = 4.0
 # A number's range needs this many standard errors of its search. At 4.3, means of 12 of 24 columns between wide bounds
 # were 10 to 110 times too large, and of 12 between narrow ones 0.6 to 1.1 times; at 8.2 one mean was 500 times too
 # large, at 8.5 all of 15 within 6%.
 _RANGE = 9.0
-# 19 times out of 20.
+# A count is within so many standard errors 19 times out of 20, which is what ± says everywhere; one of fewer cannot be
+# told from noise.
 TWICE = 1.96
 # By the share of tables that are mostly noise.
 GRADES = ((0.1, "usable"), (0.5, "usable in part"), (math.inf, "mostly noise"))
+SUPPORTS = {
+    "two": "usable for counts of one and of two columns",
+    "one": "usable for counts of one column only: tables of two are mostly noise",
+    "none": "nothing survives: tables of one column are mostly noise already",
+}
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
@@ -55,6 +60,11 @@ _WIDTH = 16
 def drowned(sds: Doubles, sizes: NDArray[Any], rows: int) -> float:
     """The share of tables that are mostly noise: an average cell holds fewer rows than its standard error."""
     return float(np.mean(sds * sizes > rows))
+
+
+def within(error: float) -> str:
+    """How far a count of this standard error may be off, as everybody is told it."""
+    return f"±{TWICE * error:,.0f}"
 
 
 def grade(share: float) -> str:
@@ -103,12 +113,12 @@ class Forecast(Tabular):
     @property
     def one_way_share(self) -> float:
         """The smallest share of the rows that a one-way count can tell from noise, at most 1."""
-        return min(_DISTINGUISHABLE * self.one_way_error / self.n_rows, 1.0)
+        return min(TWICE * self.one_way_error / self.n_rows, 1.0)
 
     @property
     def pair_share(self) -> float:
         """The same of a two-way count."""
-        return min(_DISTINGUISHABLE * self.pair_error / self.n_rows, 1.0)
+        return min(TWICE * self.pair_error / self.n_rows, 1.0)
 
     @property
     def support(self) -> str:
@@ -132,7 +142,7 @@ class Forecast(Tabular):
         n, found = self.n_rows, {each.attribute: each for each in self.findings if each.of == "domain"}
         needs = {}
         for name, sd in zip(self.schema.names, self.one_way_sd.tolist(), strict=True):
-            own, what, least = found.get(name), "a level needs {} to be told from noise", _DISTINGUISHABLE * sd
+            own, what, least = found.get(name), "a level needs {} to be told from noise", TWICE * sd
             if own is not None and own.threshold is not None:
                 what, least = "a category needs {} to be found", own.threshold
             elif own is not None:
@@ -218,21 +228,24 @@ class Forecast(Tabular):
 
     def __repr__(self) -> str:
         return (
-            f"Forecast('{self.schema.name}', {self.n_rows:,} rows, epsilon={self.budget.epsilon:.4g}: standard error "
-            f"of a count {self.one_way_error:,.1f} one-way, {self.pair_error:,.1f} two-way)"
+            f"Forecast('{self.schema.name}', {self.n_rows:,} rows, epsilon={self.budget.epsilon:.4g}: a count of one "
+            f"column {within(self.one_way_error)} rows, of two {within(self.pair_error)}, 19 times out of 20)"
         )
 
     def _repr_html_(self) -> str:
-        counts = "standard error {:,.1f} rows; told from noise from {:.3%} of the rows on"
+        counts = "{} rows, 19 times out of 20: {:.3%} of the rows"
         facts = {
             "epsilon": f"{self.budget.epsilon:.4g} ({self.budget.neighbors})",
-            "one-way counts": counts.format(self.one_way_error, self.one_way_share),
-            "two-way counts": counts.format(self.pair_error, self.pair_share),
+            "one-way counts": counts.format(within(self.one_way_error), self.one_way_share),
+            "two-way counts": counts.format(within(self.pair_error), self.pair_share),
             "pairs mostly noise": f"{len(self.mostly_noise):,} of {self.pair_sd.size:,}",
         }
-        note = "Nothing was spent: computed from the schema, the number of rows and the budget alone."
+        columns = dict(self.to_columns())
+        for name in ("one_way_error", "mean_two_way_error"):
+            columns[f"{name.replace('_', ' ')}, ±"] = [TWICE * error for error in columns.pop(name)]
+        notes = ["Nothing was spent: computed from the schema, the number of rows and the budget alone."]
         title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
-        return html_card(title, facts, self.to_columns(), note=note)
+        return html_card(title, facts, columns, verdict=[SUPPORTS[self.support]], notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -244,7 +257,7 @@ class Forecast(Tabular):
         return {"attribute": list(schema.names), **facts, **errors}
 
     def plot(self) -> Figure:
-        """Standard errors of counts against epsilon. Needs matplotlib."""
+        """Within how many rows counts are, 19 times out of 20, against epsilon. Needs matplotlib."""
         return draw_forecasts([self])
 
 
@@ -359,7 +372,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     lines += [
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
         "",
-        f"{'epsilon':>8}  {'standard error of a count':^27}  {'smallest share told from noise':^32}  "
+        f"{'epsilon':>8}  {'a count is within (rows)':^27}  {'the same, as a share of all rows':^32}  "
         f"{'pairs mostly':>12}",
         f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
     ]
@@ -368,16 +381,17 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
         noisy, bar = f"{len(each.mostly_noise):,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
         lines.append(
-            f"{each.budget.epsilon:>8.4g}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}  "
+            f"{each.budget.epsilon:>8.4g}  {within(each.one_way_error):>13} {within(each.pair_error):>13}  "
             f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {bar}".rstrip()
         )
-    lines.append("")
+    lines += ["± holds 19 times out of 20; a smaller count cannot be told from noise.", ""]
+    lines += [f"At epsilon {each.budget.epsilon:.4g}: {SUPPORTS[each.support]}." for each in forecasts]
     if against := last.against_rows():
         lines += [
-            f"Standard error of a count at epsilon {last.budget.epsilon:.4g}, against rows_per_person:",
+            f"Within how many rows a count is at epsilon {last.budget.epsilon:.4g}, by rows_per_person:",
             f"{'rows':>8}  {'one-way':>13} {'two-way':>13}",
             *(
-                f"{each.budget.rows_per_person:>8,}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}"
+                f"{each.budget.rows_per_person:>8,}  {within(each.one_way_error):>13} {within(each.pair_error):>13}"
                 f"{'   (the schema)' if each.budget == last.budget else ''}"
                 for each in against
             ),
@@ -435,7 +449,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str) -> None:
-    """Standard error of counts against epsilon, on logarithmic axes, as png or svg. Needs matplotlib."""
+    """Within how many rows counts are, against epsilon, on logarithmic axes, as png or svg. Needs matplotlib."""
     figure = draw_forecasts(forecasts)
     import matplotlib as mpl
 
@@ -463,10 +477,10 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
     if first.pair_sd.size:
         curves.insert(0, ("two-way counts", "#c2410c", "s", [each.pair_error for each in ordered]))
     for label, color, marker, errors in curves:
-        ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
+        ax.plot(epsilons, TWICE * np.array(errors), color=color, marker=marker, markersize=4.5, label=label)
     if len(forecasts) == 1:
         ax.axvline(forecasts[0].budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
-    ax.set(xscale="log", yscale="log", xticks=epsilons, xlabel="epsilon", ylabel="standard error of a count (rows)")
+    ax.set(xscale="log", yscale="log", xticks=epsilons, xlabel="epsilon", ylabel="rows, 19 times out of 20")
     plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
     for axis, minor in ((ax.xaxis, NullFormatter()), (ax.yaxis, plain)):
         axis.set_major_formatter(plain)
@@ -474,7 +488,7 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
     ax.tick_params(which="both", labelsize=8)
     ax.grid(visible=True, which="both", color="#e5e7eb", linewidth=0.7)
     ax.spines[["top", "right"]].set_visible(False)
-    title = f"{first.schema.name}: expected noise error, {first.n_rows:,} rows"
+    title = f"{first.schema.name}: a count is within ±, {first.n_rows:,} rows"
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
     ax.legend(frameon=False)
     return figure

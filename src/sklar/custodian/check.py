@@ -167,8 +167,8 @@ class SchemaCheck(Tabular):
     def _repr_html_(self) -> str:
         pairs = f"{self.to_dict()['two_way_tables']:,}"
         facts = {"two-way tables": pairs, "not reviewed": ", ".join(self.schema.not_reviewed) or "none"}
-        columns, note = (None, "") if self.values is None else (self.to_columns(), NOTICE)
-        return html_card(repr(self.schema), facts, columns, note=note)
+        columns, notes = (None, ()) if self.values is None else (self.to_columns(), (NOTICE,))
+        return html_card(repr(self.schema), facts, columns, notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """How many values of each attribute meet which fate; without rows, its levels."""

@@ -73,7 +73,7 @@ class Model:
         shown = {"attribute": "name", "type": "kind", "levels": "n_levels"}
         columns = {title: [getattr(each, name) for each in schema.attributes] for title, name in shown.items()}
         note = "Everything here is public: .sample(), .query and .plot cost no privacy."
-        return html_card(f"Model of '{schema.name}'", facts, columns, note=note)
+        return html_card(f"Model of '{schema.name}'", facts, columns, notes=[note])
 
     @property
     def plot(self) -> Plots:

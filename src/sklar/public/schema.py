@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sklar.errors import ModelError, SchemaError
 from sklar.kernel.cells import Cells
+from sklar.machine.notebook import html_card
 from sklar.public import declare, settings
 from sklar.public.attribute import (
     NO_WORDS,
@@ -367,6 +368,24 @@ class Schema(Remembering):
     def not_reviewed(self) -> tuple[str, ...]:
         """Attributes that nobody has reviewed."""
         return tuple(attribute.name for attribute in self.attributes if not attribute.reviewed)
+
+    def _repr_html_(self) -> str:
+        shown = {"attribute": "name", "type": "kind", "levels": "n_levels", "known from": "known_from"}
+        columns = {title: [getattr(each, name) for each in self.attributes] for title, name in shown.items()}
+        facts = {"protects": "any one row" if self.person is None else f"any one person, by '{self.person.column}'"}
+        return html_card(f"Schema of '{self.name}'", facts, columns, verdict=self.standing)
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """What keeps a release from being made or covered, in words; or that nothing does."""
+        unread = sum(each.reviewed == "unread" for each in self.attributes)
+        waiting, out_of = len(self.not_reviewed), self.n_attributes
+        told = (
+            (self.ask_person, f"say first whether a person can have several rows: {', '.join(self.ask_person)}"),
+            (waiting, f"{waiting:,} of {out_of:,} entries are not reviewed, and a release refuses them"),
+            (unread, f"{unread:,} entries were accepted unread: epsilon does not cover what they say of the rows"),
+        )
+        return tuple(words for holds, words in told if holds) or ("every entry is reviewed",)
 
     def require_square(self, what: str) -> None:
         """Refuse what holds a number for every pair of levels at once, where there are too many."""

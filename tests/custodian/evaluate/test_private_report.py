@@ -19,7 +19,7 @@ from sklar.answer.report.render import clean
 from sklar.answer.report.svg import axis_scale, tick_text
 from sklar.cli import cli
 from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
-from sklar.custodian.evaluate.private_report import bin_numbers, draw_numbers, view
+from sklar.custodian.evaluate.private_report import bin_numbers, draw_numbers, together, view
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Reading
 from tests.answer.report.html import EVIL, check_escaped, read
@@ -39,7 +39,7 @@ def test_every_part_is_there_and_says_private() -> None:
     found, document = reported(records(150), records(120, seed=2), SCHEMA, target="a", test=records(60, seed=3))
     text = " ".join(read(document).text)
     for part in (
-        *("What to use, and what not", "Column by column, real beside synthetic", "Raw values of numbers"),
+        *("worst things", "Every column: what to use, and what not", "Raw values of numbers"),
         *("Missing values and texts", "How columns go together", "Errors of counts"),
         *("Trained on synthetic rows, tested on real ones", "Synthetic counts are scaled", "real test rows; 0:"),
     ):
@@ -108,6 +108,54 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
     assert document.index("Numbers of gain") < document.index("Numbers of hours")
     for table in ("Quantiles", "Heaps: shares", "Pairs, the worst first"):
         assert f"<caption>{table}" in document
+
+
+def test_columns_pairs_and_tails_have_a_verdict_and_the_worst_a_picture() -> None:
+    """a and b go together in the real rows alone; of amount, -1 means missing and 999 is special."""
+    kinds = '{type="categorical", values=["x","y","z"]}'
+    amount = '{type="integer", edges=[0,10,20,1000], special=[999], missing="-1"}'
+    schema = Schema.from_toml(f"attributes.a={kinds}\nattributes.b={kinds}\nattributes.amount={amount}")
+    rows = np.arange(3000)
+    real = pl.DataFrame({"a": rows % 3, "b": rows % 3, "amount": rows // 3 % 20}).with_columns(
+        pl.col("a", "b").cast(pl.String).replace({"0": "x", "1": "y", "2": "z"}),
+        amount=pl.when(pl.col("amount") == 7).then(999).when(pl.col("amount") == 3).then(-1).otherwise("amount"),
+    )
+    found, document = reported(real, real.with_columns(b=real["b"].sample(fraction=1, shuffle=True, seed=1)), schema)
+    read(document)
+    columns, pairs, tails = found.summary
+    assert columns == ("Columns", "use", "3: use 3")
+    assert tails == ("Tails", "use", "1: use 1")
+    assert pairs[:2] == ("Pairs", "with care")
+    assert re.fullmatch(
+        r"3: use 2, do not use 1; \d+ of 100 of dependence is kept. The worst: a and b, association 0.\d\d for 1.00",
+        pairs[2],
+    )
+    # Its three tables have one scale for shares, and one for differences: nothing is left on the diagonal but chance.
+    picture = document[document.index("<title>Rows by a and b") :].partition("</svg>")[0]
+    assert [each in picture for each in (">real<", ">synthetic<", ">difference<", "x, x: 33%")] == [True] * 4
+    assert picture.count('class="second"') == 3
+    assert document.index("Rows by a and b") < document.index("<details>") < document.index("Numbers of amount")
+    assert "without 999 (5.0% for 5.0%), -1, which says missing" in document
+    card = found._repr_html_()
+    assert all(escape(words) in card and escape(words) in document for _, _, words in found.summary)
+    assert f"{pairs[0]}: {pairs[1]}. {pairs[2]}." in " ".join(" ".join(found.lines()).split())
+    # Dummies have no raw values: nothing is said of pairs and tails.
+    _, *others = reported(records(60), dummies(60), SCHEMA)[0].summary
+    assert [each[1] for each in others] == ["not compared"] * 2
+    # If most are not to be used, none are.
+    assert evaluate(real, real.with_columns(a=pl.lit("x"), b=pl.lit("x")), schema).summary[0][1] == "do not use"
+
+
+def test_many_levels_are_put_together_and_none_is_lost() -> None:
+    for attribute, labels in (
+        (Attribute(name="n", kind="integer", edges=tuple(range(31))), ("0 …", "28 …")),
+        (Attribute(name="c", kind="categorical", values=tuple(f"v{k}" for k in range(30))), ("v0", "all others")),
+    ):
+        shares = np.arange(30, 0, -1) / 465
+        names, groups = together(attribute, shares)
+        assert (names[0], names[-1], len(names)) == (*labels, 12)
+        assert groups.sum(axis=0).tolist() == [1.0] * 30
+        assert (groups @ shares).sum() == pytest.approx(1)
 
 
 def test_a_table_that_is_written_otherwise_is_compared_with_a_plain_release(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _CAPS = 40
 _DEEPEST = 0.5
 # An exponent below one keeps weak cells visible beside one pair that says the same thing twice.
 _SOFTER = 0.6
+# Sides of the cells of a map with at most so many.
+_SIDES = ((10, 28.0), (24, 22.0), (60, 18.0))
 # The most room that a label of a map gets.
 _LONGEST = 240.0
 # Widths of letters in parts of their height, as fonts without serifs have them.
@@ -242,7 +244,7 @@ def heat_map(
     `links` are where cells lead, by row and column or column and row.
     """
     across = len(values)
-    side = 28.0 if across <= 24 else 18.0 if across <= 60 else 12.0
+    side = next((size for most, size in _SIDES if across <= most), 12.0)
     left = min(max(max(text_width(label, 11.5) for label in labels) + 14, 60.0), _LONGEST)
     # A label is turned by 42 degrees: it rises by two thirds of its length.
     longest = min(max(text_width(label, 11) for label in labels), _LONGEST)
@@ -269,6 +271,37 @@ def heat_map(
             place = (links or {}).get((min(i, j), max(i, j)))
             parts += cell if place is None else [element("a", Markup("").join(cell), href=place)]
     return drawing(width, height, parts, title, description), int(width)
+
+
+def grids(
+    tables: Mapping[str, Doubles], labels: tuple[Sequence[str], Sequence[str]], title: str, description: str
+) -> Markup:
+    """Tables of shares beside each other, darker for larger ones; what is negative has the second color.
+
+    Tables without a negative share have one scale, the others one of their own each.
+    """
+    rows, columns = labels
+    left = min(max(text_width(label, 9) for label in rows) + 8, WIDTH / 4)
+    wide, head = (WIDTH - left) / len(tables), 27.0
+    side = (wide - 8) / len(columns)
+    tall = min(max(side, 9.0), 16.0)
+    foot, parts = head + tall * len(rows), list[Markup]()
+    for at, label in enumerate(rows):
+        own = fitted(label, left - 5, 9)
+        parts.append(text(left - 4, head + tall * (at + 0.5) + 3, own, size=9, anchor="end"))
+    common = max(float(each.max()) for each in tables.values() if each.min() >= 0)
+    for place, (name, table) in enumerate(tables.items()):
+        x, scale = left + wide * place, common if table.min() >= 0 else float(np.abs(table).max())
+        parts += [text(x, 11, name, size=10.5), soft(x, 22, f"darkest {percent(scale)}", size=9)]
+        parts.append(rect("frame", x, head, wide - 8, foot - head))
+        for (i, j), share in np.ndenumerate(table):
+            told = element("title", f"{rows[i]}, {columns[j]}: {percent(float(share))}")
+            where, shade = (x + side * j, head + tall * i, side, tall), (abs(share) / max(scale, 1e-12)) ** _SOFTER
+            box = rect("second" if share < 0 else "cell", *where, fill_opacity=f"{shade:.2f}")
+            parts += [element("g", told + box)] * bool(shade >= 0.005)
+        ends = (columns[0], x, "start"), (columns[-1], x + wide - 8, "end")
+        parts += [soft(at, foot + 11, fitted(end, wide / 2 - 8, 9), size=9, anchor=how) for end, at, how in ends]
+    return drawing(WIDTH, foot + 16, parts, title, description)
 
 
 def axis_scale(attribute: Attribute, points: Doubles, counts: NDArray[Any]) -> float:

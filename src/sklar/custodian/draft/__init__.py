@@ -24,6 +24,7 @@ from sklar.custodian.draft.propose import ColumnProposal, as_seen, asked, propos
 from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.errors import DataError, SchemaError
 from sklar.files.write import check_target, require_same, write_text
+from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
@@ -99,6 +100,16 @@ class Draft:
     def __repr__(self) -> str:
         # Nothing that the rows show.
         return f"Draft('{self.schema.name}', PRIVATE until it is reviewed: see .to_toml() and .private_page())"
+
+    def _repr_html_(self) -> str:
+        shown = [(name, each) for name, each in self.proposals.items()]
+        columns = {
+            "column": [name or "(no name)" for name, _ in shown],
+            "proposed": [("left out: " if each.attribute is None else "") + each.proposed for _, each in shown],
+            "to decide": [each.decide for _, each in shown],
+        }
+        notes = ["PRIVATE until it is reviewed: .private_page() is what the rows show, .to_toml() the file to review"]
+        return html_card(f"Draft of '{self.schema.name}'", {}, columns, verdict=self.schema.standing, notes=notes)
 
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""

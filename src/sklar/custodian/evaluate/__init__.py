@@ -30,6 +30,7 @@ from sklar.custodian.evaluate.conjunctions import read as read_codes
 from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
 from sklar.custodian.evaluate.raw import RawTable, RowSample
 from sklar.custodian.evaluate.verdict import LIMITS, VERDICTS, ColumnFit, Reason, badness, compare_column
+from sklar.custodian.evaluate.verdict import worst as worst_of
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
@@ -44,6 +45,11 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 HIGH_CORRELATION = 0.5
 
 _WIDTH, _SHOWN_COLUMNS, _WORST = 100, 40, 10
+_NOTHING = {
+    "Columns": "There are none",
+    "Pairs": "There is one column, or raw values were not read",
+    "Tails": "No column has numbers in both tables, or raw values were not read",
+}
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
@@ -119,9 +125,10 @@ class Evaluation(Tabular):
         return f"Evaluation('{self.table}', {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic; {NOTICE})"
 
     def _repr_html_(self) -> str:
-        facts = {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic", "verdicts": self.counted}
+        facts = {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic"}
         facts |= {} if self.score is None else {"score": self.score.line}
-        return html_card(f"Evaluation of '{self.table}'", facts, self.to_columns(), note=NOTICE)
+        told = [f"{what}: {verdict}. {words}" for what, verdict, words in self.summary]
+        return html_card(f"Evaluation of '{self.table}'", facts, self.to_columns(), verdict=told, notes=[NOTICE])
 
     @property
     def ranked(self) -> list[ColumnFit]:
@@ -129,11 +136,11 @@ class Evaluation(Tabular):
         return sorted(self.columns, key=lambda column: (*map(badness, column.reasons[:1]), (0, 0.0)))
 
     @property
-    def worst(self) -> list[tuple[str, Reason]]:
+    def worst(self) -> list[tuple[ColumnFit | PairFit, Reason]]:
         """The worst things of any kind, the worst first: a column or pair, and its worst reason."""
-        pairs = ((each.name, min(each.reasons, key=badness)) for each in self.pairs if each.reasons)
-        columns = ((each.name, each.reasons[0]) for each in self.columns if each.reasons)
-        return sorted((*columns, *pairs), key=lambda each: badness(each[1]))[:_WORST]
+        every: list[ColumnFit | PairFit] = [*self.columns, *self.pairs]
+        found = [(each, min(each.reasons, key=badness)) for each in every if each.reasons]
+        return sorted(found, key=lambda each: badness(each[1]))[:_WORST]
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
@@ -141,13 +148,31 @@ class Evaluation(Tabular):
         return LIMITS
 
     @property
-    def counted(self) -> str:
-        """How many columns and pairs have each verdict, in words."""
+    def summary(self) -> list[tuple[str, str, str]]:
+        """Columns, pairs and tails: a verdict on all of them, how many have each verdict, and the worst one.
+
+        All are to be used if each is; if more than half of them are not to be used, they are not.
+        """
+        tails = [(each.name, each.tail_reasons) for each in self.columns if each.numbers is not None]
+        every = {
+            "Columns": [(each.name, each.verdict, each.reasons) for each in self.columns],
+            "Pairs": [(each.name, each.verdict, each.reasons) for each in self.pairs],
+            "Tails": [(name, worst_of(why.verdict for why in reasons), reasons) for name, reasons in tails],
+        }
         told = []
-        for kind, held in (("columns", self.columns), ("pairs", self.pairs)):
-            times = Counter(each.verdict for each in held)
-            told.append(f"{len(held):,} {kind}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS))
-        return "; ".join(told[: 1 + bool(self.pairs)])
+        for what, held in every.items():
+            times = Counter(verdict for _, verdict, _ in held)
+            overall = VERDICTS[(times["use"] < len(held)) + (2 * times["do not use"] > len(held))]
+            words = f"{len(held):,}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS if times[name])
+            if what == "Pairs" and self.score is not None and self.score.dependence is not None:
+                words += f"; {self.score.dependence:.0f} of 100 of dependence is kept"
+            if lost := [(name, why) for name, _, reasons in held for why in reasons]:
+                name, why = min(lost, key=lambda each: badness(each[1]))
+                words += f". The worst: {name}, {why.words}"
+            elif times["use"] < len(held):
+                words += ". None is worse than its columns"
+            told.append((what, overall, words) if held else (what, "not compared", _NOTHING[what]))
+        return told
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each column, the worst first: its verdict, and why."""
@@ -167,8 +192,8 @@ class Evaluation(Tabular):
         return {
             "notice": NOTICE,
             "score": None if self.score is None else asdict(self.score),
-            "verdicts": self.counted,
-            "worst": [{"name": name, **asdict(reason)} for name, reason in self.worst],
+            "summary": [dict(zip(("what", "verdict", "words"), each, strict=True)) for each in self.summary],
+            "worst": [{"name": each.name, **asdict(reason)} for each, reason in self.worst],
             "limits": {name: list(limits) for name, limits in LIMITS.items()},
             "left_out": list(self.left_out),
             "table": self.table,
@@ -206,10 +231,11 @@ class Evaluation(Tabular):
 
     def _lines_of_verdicts(self) -> Iterator[str]:
         """The score, the worst things, and every column with its reasons."""
-        opening = ["" if self.score is None else self.score.line, f"{self.counted}."]
+        opening = ["" if self.score is None else self.score.line]
+        opening += [f"{what}: {verdict}. {words}." for what, verdict, words in self.summary]
         if self.left_out:
             opening.append(f"Not in the release: {', '.join(self.left_out)}.")
-        told = [f"{at}. {name}: {why.verdict}. {why.words}." for at, (name, why) in enumerate(self.worst, start=1)]
+        told = [f"{at}. {each.name}: {why.verdict}. {why.words}." for at, (each, why) in enumerate(self.worst, start=1)]
         opening += ["", "The worst:" if told else "Nothing is lost beyond chance and the limits.", *told]
         every = zip(*self.to_columns().values(), strict=True)
         columns = [f"{name}: {verdict}. {why}." for name, verdict, why in every][:_SHOWN_COLUMNS]

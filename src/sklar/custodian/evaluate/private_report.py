@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, brief, text
+from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -23,7 +22,7 @@ MARK = "PRIVATE"
 # These limits keep the page readable however wide the table is.
 MAX_ATTRIBUTES = MAX_CHARTS = 300
 MAX_PAIRS, MAX_SHARES = 100, 200
-_BINS, _BARS = 40, 20
+_BINS, _BARS, _CELLS = 40, 20, 12
 
 
 def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
@@ -33,13 +32,18 @@ def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> s
 
 def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
     """What the report shows; given counts are scaled to the number of real rows."""
-    given = replace(given, one_way=given.one_way * (true.n_rows / given.n_rows))
+    above = [each.name for each, _ in evaluation.worst if isinstance(each, ColumnFit)]
+    rest = [each for each in evaluation.ranked if each.name not in above]
     return Hidden(
         banner=NOTICE,
         evaluation=evaluation,
-        worst=[(short(name, 90), why.verdict, why.words) for name, why in evaluation.worst],
+        summary=evaluation.summary,
+        worst=[
+            _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
+            for each, why in evaluation.worst
+        ],
         verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
-        charts=[_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]],
+        charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
         raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
         best=[f"Best {percent}%" for percent in PERCENTS],
         classes=[result.cells() for result in evaluation.results],
@@ -53,13 +57,15 @@ def _name(column: ColumnFit) -> str:
     return short(shown_name(column.attribute), 60)
 
 
-def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answers) -> Hidden:
-    """The chart of one column. Where numbers were not compared, its levels are drawn."""
+def _chart(evaluation: Evaluation, column: ColumnFit | PairFit, true: Answers, given: Answers) -> Hidden:
+    """The chart of one column, or of a pair. Where numbers were not compared, levels are drawn."""
+    if isinstance(column, PairFit):
+        return _pair(column, true, given)
     title = short(with_unit(column.attribute, shown_name(column.attribute)), 90)
     if column.numbers is not None:
         return draw_numbers(title, column, column.numbers, (evaluation.real_rows, evaluation.synthetic_rows))
-    offsets, i = true.schema.offsets, true.schema.names.index(column.name)
-    real, other = (each.one_way[offsets[i] : offsets[i + 1]] / true.n_rows for each in (true, given))
+    own = true.schema.cells.levels(true.schema.names.index(column.name))
+    real, other = (each.one_way[own] / each.n_rows for each in (true, given))
     # The levels in the order of the schema: all, or the largest.
     largest, levels = np.argsort(-np.maximum(real, other), kind="stable")[:_BARS], shown_levels(column.attribute)
     entries = [(levels[k], float(real[k]), float(other[k])) for k in np.sort(largest)]
@@ -69,10 +75,43 @@ def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answ
     return Hidden(name=title, told=told, verdict=column.verdict, numbers=None, bars=bars)
 
 
+def _pair(pair: PairFit, true: Answers, given: Answers) -> Hidden:
+    """A pair's table of levels in both tables, and their difference; neighbors, or all rare levels, are together."""
+    first, second = sorted(map(true.schema.names.index, pair.columns))
+    own = [true.schema.attributes[at] for at in (first, second)]
+    tables = [true.schema.cells.table(each.two_way, first, second) / each.n_rows for each in (true, given)]
+    parts = [together(each, (tables[0] + tables[1]).sum(axis=1 - at)) for at, each in enumerate(own)]
+    real, other = (parts[0][1] @ table @ parts[1][1].T for table in tables)
+    name, labels = short(pair.name, 90), (parts[0][0], parts[1][0])
+    told = f"association {pair.association[1]:.2f} for {pair.association[0]:.2f}"
+    shown = {"real": real, "synthetic": other, "difference": other - real}
+    drawn = svg.grids(shown, labels, title=f"Rows by {name}", description=told)
+    return Hidden(name=name, told=told, verdict=pair.verdict, numbers=drawn, bars=None)
+
+
+def together(attribute: Attribute, shares: Floats) -> tuple[list[str], Floats]:
+    """Labels of at most `_CELLS` groups of an attribute's levels, and which levels each holds: shape (groups, levels).
+
+    Levels on an axis are put together with their neighbors, others where they are rare.
+    """
+    levels, places = shown_levels(attribute), np.arange(attribute.n_levels)
+    if places.size <= _CELLS:
+        return list(levels), np.eye(places.size)
+    if attribute.binned:
+        groups = places * _CELLS // places.size
+        held = [np.flatnonzero(groups == at) for at in range(_CELLS)]
+        labels = [levels[each[0]] + " …" * (each.size > 1) for each in held]
+    else:
+        common = np.sort(np.argsort(-shares, kind="stable")[: _CELLS - 1])
+        groups = np.where(np.isin(places, common), np.searchsorted(common, places), _CELLS - 1)
+        labels = [*(levels[k] for k in common), "all others"]
+    return labels, (groups == np.arange(_CELLS)[:, None]).astype(float)
+
+
 def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int, int]) -> Hidden:
     """The numbers of a column on an axis, and its missing values and texts as bars below: shares of all rows."""
     both = numbers.real, numbers.synthetic
-    told = f"KS {numbers.ks:.3f}, mean {' | '.join(brief(column.attribute, each.mean) for each in both)}"
+    told = column.told
     entries = [(each.what, each.real, each.synthetic) for each in column.absent]
     drawn = svg.bins(bin_numbers(column.attribute, *both, rows), title=f"Numbers of {name}", description=told)
     # Below an axis a bar stands for its share of all rows, not for the largest of a few.

@@ -50,7 +50,7 @@ CHANCE, CHANCE_KS = 3.0, 1.63
 _FEW_VALUES, _TAIL_ROWS = 64, 10
 _JUDGED = (5, 25, 50, 75, 90, 95, 99)
 
-_SECOND = 1e6
+_SECOND, UNTOLD = 1e6, "too few rows to tell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -74,7 +74,7 @@ def weigh(figure: str, lost: float, chance: float, words: str) -> Iterator[Reaso
 def untold(figure: str, chance: float, words: str) -> Iterator[Reason]:
     """Say that rows are too few to tell, where chance alone may lose as much as is not to be used."""
     if chance > LIMITS[figure][1]:
-        yield Reason(figure="too few rows to tell", words=words, verdict="with care", beyond=0.0)
+        yield Reason(figure=UNTOLD, words=words, verdict="with care", beyond=0.0)
 
 
 def badness(reason: Reason) -> tuple[int, float]:
@@ -221,11 +221,31 @@ class ColumnFit:
         return worst(each.verdict for each in self.reasons)
 
     @property
+    def tail_reasons(self) -> tuple[Reason, ...]:
+        """Those about its quantiles and what lies beyond the largest number, or that rows are too few to tell."""
+        return tuple(each for each in self.reasons if each.figure in ("quantiles", "tail", UNTOLD))
+
+    @property
+    def mean(self) -> str:
+        """Both means in words, and which numbers they leave out because the schema says that these mean other things.
+
+        Those are special values and the missing text; heaps are in.
+        """
+        if self.numbers is None:
+            return ""
+        own = self.attribute
+        both = (brief(own, each.mean) for each in (self.numbers.synthetic, self.numbers.real))
+        coded = [str(value) for value, at in zip(own.special, own.special_numbers, strict=True) if at is not None]
+        out = [f"{each.what} ({each})" for each in self.absent if each.what in coded]
+        if own.number_of(own.missing or "") is not None:
+            out += [f"{own.missing}, which says missing" for each in self.absent if each.what == "missing"]
+        return f"mean {' for '.join(both)}" + (f" without {', '.join(out)}" if out else "")
+
+    @property
     def told(self) -> str:
         """Its main figure in words."""
         if self.numbers is not None:
-            both = (brief(self.attribute, each.mean) for each in (self.numbers.synthetic, self.numbers.real))
-            return f"KS {self.numbers.ks:.3f}, mean {' for '.join(both)}"
+            return f"KS {self.numbers.ks:.3f}, {self.mean}"
         return f"total variation of its levels {self.tv:.3f}" if self.kept is None else str(self.kept)
 
     def to_dict(self) -> dict[str, Any]:
@@ -327,7 +347,7 @@ def _reasons(column: ColumnFit) -> Iterator[Reason]:
         yield from weigh("values", column.tv, CHANCE * math.sqrt(0.25 / rows[0] + 0.25 / rows[1]), words)
         return
     if numbers is not None:
-        yield from _reasons_of_numbers(column.attribute, numbers)
+        yield from _reasons_of_numbers(column, numbers)
     elif column.attribute.binned:
         words = "only one of the tables has numbers, or neither"
         yield Reason(figure="values", words=words, verdict="do not use", beyond=1 / LIMITS["values"][1])
@@ -337,8 +357,8 @@ def _reasons(column: ColumnFit) -> Iterator[Reason]:
         yield from weigh("missing", share.gap, share.chance(rows), f"{what}: {share}")
 
 
-def _reasons_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterator[Reason]:
-    real, other = numbers.real, numbers.synthetic
+def _reasons_of_numbers(column: ColumnFit, numbers: Numbers) -> Iterator[Reason]:
+    attribute, real, other = column.attribute, numbers.real, numbers.synthetic
     sizes = real.size, other.size
     error = math.sqrt(1 / sizes[0] + 1 / sizes[1])
     yield from weigh("ks", numbers.ks, CHANCE_KS * error, f"KS {numbers.ks:.3f}")
@@ -357,7 +377,7 @@ def _reasons_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterator[Reas
 
     off = relative(real.mean, other.mean)
     sure = off * CHANCE * (real.sd or other.sd) * error / abs(real.mean - other.mean) if off else 0.0
-    yield from weigh("mean", off, sure, f"mean {brief(attribute, other.mean)} for {brief(attribute, real.mean)}")
+    yield from weigh("mean", off, sure, column.mean)
     # The errors of quantiles are those of many rows.
     if CHANCE_KS * error <= LIMITS["ks"][1]:
         yield from _quantiles(attribute, numbers, relative, error)

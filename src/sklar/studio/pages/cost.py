@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import TWICE, Forecast, forecast, grade
+from sklar.budget.forecast import TWICE, Forecast, forecast, grade, within
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 DELTA = 2.0**-30
-# Most columns of categories have no more; a search may find as many as a schema lets it.
+# Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
 FEW = 10
 # How many pairs of columns the remembered forecasts may have together: 16 bytes each.
 _MOST_PAIRS = 1 << 23
@@ -72,8 +72,8 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
 
 
 def with_few(schema: Schema) -> Schema:
-    """The schema as if columns whose categories are searched had `FEW` of them at most; it is public, as the other."""
-    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.categorical else each for each in schema.attributes)
+    """The schema as if a search found `FEW` categories or bins of a column at most; it is public, as the other."""
+    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.private else each for each in schema.attributes)
     return replace(schema, attributes=tuple(fewer))
 
 
@@ -85,7 +85,7 @@ def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[
     error, levels = float(outlook.one_way_sd[place]), outlook.schema.attributes[place].n_levels
     # Where its own counts survive, pairs that do not leave it usable in part.
     noisy = 1.0 if error * levels > rows else min(float(foreseen.by_column[place]) / pairs, 0.5)
-    return grade(noisy), f"\N{PLUS-MINUS SIGN}{TWICE * error:,.0f}"
+    return grade(noisy), within(error)
 
 
 def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside: bool = False) -> tuple[str, ...]:
@@ -95,10 +95,10 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
     foreseen = foresee(schema, epsilon, rows)
     measured = foreseen.forecast.schema
     place = measured.names.index(name)
-    error = TWICE * float(foreseen.forecast.one_way_sd[place])
+    error = float(foreseen.forecast.one_way_sd[place])
     sentences = [
         f"{measured.attributes[place].n_levels:,} levels. At epsilon {epsilon:.3g} the count of one comes out within "
-        f"±{error:,.0f} rows ({percent(min(error / rows, 1.0))} of the table), 19 times out of 20."
+        f"{within(error)} rows ({percent(min(TWICE * error / rows, 1.0))} of the table), 19 times out of 20."
     ]
     noisy = int(foreseen.by_column[place])
     if noisy:

@@ -17,6 +17,7 @@ import numpy as np
 from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
+from sklar.answer.report import svg
 from sklar.answer.report.render import clean
 from sklar.custodian import review
 from sklar.custodian.draft import Draft
@@ -209,7 +210,9 @@ def _picture(attribute: Attribute, summary: ColumnSummary | None) -> dict[str, A
             low, high = float(min(low, least)), float(max(high, most))
         bars = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)[0].tolist()
     edges = [attribute.axis.text(edge) for edge in attribute.edges]
-    return {"kind": attribute.kind, "low": low, "high": high, "bars": bars, "edges": edges, "bounds": attribute.private}
+    ticks = [(value, svg.tick_text(attribute, value)) for value in svg.ticks(attribute, low, high, 0.0)]
+    shown = {"kind": attribute.kind, "low": low, "high": high, "bars": bars, "ticks": ticks}
+    return shown | {"edges": edges, "bounds": attribute.private}
 
 
 def _points(kind: str, summary: ColumnSummary | None) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
 from sklar.budget.certificate import rounded_up
-from sklar.budget.forecast import TWICE, Forecast
+from sklar.budget.forecast import SUPPORTS, TWICE, Forecast, within
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
 from sklar.errors import BudgetError, LedgerError, SklarError
@@ -102,15 +102,13 @@ def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | Non
         low, high = write(min(figures)), write(max(figures))
         return low if low == high else f"{low} to {high}"
 
-    def rows(error: float) -> str:
-        return f"\N{PLUS-MINUS SIGN}{TWICE * error:,.0f}"
-
     return {
         "epsilon": epsilon,
         "support": worst.support,
         "likely": likely.support,
-        "one_way": band([each.one_way_error for each in (worst, likely)], rows),
-        "pair": band([each.pair_error for each in (worst, likely)], rows),
+        "words": SUPPORTS,
+        "one_way": band([each.one_way_error for each in (worst, likely)], within),
+        "pair": band([each.pair_error for each in (worst, likely)], within),
         "noisy": band([each.noisy for each in cases], "{:,.0f}".format),
         "pairs": m * (m - 1) // 2,
         "noisiest": [f"{one} x {other}" for one, other in cases[0].noisiest],
@@ -131,7 +129,7 @@ def _invented(columns: int, error: float, rows: int) -> Markup:
         part = share / columns
         entries.append(svg.Bar(f"value {at + 1}", part, part - half, part + half, part, f"{part * rows:,.0f}"))
     title = f"Invented counts of {columns} column{'s'[: columns - 1]}, with the error bars of this plan"
-    return svg.bars(entries, title, f"each \N{PLUS-MINUS SIGN}{half * rows:,.0f} rows", least=0.6, most=0.6)
+    return svg.bars(entries, title, f"each {within(error)} rows", least=0.6, most=0.6)
 
 
 def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[str, Any]:

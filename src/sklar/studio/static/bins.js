@@ -4,7 +4,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 640;
-const HEIGHT = 150;
+const HEIGHT = 172;
 const BASE = 116;
 const DAY = 86400000;
 
@@ -44,6 +44,12 @@ function draw(room) {
     element("rect", { class: "bar", x: 12 + wide * place, y: BASE - tall, width: Math.max(wide - 1, 0.5), height: tall }, svg);
   });
   element("line", { class: "axis", x1: 12, y1: BASE, x2: WIDTH - 12, y2: BASE }, svg);
+  for (const [value, label] of given.ticks) {
+    const at = x(value);
+    element("line", { class: "axis", x1: at, y1: BASE, x2: at, y2: BASE + 5 }, svg);
+    const near = at < 30 ? "start" : at > WIDTH - 30 ? "end" : "middle";
+    element("text", { class: "soft", x: at, y: BASE + 23, "text-anchor": near, "font-size": 13 }, svg).textContent = label;
+  }
   const handles = element("g", {}, svg);
 
   const tell = () => {
@@ -153,6 +159,29 @@ function draw(room) {
   });
 
   room.replaceChildren(svg);
+  if (given.bounds && !days && given.kind !== "year") {
+    // Round numbers that anybody may know as limits, from what the picture shows on.
+    const size = 10 ** Math.floor(Math.log10(Math.max(Math.abs(low), Math.abs(high), 1)));
+    const told = document.createElement("p");
+    told.className = "small round";
+    told.append("Round bounds: ");
+    for (const times of [1, 2, 5, 10, 100, 1000]) {
+      const most = times * size;
+      if (most < high && times < 10) continue;
+      const least = low < 0 ? -most : 0;
+      const choose = document.createElement("button");
+      choose.type = "button";
+      choose.className = "small";
+      choose.textContent = `${least.toLocaleString("en")} to ${most.toLocaleString("en")}`;
+      choose.addEventListener("click", () => {
+        edges = [least, most];
+        tell();
+        show();
+      });
+      told.append(choose, " ");
+    }
+    room.append(told);
+  }
   if (!given.bounds) {
     const more = document.createElement("button");
     more.type = "button";

@@ -106,7 +106,11 @@ for (const field of document.querySelectorAll("[data-filter]")) {
 // On a phone the bar of steps is wider than the screen: show the present one.
 const bar = document.querySelector(".steps");
 const present = bar && bar.querySelector(".here");
-if (present) bar.scrollLeft = present.offsetLeft - (bar.clientWidth - present.offsetWidth) / 2;
+const centered = () => {
+  if (present) bar.scrollLeft = present.offsetLeft - (bar.clientWidth - present.offsetWidth) / 2;
+};
+centered();
+window.addEventListener("resize", centered);
 
 // What an address points to gets the focus, so that the keyboard goes on from there.
 if (location.hash) {

@@ -1,0 +1,97 @@
+"""A dot plot of `docs/results/aim.json`: errors of two- and three-way tables beside MST and AIM, a line for each table.
+
+python -m benchmarks.dots            writes docs/images/benchmark.svg
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from markupsafe import Markup
+
+from benchmarks.aim_page import MEASURES, NAMED, OURS, groups, mean
+from sklar.answer.report.svg import element
+
+_GROUP, _EPSILON = "Tables that nobody looked at", 1.0
+_COLORS = {OURS: "#1d4f9c", "aim3-8": "#c2410c", "aim2-8": "#f59e0b", "mst": "#6b7280"}
+_INK, _SOFT, _LINE = "#16202c", "#4a5766", "#d5dce4"
+_LEFT, _PANEL, _GAP, _ROW, _HEAD, _SIZE = 170.0, 330.0, 30.0, 20.0, 66.0, 12.0
+_TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+def plot(document: Mapping[str, Any]) -> str:
+    """The plot as SVG: hollow dots are runs that were stopped."""
+    chosen = document["groups"][_GROUP]
+    by_table = {
+        table: by
+        for (table, epsilon), by in groups(document["runs"]).items()
+        if epsilon == _EPSILON and table in chosen
+    }
+    tables = sorted(by_table, key=lambda table: mean(by_table[table][OURS], "tv2"))
+    low, high = math.log(_TICKS[0] * 0.8), math.log(_TICKS[-1] * 1.35)
+    foot = _HEAD + _ROW * len(tables)
+    width = _LEFT + 2 * _PANEL + _GAP + 16
+
+    def text(x: float, y: float, told: str, color: str = _INK, anchor: str = "start", weight: str = "400") -> Markup:
+        return element("text", told, x=x, y=y, font_size=_SIZE, fill=color, text_anchor=anchor, font_weight=weight)
+
+    def line(x1: float, y1: float, x2: float, y2: float) -> Markup:
+        return element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=_LINE, stroke_width=1)
+
+    def dot(x: float, y: float, color: str, *, whole: bool = True) -> Markup:
+        return element("circle", cx=x, cy=y, r=4.5, fill=color if whole else "#fff", stroke=color, stroke_width=1.5)
+
+    parts = [element("rect", x=0, y=0, width=width, height=foot + 52, fill="#fff")]
+    x = _LEFT
+    for method, color in _COLORS.items():
+        name = NAMED[method].strip("*")
+        parts += [dot(x, 14, color), text(x + 9, 18, name)]
+        x += 9 + 8.0 * len(name) + 20
+    parts += [dot(x, 14, _SOFT, whole=False), text(x + 9, 18, "stopped before its end")]
+    for panel, (measure, title) in enumerate(MEASURES.items()):
+        left = _LEFT + panel * (_PANEL + _GAP)
+
+        def across(value: float, left: float = left) -> float:
+            return left + _PANEL * (math.log(value) - low) / (high - low)
+
+        columns = "two columns" if panel == 0 else "three columns"
+        parts.append(text(left, 44, f"{title}: mean error of tables of {columns}", weight="600"))
+        for tick in _TICKS:
+            parts += [line(across(tick), _HEAD - 8, across(tick), foot)]
+            parts += [text(across(tick), foot + 16, f"{tick:g}", _SOFT, "middle")]
+        for at, table in enumerate(tables):
+            y = _HEAD + _ROW * (at + 0.5)
+            parts.append(line(left, y, left + _PANEL, y))
+            if panel == 0:
+                parts.append(text(left - 10, y + 4, table, anchor="end"))
+            # Ours last, so that it lies above.
+            for method in reversed(_COLORS):
+                if runs := by_table[table].get(method):
+                    whole = all(run["whole"] for run in runs)
+                    parts.append(dot(across(mean(runs, measure)), y, _COLORS[method], whole=whole))
+    header = document["header"]
+    how = f"epsilon {_EPSILON:g}, delta {header['delta']}, means over draws, sklar {header['sklar']}"
+    told = f"Left is better; the axes are logarithmic. {how}"
+    parts.append(text(_LEFT, foot + 40, told, _SOFT))
+    body = "\n".join([element("title", "Errors beside MST and AIM"), *parts])
+    font = 'font-family="system-ui,-apple-system,Segoe UI,Roboto,sans-serif"'
+    size = f'viewBox="0 0 {width:g} {foot + 52:g}" width="{width:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>\n{body}\n</svg>\n'
+
+
+@click.command()
+@click.option("--results", type=click.Path(path_type=Path, exists=True), default=Path("docs/results/aim.json"))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("docs/images/benchmark.svg"))
+def main(results: Path, out: Path) -> None:
+    """Draw RESULTS, the figures of benchmarks.aim."""
+    out.write_text(plot(json.loads(results.read_text(encoding="utf-8"))), encoding="utf-8")
+    click.echo(f"{out}: {out.stat().st_size / 1000:.0f} KB")
+
+
+if __name__ == "__main__":
+    main()
