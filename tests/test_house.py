@@ -13,21 +13,21 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 476,
-    "answer": 4_533,
-    "budget": 3_465,
-    "cli": 2_153,
-    "custodian": 4_164,
+    "answer": 4_566,
+    "budget": 3_412,
+    "cli": 2_141,
+    "custodian": 4_241,
     "draw": 1_687,
     "files": 2_081,
     "fitting": 3_120,
-    "generate": 651,
+    "generate": 624,
     "kernel": 1_697,
-    "machine": 849,
+    "machine": 866,
     "paper": 827,
-    "public": 3_611,
-    "rows": 4_150,
-    "studio": 2_360,
-    "trust": 4_160,
+    "public": 3_625,
+    "rows": 4_093,
+    "studio": 2_361,
+    "trust": 4_052,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000

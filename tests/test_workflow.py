@@ -131,6 +131,7 @@ def test_results_show_themselves_in_a_line_and_as_a_card(model: Model, table: pl
         card = each._repr_html_()
         assert card.startswith("<div")
         assert len(card) < 12_000
+    assert model.infer("share(sex = 'Male')")._repr_html_().startswith("<div")
     for each in (model.measured, model.copula, model.schema, sklar.draft(table)):
         assert len(repr(each)) < 300
     assert repr(model) == (

@@ -137,7 +137,7 @@ def test_exact_tables_give_exact_answers_whatever_the_model_says(model: Model) -
 
 
 def test_one_step_takes_a_regression_and_a_correlation_from_the_model_to_the_tables(model: Model) -> None:
-    """To second order in what the model gets wrong: its own answer is farther off."""
+    """To second order in what the model gets wrong, whose stated error is one of many fits (six of them: 2e-9)."""
     rows = codes(6000).astype(np.float64)
     ages = np.array([24.5, 34.5, 44.5, 54.5, np.nan])[rows[0].astype(int)]
     kept = ~np.isnan(ages)
@@ -147,11 +147,11 @@ def test_one_step_takes_a_regression_and_a_correlation_from_the_model_to_the_tab
     assert found.statistic == "Linear regression of owns on sex, age"
     assert [figure.name for figure in found.figures] == ["(intercept)", "sex = Male", "age"]
     for figure, value in zip(found.figures, true, strict=True):
-        assert abs(figure.estimate - value) < 0.2 * figure.standard_error + 1e-3
+        assert abs(figure.estimate - value) < 6 * figure.model_error + 0.2 * figure.standard_error + 1e-3
     r = np.corrcoef(ages[kept], rows[1][kept])[0, 1]
     scores: Any = {"age": "midpoint", "sex": {"Female": 0.0, "Male": 1.0}}
     found = infer(exactly(model), "corr(age, sex)", scores=scores)
-    assert found.figures[0].estimate == pytest.approx(r, abs=5e-3)
+    assert found.figures[0].estimate == pytest.approx(r, abs=6 * found.figures[0].model_error + 5e-3)
 
 
 def regressed() -> tuple[Floats, Floats]:

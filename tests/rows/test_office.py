@@ -21,7 +21,7 @@ from sklar.errors import DataError, MissingExtraError, OutputError
 from sklar.files.write import check_target, write_frames
 from sklar.public.schema import Schema
 from sklar.rows import text
-from sklar.rows.encode import encode
+from sklar.rows.encode import NO_TEXT, encode
 from sklar.rows.read import open_source, reads_again
 from tests.conftest import refuses
 
@@ -160,7 +160,7 @@ def test_a_zip_is_unpacked_no_further_than_it_declares(tmp_path: Path) -> None:
     ("written", "rows"),
     [
         ('[]', []),
-        ('\ufeff [ {"a": 1, "b": "x,]}\\"["} , {"a": [1, {"q": 2}]}]', ["1", text.NO_TEXT]),
+        ('\ufeff [ {"a": 1, "b": "x,]}\\"["} , {"a": [1, {"q": 2}]}]', ["1", NO_TEXT]),
         ('[7, {"a": 2.50}, null, {"b": 1}, "a"]', [None, "2.50", None, None, None]),
         ('[{"a": 1}, {"a": 2', ["1", None]),
         ('[{"a": 1}, {"a": "2}, {"a": 3}]', ["1", None]),

@@ -26,7 +26,7 @@ cost: the two-way tables over the levels that are found get the rest, and would 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache

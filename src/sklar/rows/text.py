@@ -51,7 +51,11 @@ _UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfil
 # Brackets, commas and quotes of a JSON list; escaped characters are skipped.
 _STRUCTURE = re.compile(rb'\\.|["\[\]{},]', re.DOTALL)
 # The marks that files begin with, the longest first: UTF-32's begins as that of UTF-16.
-_MARKS = [("utf-32", "-le", codecs.BOM_UTF32_LE), ("utf-32", "-be", codecs.BOM_UTF32_BE), ("utf-8", "", codecs.BOM_UTF8)]
+_MARKS = [
+    ("utf-32", "-le", codecs.BOM_UTF32_LE),
+    ("utf-32", "-be", codecs.BOM_UTF32_BE),
+    ("utf-8", "", codecs.BOM_UTF8),
+]
 _MARKS += [("utf-16", "-le", codecs.BOM_UTF16_LE), ("utf-16", "-be", codecs.BOM_UTF16_BE)]
 
 

@@ -119,7 +119,9 @@ def test_zeros_that_are_spread_over_a_bin_are_caught(lost: Evaluation) -> None:
     assert told["age"] == told["sex"] == {}
     lines = lost.lines()
     assert "1. gain: do not use. exactly 0: 0.0% for" in "\n".join(lines)
-    assert any(line.startswith("Columns: with care. 4: use 2, do not use 2. The worst: gain, exactly 0") for line in lines)
+    assert any(
+        line.startswith("Columns: with care. 4: use 2, do not use 2. The worst: gain, exactly 0") for line in lines
+    )
     assert max(map(len, lines)) <= 100
 
 

@@ -122,9 +122,8 @@ class Inference(Tabular):
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        cautions = {f"caution {number}": text for number, text in enumerate(self.cautions, start=1)}
-        facts = {"about": f"{self.about}, {self.n_rows:,} rows", **cautions}
-        return html_card(self.statistic, facts, self.to_columns(), note=" ".join(self.notes))
+        facts = {"about": f"{self.about}, {self.n_rows:,} rows"}
+        return html_card(self.statistic, facts, self.to_columns(), verdict=self.cautions, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
