@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sklar.kernel.theorems import ROUNDING, Budget, Cost, Neighbors, Spend, cost, curve_epsilon, zcdp_epsilon
+from sklar.machine.wording import said
 
 Accountant = Literal["curve", "zcdp", "sum"]
 Unit = Literal["row", "person"]
@@ -59,18 +60,12 @@ class Entry:
             lost = " (the anchor before it was lost)" if body["lost"] else ""
             what = f"set up with {' and '.join(parts)}{lost}"
         elif self.kind == "open":
-            what = (
-                f"opened with epsilon = {body['epsilon']:.6g}, delta = {body['delta']:.3g} in all, for any one "
-                f"{body.get('unit', 'row')} ({body['neighbors']} neighbors)"
-            )
+            what = said("budget.opened", **{"unit": "row"} | body)
         elif self.kind == "charge":
             shifts = 2 if body["neighbors"] == "replace-one" else 1
             tables = sum(float(moves) for _, moves, _ in body["scales"]) / shifts
             people = f", for people with up to {body['rows_per_person']:,} rows" if "rows_per_person" in body else ""
-            what = (
-                f"charged epsilon = {body['epsilon']:.4g}, delta = {body['delta']:.3g}{people}: {round(tables):,} "
-                f"tables, {body['mechanism']} noise, {body['composition']} composition, counted by {body['accountant']}"
-            )
+            what = said("budget.charged", **body, people=people, tables=round(tables))
         elif self.kind == "bind":
             what = f"bound to the contents of {len(body['files']):,} files"
         else:
@@ -120,18 +115,11 @@ class Account:
         naive, deltas = self.naive
         spent = ["  nothing spent"]
         if self.charges:
-            spent = [
-                f"  spent: epsilon = {self.spent:.4g} at that delta, in {len(self.charges):,} releases "
-                f"({_WORDS[self.accountant or 'curve']})",
-                f"  the naive sum would be epsilon = {naive:.4g}, delta = {deltas:.3g}",
-            ]
-        return [
-            f"Data set '{self.dataset}': epsilon = {self.epsilon:.6g}, delta = {self.delta:.3g} for all releases "
-            f"together, for any one {self.unit} ({self.neighbors} neighbors).",
-            *spent,
-            f"  one more release of Gaussian noise fits up to about epsilon = {self.left:.4g}, at delta = "
-            f"{self.delta:.3g}",
-        ]
+            way = _WORDS[self.accountant or "curve"]
+            spent = [said("budget.spent", epsilon=self.spent, releases=len(self.charges), way=way)]
+            spent.append(f"  the naive sum would be epsilon = {naive:.4g}, delta = {deltas:.3g}")
+        own = {name: getattr(self, name) for name in ("dataset", "epsilon", "delta", "unit", "neighbors")}
+        return [said("budget.total", **own), *spent, said("budget.left", epsilon=self.left, delta=self.delta)]
 
     @property
     def left(self) -> float:

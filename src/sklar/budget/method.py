@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 from sklar.budget.search import require_gaussian
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.public.settings import budget_for
 
@@ -80,9 +81,7 @@ class Method:
     def require(self, schema: Schema) -> None:
         """Refuse a schema of which this method fits no model."""
         if self.dummies and schema.rules:
-            raise SchemaError(
-                "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
-            )
+            raise SchemaError(said("budget.rules_and_dummies"))
         if self.name == "binary":
             schema.require_square("method 'binary'")
 

@@ -38,6 +38,7 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import NOTHING, Budget, Spend, chance_of_one, drawable, least_threshold, matched_factor
+from sklar.machine.wording import said
 from sklar.public.axis import AXES
 from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Schema
@@ -374,10 +375,7 @@ def require_gaussian(schema: Schema, budget: Budget) -> None:
     """Refuse a budget whose noise finds no domains where the schema has private ones."""
     if schema.private_domains and budget.mechanism != "gaussian":
         names = ", ".join(attribute.name for attribute in schema.private_domains)
-        raise BudgetError(
-            f"private domains ({names}) are found with Gaussian noise, got mechanism '{budget.mechanism}'. Use "
-            "mechanism 'gaussian', or list their values."
-        )
+        raise BudgetError(said("budget.gaussian_only", names=names, mechanism=budget.mechanism))
 
 
 def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search:

@@ -24,6 +24,7 @@ from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
 from sklar.custodian.draft.propose import as_seen, asked, round_bounds
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
+from sklar.machine.wording import said
 from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.declare import build_attribute, describe_attribute
@@ -275,10 +276,7 @@ def accept_all(text: str) -> str:
     waiting = questions(text)
     refused = [question.name for question in waiting if question.default is None]
     if refused:
-        raise SchemaError(
-            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. "
-            "Accepting unread does not vouch for them: answer their questions one by one."
-        )
+        raise SchemaError(said("custodian.not_in_bulk", names=", ".join(refused)))
     unread = {each.name: _without(each.choices[0].entry or {}, "provenance") for each in waiting}
     text = _answer_all(text, {name: entry | {"reviewed": "unread"} for name, entry in unread.items()})
     return _tidy("\n".join(line for line in text.splitlines() if not _RULE_LINE.fullmatch(line)))

@@ -27,6 +27,7 @@ from sklar.draw.blocks import BLOCK_ROWS, LatentSampler, stream
 from sklar.draw.repair import RecordSampler, component_odds, pick, repair
 from sklar.errors import ModelError
 from sklar.kernel.cells import Codes, Doubles, Floats, Ints
+from sklar.machine.wording import said
 from sklar.public.rules import Allowed, SearchSteps, constrained, groups, narrowed, solve, violating
 
 if TYPE_CHECKING:
@@ -67,10 +68,7 @@ def given_sampler(copula: Copula, condition: Condition) -> GivenSampler | Reject
     if components is None:
         return RejectingSampler(copula, condition)
     if len(boxes) * len(components) * condition.origin.size > _MOST_PROBABILITIES:
-        raise ModelError(
-            f"the condition {condition.text} has {len(boxes):,} separate cases, too many for this model. Simplify it, "
-            "or draw rows for parts of it."
-        )
+        raise ModelError(said("draw.cases", condition=condition.text, n=len(boxes)))
     parts = components[:, condition.origin] * condition.share.astype(np.float32)
     condition = replace(condition, boxes=boxes)
     schema, honored = condition.schema.measured, None
@@ -158,10 +156,7 @@ def _draw_until(rows: int, some: Callable[[int, int], tuple[int, Codes]], condit
     have = drawn = 0
     while have < rows or not kept:
         if drawn > _MOST_DRAWN * (have + _FIRST):
-            raise ModelError(
-                f"records that satisfy the condition {condition.text} are too rare to be drawn from this model. Ask "
-                "for less, or fit the model with method 'auto'."
-            )
+            raise ModelError(said("draw.too_rare", condition=condition.text))
         number, codes = some(rows - have, drawn)
         kept.append(codes[:, : rows - have])
         have, drawn = have + kept[-1].shape[1], drawn + number
@@ -277,9 +272,7 @@ def fill(copula: Copula, domains: Sequence[Domains], seed: int) -> Codes:
     """Codes of the measured attributes, shape (m, rows), each within its domain, from the model given the domains."""
     components = copula.components()
     if components is None:
-        raise ModelError(
-            f"complete needs a model with components, and this one is '{copula.kind}'. Fit it with method 'auto'."
-        )
+        raise ModelError(said("draw.no_components", kind=copula.kind))
     filling, every = _Filling(copula, components, domains), np.arange(domains[0].kinds.size)
     parts = (every[start : start + _FILLED] for start in range(0, every.size, _FILLED))
     codes = [filling.draw(rows, stream(seed, number, 7)) for number, rows in enumerate(parts)]

@@ -6,12 +6,12 @@ A column whose values are such codes has a public domain: the list, whatever par
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import product
+
+from sklar.machine.wording import stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ _CASES = (str, str.upper, str.capitalize, str.lower)
 def code_lists() -> tuple[CodeList, ...]:
     """The lists of `codelists.toml`, each in the cases in which people write it."""
     found = list[CodeList]()
-    for entry in tomllib.loads((files("sklar.public") / "codelists.toml").read_text("utf-8"))["lists"]:
+    for entry in stated("sklar.public", "codelists.toml")["lists"]:
         values = [" ".join(each.split()) for each in entry["values"].split("," if "," in entry["values"] else None)]
         words = {"what": entry["what"], "least": entry["least"], "ordered": entry.get("ordered", False)}
         for spelled in dict.fromkeys(tuple(map(case, values)) for case in _CASES):

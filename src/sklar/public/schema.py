@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklar.errors import ModelError, SchemaError
 from sklar.kernel.cells import Cells
 from sklar.machine.notebook import html_card
+from sklar.machine.wording import said
 from sklar.public import declare, settings
 from sklar.public.attribute import (
     NO_WORDS,
@@ -397,12 +398,7 @@ class Schema(Remembering):
         """Refuse entries that a draft proposed and nobody has reviewed, and people of whom nobody knows."""
         self.require_person_known()
         if self.not_reviewed:
-            raise SchemaError(
-                f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells "
-                "who is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or "
-                "compare each entry with public knowledge (a code book, a legal limit), correct it, and remove its "
-                "line reviewed = false."
-            )
+            raise SchemaError(said("public.not_reviewed", names=", ".join(self.not_reviewed)))
         again = Schema.from_dict(json.loads(json.dumps(self.to_dict())))
         changed = [
             one.name for one, two in zip(self.attributes, again.attributes, strict=True) if repr(one) != repr(two)
@@ -414,11 +410,7 @@ class Schema(Remembering):
     def require_person_known(self) -> None:
         """Refuse a draft that does not say yet whether a person can have several rows."""
         if self.ask_person:
-            raise SchemaError(
-                f"can a person have several rows? {', '.join(self.ask_person)} may say whose rows are. Say it first: "
-                "it decides whom a release protects. sklar schema review and release --draft take --people COLUMN, or "
-                "--people each-row; Python draft.people(...)."
-            )
+            raise SchemaError(said("public.ask_person", names=", ".join(self.ask_person)))
 
     def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:
         """The same schema with every entry marked reviewed, by whoever says where its waiting entries come from.

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, Budget
+from sklar.machine.wording import said
 from sklar.public.attribute import Attribute, refuse, repeated, within
 
 READING_KEYS = ("delimiter", "decimal", "thousands", "encoding", "quote", "header", "columns", "nulls")
@@ -232,8 +233,5 @@ def budget_for(person: Person | None, budget: Budget) -> Budget:
     rows = None if person is None else person.rows_per_person
     if budget.rows_per_person not in (None, rows):
         says = "that a row is a person" if person is None else f"rows_per_person = {rows}"
-        raise BudgetError(
-            f"the budget is for people with up to {budget.rows_per_person} rows, and the schema says {says}. "
-            "Leave rows_per_person out of the budget: the schema decides."
-        )
+        raise BudgetError(said("public.rows_per_person", rows=budget.rows_per_person, says=says))
     return replace(budget, rows_per_person=rows)

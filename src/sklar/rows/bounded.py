@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
+from sklar.machine.wording import said
 from sklar.public.settings import Person
 from sklar.rows.encode import id_texts
 
@@ -239,7 +240,4 @@ def _room() -> Iterator[None]:
     try:
         yield
     except OSError:
-        raise DataError(
-            "the rows of people go through temporary files, for which there is no room or no permission. Set TMPDIR to "
-            "a folder on a disk with as much room as the table takes. Nothing was released."
-        ) from None
+        raise DataError(said("rows.no_room")) from None

@@ -41,6 +41,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.stores import fresh_file, version_of
 from sklar.machine.threads import merged, workers
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, choose_here, placed, records_of
 from sklar.rows.count import Ask, Exact, Histogram, ask_all, count, key_of, no_answers
@@ -168,16 +169,11 @@ def _own(folder: Path) -> Iterator[None]:
     try:
         facts = os.fstat(handle)
         if facts.st_mode & 0o077 or facts.st_uid != os.geteuid():
-            raise OutputError(
-                f"the checkpoint folder '{folder}' must be yours and closed to others, as exact counts are kept in it. "
-                "Run chmod 700 on it, or choose another."
-            )
+            raise OutputError(said("rows.open_folder", folder=folder))
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise OutputError(
-                f"the checkpoint folder '{folder}' is in use by another run. Wait, or choose another."
-            ) from None
+            raise OutputError(said("rows.in_use", folder=folder)) from None
         _sweep(folder)
         yield
     finally:
@@ -200,9 +196,7 @@ def _write(folder: Path, about: dict[str, Any], answers: Exact) -> None:
         temporary.replace(folder / _FILE)
     except OSError as error:
         _sweep(folder)
-        raise OutputError(
-            f"the checkpoint in '{folder}' could not be written: {error.strerror or error}. Nothing was released."
-        ) from None
+        raise OutputError(said("rows.unwritten", folder=folder, why=error.strerror or error)) from None
 
 
 def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Exact, list[Shard]]:
@@ -229,14 +223,9 @@ def open_table(
 ) -> CountedTable:
     """The table behind the engine that is asked for, refused where it lacks a column. No row is read yet."""
     if checkpoint is not None and schema.private_domains:
-        raise DataError(
-            "a checkpoint goes with public domains only: a run that starts again finds private ones anew. Leave it out."
-        )
+        raise DataError(said("rows.private_checkpoint"))
     if checkpoint is not None and schema.person is not None:
-        raise DataError(
-            "a checkpoint goes with rows, and [table] names a person: a run that starts again chooses other rows of "
-            "people. Leave it out."
-        )
+        raise DataError(said("rows.person_checkpoint"))
     table: CountedTable
     if choose_engine(engine, data) == "local":
         table = LocalTable(data, schema, checkpoint)

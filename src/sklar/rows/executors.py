@@ -34,6 +34,7 @@ from sklar.errors import DataError, SklarError
 from sklar.machine.extras import is_spark, lazily, one_thread, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
 from sklar.rows.count import Ask, Exact, Histogram, count, no_answers
@@ -200,10 +201,7 @@ def _private_failures(name: str) -> Iterator[None]:
     except SklarError:
         raise
     except Exception as error:
-        raise DataError(
-            f"Spark could not count {name} ({type(error).__name__}). Nothing was released. Spark's own logs, which are "
-            "private, say why."
-        ) from None
+        raise DataError(said("rows.spark_failed", name=name, kind=type(error).__name__)) from None
 
 
 def _run_on_files(work: Work, numbered: tuple[int, list[Part]]) -> Iterator[Piece]:

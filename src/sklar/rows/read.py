@@ -30,6 +30,7 @@ import polars.selectors as cs
 from sklar.errors import DataError, SklarError
 from sklar.machine.stores import Remote, place_of, version_of
 from sklar.machine.threads import side_by_side, workers
+from sklar.machine.wording import said, stated
 from sklar.public.arrow import PARQUET, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
@@ -39,14 +40,7 @@ from sklar.rows.sql import Query
 
 _ARROW = (".arrow", ".feather")
 JSON = (".json", ".ndjson", ".jsonl")
-_BOOK, _TABLE = "Save it as .xlsx, or as CSV.", "Save it as a .sav, .dta or CSV file."
-# Remedies for formats that are not read.
-_CONVERT = dict.fromkeys((".xls", ".xlsb", ".xlsm", ".ods", ".numbers"), _BOOK)
 _MOST_LETTERS = 1_000
-_CONVERT |= dict.fromkeys((".sas7bdat", ".xpt", ".por"), _TABLE)
-_CONVERT |= dict.fromkeys((".rds", ".rda", ".rdata"), "In R, write it with write.csv or arrow::write_parquet.")
-_CONVERT |= dict.fromkeys((".pkl", ".pickle", ".h5", ".hdf"), "In pandas, write it with to_parquet.")
-_CONVERT |= dict.fromkeys((".txt", ".dat"), "Rename it to .csv where it is a text with delimiters.")
 _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 # Parts are not made smaller than this: a batch of rows, or as many bytes of text as are read at once.
@@ -122,10 +116,7 @@ def _open(data: object, reading: Reading) -> Source:
         described, read = streams.open_stream(data)
         columns, types = tuple(column.name for column in described.children), column_types(described)
     else:
-        raise DataError(
-            "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
-            f"{type(data).__name__}."
-        )
+        raise DataError(said("rows.no_stream", kind=type(data).__name__))
     return Source(name="the table", columns=columns, open_batches=read, types=types)
 
 
@@ -240,14 +231,9 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
     except OSError as error:
         raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
     if path.suffix.lower() == ".zip":
-        raise DataError(
-            f"{name} must be a zip of one CSV, TSV or JSON file, without a password. Unpack it, and give the file, or "
-            "a folder of files that have the same columns."
-        )
-    raise DataError(
-        f"{name} must end in .parquet, .arrow, .csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .dta, .sav or .zip (text "
-        f"files also in .gz and other compressions). {_CONVERT.get(kind, 'Write the table in one of them.')}"
-    )
+        raise DataError(said("rows.one_in_zip", name=name))
+    convert = stated("sklar.rows", "said.toml")["convert"]
+    raise DataError(said("rows.suffixes", name=name, remedy=convert.get(kind, "Write the table in one of them.")))
 
 
 def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = None) -> Source:
@@ -306,10 +292,7 @@ def _open_store(address: str) -> Source:
         # A folder, which polars knows by its end.
         address, kind = address.rstrip("/") + "/", PARQUET[0]
     if kind not in (*PARQUET, *_ARROW):
-        raise DataError(
-            f"'{address}' must be a .parquet or .arrow file, or a folder of Parquet files. Copy text files to a disk "
-            "first."
-        )
+        raise DataError(said("rows.store_files", address=address))
     return _open_columnar(address, kind)
 
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
+from sklar.machine.wording import said
 from sklar.public.arrow import ColumnType
 from sklar.public.schema import Schema
 from sklar.public.settings import WITH_A_POINT, Reading
@@ -85,9 +86,7 @@ class Source:
             raise
         except (Exception, pl.exceptions.PanicException):
             # The reader's message may quote a cell of the table.
-            raise DataError(
-                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
-            ) from None
+            raise DataError(said("rows.cut_off", table=self.name)) from None
 
 
 def files_at_once(parts: Sequence[Source]) -> int:
@@ -100,9 +99,7 @@ def require_different_names(source: Source | CountedTable) -> None:
     first: dict[str, int] = {}
     for number, name in enumerate(source.columns, start=1):
         if first.setdefault(name, number) != number:
-            raise DataError(
-                f"columns {first[name]} and {number} of {source.name} have the same name. Rename one of them."
-            )
+            raise DataError(said("rows.same_name", first=first[name], second=number, table=source.name))
 
 
 def require_columns(source: Source | CountedTable, schema: Schema) -> None:
@@ -113,24 +110,16 @@ def require_columns(source: Source | CountedTable, schema: Schema) -> None:
     absent = [name for name in schema.columns if name not in source.columns]
     if not absent:
         return
-    explain, likely = getattr(source, "explain", None), None
-    if explain is not None:
-        likely = explain(absent)
-        if likely is None and len(absent) == len(schema.columns):
-            likely = "If its first line is a row already, set header = false and columns = [...] in [table]."
-    raise DataError(
-        f"{source.name} has no column for {', '.join(map(repr, absent))}. "
-        f"{likely or 'Correct the schema, or remove the attribute from it.'}"
-    )
+    explain = getattr(source, "explain", None)
+    headless = explain is not None and len(absent) == len(schema.columns)
+    remedy = (explain and explain(absent)) or said("rows.headless" if headless else "rows.correct")
+    raise DataError(f"{source.name} has no column for {', '.join(map(repr, absent))}. {remedy}")
 
 
 def require_person(source: Source | CountedTable, schema: Schema) -> None:
     """Refuse a table that lacks the column of ids that the schema names."""
     if schema.person is not None and schema.person.column not in source.columns:
-        raise DataError(
-            f"{source.name} has no column '{schema.person.column}', which [table] names as the person's: without ids "
-            "it cannot be told which rows are one person's. Correct person, or remove it where each row is a person."
-        )
+        raise DataError(said("rows.no_ids", table=source.name, column=schema.person.column))
 
 
 def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:

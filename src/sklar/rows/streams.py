@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.machine.extras import lazily
 from sklar.machine.stores import Remote
+from sklar.machine.wording import said
 from sklar.public.arrow import PARQUET, ColumnType, column_type, column_types
 from sklar.rows.source import BATCH_ROWS, Batches, Open, batch_rows
 from sklar.rows.sql import Query
@@ -48,10 +49,7 @@ def open_stream(data: object) -> tuple[Any, Open]:
         # The library's message may quote a cell.
         schema = None
     if schema is None or schema.format != "+s":
-        raise DataError(
-            f"the table of type {type(rows).__name__} does not export an Arrow stream. It must be a table of rows and "
-            "named columns."
-        )
+        raise DataError(said("rows.not_arrow", kind=type(rows).__name__))
     return schema, partial(_read_stream, stream, rows.close if isinstance(data, Query) else lambda: None)
 
 

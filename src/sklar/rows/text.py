@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.machine.extras import require
 from sklar.machine.stores import Remote
+from sklar.machine.wording import said
 from sklar.public.settings import Reading, codec_of
 from sklar.rows.encode import NO_TEXT
 
@@ -145,10 +146,7 @@ def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...],
             likely = f', as its first bytes say: encoding = "{marks[0][0]}"'
         elif b"\0" in first:
             likely = f', probably encoding = "utf-16-{"be" if first[0] == 0 else "le"}"'
-        raise DataError(
-            f"the header of file '{path}' must be {reading.encoding} text. Set encoding in [table] to what it is "
-            f"written in{likely}."
-        )
+        raise DataError(said("rows.header_encoding", path=path, encoding=reading.encoding, likely=likely))
     if not any(columns):
         raise DataError(f"file '{path}' has no header line. It must begin with the column names.")
     return columns, taken

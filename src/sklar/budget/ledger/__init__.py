@@ -25,6 +25,7 @@ from sklar.budget.ledger.chain import Pages, find_key, make_key, open_pages
 from sklar.budget.receipt import Receipt, telling
 from sklar.errors import BudgetError, LedgerError, MissingExtraError
 from sklar.kernel.theorems import Budget, Neighbors, Spend
+from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
@@ -85,19 +86,12 @@ class Ledger:
             if not pages.entries:
                 pages.set_up(anchor=place)
             elif place not in (None, pages.setup.anchor):
-                raise LedgerError(
-                    f"ledger '{self.path}' is there already, with another anchor or none. Leave --anchor out, or name "
-                    f"another: sklar ledger anchor {self.path} PLACE"
-                )
+                raise LedgerError(said("budget.other_anchor", ledger=self.path))
             if any(entry.kind == "open" and entry.dataset == dataset for entry in pages.entries):
-                raise LedgerError(
-                    f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
-                    "See it with: sklar ledger show"
-                )
+                raise LedgerError(said("budget.total_once", dataset=dataset, ledger=self.path))
             for other in {entry.dataset for entry in pages.entries if entry.kind == "open"}:
                 if _looks(other) == _looks(dataset):
-                    alike = "by case, spaces or letters that look alike. Use that name, or another."
-                    raise LedgerError(f"data set '{dataset}' differs from '{other}' of ledger '{self.path}' {alike}")
+                    raise LedgerError(said("budget.alike", dataset=dataset, other=other, ledger=self.path))
             body = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
             pages.append("open", dataset, body if unit == "row" else body | {"unit": unit})
         return self._find(self._settle(), dataset)
@@ -115,10 +109,8 @@ class Ledger:
         with self._writing(keying=True) as pages:
             setup = pages.setup
             if setup.key is not None or find_key(self._key_file) is None:
-                raise LedgerError(
-                    f"ledger '{self.path}' {'has its key' if setup.key else 'was given no key'}: there is nothing to "
-                    "upgrade. Give a key to one that has none: --key KEYFILE"
-                )
+                state = "has its key" if setup.key else "was given no key"
+                raise LedgerError(said("budget.no_upgrade", ledger=self.path, state=state))
             pages.set_up(anchor=setup.anchor)
         self._settle()
 
@@ -171,10 +163,7 @@ class Ledger:
             if pages.is_copy:
                 problems.append(self._copied())
             if pages.setup.anchor is None:
-                remarks.append(
-                    f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
-                    f"a second place: sklar ledger anchor {self.path} PLACE"
-                )
+                remarks.append(said("budget.no_anchor", ledger=self.path))
             if pages.lacks_key:
                 remarks.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
             return Standing(tuple(problems), tuple(remarks))
@@ -195,15 +184,10 @@ class Ledger:
             accountant, (own, delta) = choose_accountant(account, budget, spend), own_cost(budget, spend)
             if accountant is None:
                 fits = largest_fitting(account, budget, spend)
-                remedy = f"A release like this one fits up to about epsilon={fits:.4g}."
-                if fits <= 0:
-                    remedy = "No release like this one fits any more; drawing more rows from a model costs nothing."
-                total = f"epsilon={account.epsilon:.6g} at delta={account.delta:.3g}"
-                raise BudgetError(
-                    f"data set '{dataset}' must stay within {total}, of which {account.spent:.4g} is spent; this "
-                    f"release of epsilon={own:.4g} at delta={budget.delta:.3g} would overspend it. Nothing was "
-                    f"measured. {remedy}"
-                )
+                remedy = said("budget.fits" if fits > 0 else "budget.nothing_fits", fits=fits)
+                facts: dict[str, Any] = {"total": account.epsilon, "at": account.delta, "spent": account.spent}
+                facts |= {"dataset": dataset, "own": own, "delta": budget.delta, "remedy": remedy}
+                raise BudgetError(said("budget.overspent", **facts))
             groups = np.stack([spend.scales, spend.moves, spend.reach], axis=1).tolist()
             body = asdict(budget) | {"epsilon": own, "delta": delta, "scales": groups, "accountant": accountant}
             body |= {"schema_sha256": schema_sha256, "lost_delta": spend.lost_delta or None}
@@ -220,27 +204,16 @@ class Ledger:
         if dataset in accounts:
             return accounts[dataset]
         known = ", ".join(f"'{name}'" for name in accounts) or "none"
-        raise LedgerError(
-            f"ledger '{self.path}' has no data set '{dataset}'; it has {known}. Name one with --dataset, or open it: "
-            f"sklar ledger init {self.path} --dataset NAME --epsilon E"
-        )
+        raise LedgerError(said("budget.no_data_set", ledger=self.path, dataset=dataset, known=known))
 
     def _matching(self, entries: Sequence[Entry], dataset: str, budget: Budget) -> Account:
         account = self._find(entries, dataset)
         if account.neighbors != budget.neighbors:
-            raise BudgetError(
-                f"data set '{dataset}' counts its budget for {account.neighbors} neighbors, got a release for "
-                f"{budget.neighbors}. Release with --neighbors {account.neighbors}."
-            )
+            own, other = account.neighbors, budget.neighbors
+            raise BudgetError(said("budget.other_neighbors", dataset=dataset, own=own, other=other))
         unit = "row" if budget.rows_per_person is None else "person"
         if account.unit != unit:
-            remedy = "Name the person in the schema's [table] (docs/people.md)."
-            if unit == "person":
-                remedy = "Open a data set for people: sklar ledger init --unit person."
-            raise BudgetError(
-                f"data set '{dataset}' counts its budget for any one {account.unit}, got a release for any one {unit}: "
-                f"the two do not add up. {remedy}"
-            )
+            raise BudgetError(said(f"budget.not_by_{account.unit}", dataset=dataset))
         return account
 
     @contextmanager
@@ -253,10 +226,7 @@ class Ledger:
         """
         with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
             if pages.lacks_key:
-                raise LedgerError(
-                    f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
-                    "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
-                )
+                raise LedgerError(said("budget.lacks_key", ledger=self.path))
             anchor, mark = (None, None) if lost else require_mark(pages)
             if pages.is_copy and not moved:
                 raise LedgerError(self._copied())
@@ -276,10 +246,7 @@ class Ledger:
         return name
 
     def _copied(self) -> str:
-        return (
-            f"ledger '{self.path}' is a copy, or was restored from one: charges made to the other file may be "
-            f"missing here. If no other is in use and nothing is missing, run: sklar ledger adopt {self.path}"
-        )
+        return said("budget.copied", ledger=self.path)
 
 
 def _looks(name: str) -> str:
@@ -352,10 +319,7 @@ def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
     if receipt is None:
         return "has no receipt: no ledger was charged for it."
     if receipt.entry > len(entries):
-        return (
-            f"was charged as entry {receipt.entry:,}, and the ledger has {len(entries):,}: the ledger is older than "
-            "the release, or another."
-        )
+        return said("budget.not_yet_charged", entry=receipt.entry, n=len(entries))
     entry, spend = entries[receipt.entry - 1], certificate.search_spend + certificate.spend
     if entry.head != receipt.head:
         return f"was charged as entry {receipt.entry:,} of another ledger, or entries were changed since: heads differ."

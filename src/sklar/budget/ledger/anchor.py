@@ -49,6 +49,7 @@ from urllib.parse import parse_qs, urlsplit
 from sklar.budget.ledger.chain import Pages, connected
 from sklar.errors import LedgerError
 from sklar.machine.extras import require
+from sklar.machine.wording import said
 
 _POSTGRES = ("postgresql://", "postgres://")
 _TABLE = (
@@ -76,19 +77,14 @@ class Anchor:
         if not self.name.startswith(_POSTGRES):
             if "://" in self.name:
                 # It may hold a password: it is not repeated.
-                raise LedgerError(
-                    "an anchor must be a file, or an address that begins with postgresql://. Name another place."
-                )
+                raise LedgerError(said("budget.anchor_place"))
             self._file: Path | None = Path(place).absolute()
             self.name, self._table = str(self._file), "main.sklar_anchor"
             return
         # With its schema: who may make tables in another one that is searched first could put a table there.
         self._file, self._table, parts = None, "public.sklar_anchor", urlsplit(self.name)
         if parts.password or "password" in parse_qs(parts.query):
-            raise LedgerError(
-                "the address of an anchor is kept in the ledger and must not hold a password. Put the password into "
-                "~/.pgpass or PGPASSWORD."
-            )
+            raise LedgerError(said("budget.password"))
 
     def create(self) -> None:
         """Make the table where it is not there, and a file for its owner alone."""
@@ -101,10 +97,7 @@ class Anchor:
                     self._run(f"SELECT entries FROM {self._table} LIMIT 1")  # noqa: S608
                     return
         except OSError as error:
-            raise LedgerError(
-                f"the anchor '{self._file}' cannot be made: {error.strerror or error}. Name a file in a folder that "
-                "can be written, best on another file system."
-            ) from None
+            raise LedgerError(said("budget.anchor_unmade", place=self._file, why=error.strerror or error)) from None
         self._run(_TABLE.format(self._table))
 
     def last(self, ledger: str) -> Mark | None:
@@ -147,10 +140,7 @@ class Anchor:
             raise self._unreachable(f"PostgreSQL says {type(error).__name__}; check it with psql") from None
 
     def _unreachable(self, why: str) -> LedgerError:
-        return LedgerError(
-            f"the anchor {self.name} cannot be used: {why}. Without it nothing tells whether the ledger is complete. "
-            "Bring it back, or name another: sklar ledger anchor FILE PLACE --lost"
-        )
+        return LedgerError(said("budget.anchor_unreachable", anchor=self.name, why=why))
 
 
 def _literal(text: str) -> str:
@@ -168,10 +158,7 @@ def require_mark(pages: Pages) -> tuple[Anchor | None, Mark | None]:
     anchor = Anchor(setup.anchor)
     mark = anchor.last(setup.ledger)
     if mark is None and any(entry.kind == "charge" for entry in pages.entries[pages.setups[-1][0] :]):
-        raise LedgerError(
-            f"the anchor {anchor.name} has no mark of ledger '{pages.path}', though it had one before the last "
-            "charge: it was replaced or taken back. Bring it back as it was."
-        )
+        raise LedgerError(said("budget.no_mark", anchor=anchor.name, ledger=pages.path))
     _require(pages, anchor, mark)
     return anchor, mark
 
@@ -189,19 +176,11 @@ def tell_anchor(pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
 def _require(pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
     if mark is None:
         return
-    missing = mark.entries - len(pages.entries)
-    if missing > 0:
-        raise LedgerError(
-            f"ledger '{pages.path}' is older than its anchor {anchor.name}: it has {len(pages.entries):,} entries, "
-            f"and the anchor has seen {mark.entries:,}. It was restored from a copy, and {missing:,} are missing. "
-            "Put the newest copy back; what the missing ones spent cannot be known otherwise."
-        )
+    about: dict[str, Any] = {"ledger": pages.path, "anchor": anchor.name, "seen": mark.entries}
+    if (missing := mark.entries - len(pages.entries)) > 0:
+        raise LedgerError(said("budget.older", **about, n=len(pages.entries), missing=missing))
     if pages.entries[mark.entries - 1].head != mark.head:
-        raise LedgerError(
-            f"ledger '{pages.path}' is not the one that its anchor {anchor.name} has seen: they differ in entry "
-            f"{mark.entries:,} or before it. A copy was charged, or entries were rewritten. Put the one back that "
-            "the anchor has seen."
-        )
+        raise LedgerError(said("budget.not_the_one", **about))
 
 
 def _retire(pages: Pages) -> None:

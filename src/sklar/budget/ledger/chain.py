@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 from sklar.budget.account import Entry
 from sklar.budget.receipt import Receipt
 from sklar.errors import LedgerError
+from sklar.machine.wording import said
 
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
@@ -176,10 +177,7 @@ class Pages:
         if setup.key is None:
             if keying:
                 return
-            raise LedgerError(
-                f"ledger '{self.path}' has no key, and one was given: it was made without, or somebody took the "
-                f"signatures off. If it was made without, run: sklar ledger upgrade {self.path} --key KEYFILE"
-            )
+            raise LedgerError(said("budget.key_off", ledger=self.path))
         if setup.key != given:
             differ = f"({setup.key}, not {given})"
             raise LedgerError(f"ledger '{self.path}' has another key than the one given {differ}. Give its own.")
@@ -188,15 +186,10 @@ class Pages:
                 raise self._damaged(f"entry {entry.number} was not written with its key")
 
     def _of_another(self, must: str) -> LedgerError:
-        return LedgerError(
-            f"ledger '{self.path}' must {must}: another Sklar wrote it. Use that one, or open a new ledger, whose "
-            "totals add to what this one has spent."
-        )
+        return LedgerError(said("budget.another_sklar", ledger=self.path, must=must))
 
     def _damaged(self, what: str) -> LedgerError:
-        return LedgerError(
-            f"ledger '{self.path}' is not a Sklar ledger, or it is damaged: {what}. Restore an intact copy."
-        )
+        return LedgerError(said("budget.damaged", ledger=self.path, what=what))
 
 
 @contextmanager
@@ -209,9 +202,7 @@ def open_pages(
             # For its owner alone: it holds the secret that fingerprints of files are made with.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         elif not path.is_file():
-            raise LedgerError(
-                f"ledger '{path}' does not exist. Make it: sklar ledger init {path} --dataset NAME --epsilon E"
-            )
+            raise LedgerError(said("budget.no_ledger", path=path))
         with connected(path) as connection:
             connection.execute(begin)
             pages = Pages(path, connection, key, keying=keying)
@@ -238,9 +229,7 @@ def _trouble(path: Path, error: OSError | sqlite3.Error) -> LedgerError:
     if "locked" in str(error):
         return LedgerError(f"ledger '{path}' was in use by another process for {WAIT_SECONDS:.0f} seconds. Try again.")
     if isinstance(error, OSError | sqlite3.OperationalError):
-        return LedgerError(
-            f"ledger '{path}' cannot be used: {error}. It must be a file that can be written, on a disk with room."
-        )
+        return LedgerError(said("budget.unusable", path=path, error=error))
     return LedgerError(f"ledger '{path}' is not a Sklar ledger, or it is damaged ({error}). Restore an intact copy.")
 
 
@@ -277,9 +266,7 @@ def make_key(file: Path | None) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise LedgerError(
-            f"the key file '{file}' cannot be written: {error.strerror or error}. Name another."
-        ) from None
+        raise LedgerError(said("budget.key_unwritten", file=file, why=error.strerror or error)) from None
     with os.fdopen(handle, "w") as opened:
         opened.write(secrets.token_hex(32) + "\n")
         opened.flush()

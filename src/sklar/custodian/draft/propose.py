@@ -12,21 +12,20 @@ import datetime as dt
 import math
 import re
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib.resources import files
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, ColumnSummary
+from sklar.machine.wording import stated
 from sklar.public.attribute import Words
 from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
 
-_STATED = tomllib.loads((files("sklar.custodian.draft") / "words.toml").read_text("utf-8"))
+_STATED = stated("sklar.custodian.draft", "words.toml")
 _WORDS = {name: frozenset(words.split()) for name, words in _STATED["words"].items()}
 _BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["high"]) for each in _STATED["bounds"]]
 _CODES = set(_STATED["codes"]["texts"])
