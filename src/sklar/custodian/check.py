@@ -27,6 +27,7 @@ from sklar.errors import DataError, SchemaError
 from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
+from sklar.machine.wording import said, stated
 from sklar.public.axis import parse_number
 from sklar.public.events import Linked
 from sklar.public.rules import Determined, rule_text
@@ -46,12 +47,7 @@ _MOST = 0.5
 _STRAYS, _EXAMINED, _QUOTED = 10_000, 200, 3
 
 _FATES = ("listed", "missing", "clipped", "folded", "no_cell")
-_DAYS = (
-    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
-    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y"),
-)
-_TIMES = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%H:%M:%S.%f")
-_MONTHS = ("%Y-%m", "%m/%Y", "%m.%Y", "%b %Y", "%Y%m")
+_DAYS, _TIMES, _MONTHS = stated("sklar.custodian", "said.toml")["formats"].values()
 _FORMATS = dict.fromkeys(("time", "duration", "year", "yearmonth"), (*_TIMES, *_MONTHS)) | {
     "date": _DAYS,
     "datetime": (*_DAYS, *(f"{day} {time}" for day in ("%Y-%m-%d", *_DAYS) for time in _TIMES)),
@@ -118,16 +114,9 @@ class Crowd:
     @property
     def warning(self) -> str | None:
         """What the ids seem to be where they do not name people."""
-        reasons = {
-            f"No row has an id in '{self.column}': each would be a person of its own. Name another column.": (
-                self.without_id == self.rows
-            ),
-            f"All rows have one id in '{self.column}': the whole table would be one person's, whom noise must hide. It "
-            "is no column of people. Name another one.": self.people - self.without_id == 1,
-            f"Every row has an id of its own in '{self.column}': it tells rows apart, not people. If each person has "
-            "one row, remove person; else name the column of people.": self.most == 1,
-        }
-        return next((reason for reason, holds in reasons.items() if holds and self.rows > 1), None)
+        none, one, own = self.without_id == self.rows, self.people - self.without_id == 1, self.most == 1
+        reasons = (key for key, holds in (("no_ids", none), ("one_id", one), ("own_ids", own)) if holds)
+        return next((said(f"custodian.{key}", column=self.column) for key in reasons if self.rows > 1), None)
 
     def lines(self) -> list[str]:
         """For the custodian."""
@@ -441,21 +430,11 @@ def check_links(people: object, events: object, linked: Linked) -> list[str]:
 
     joined = join(people, events, linked)
     counted, most = int(joined.begins[-1]), int(joined.numbers.max(initial=0))
-    without = int(np.count_nonzero(joined.numbers == 0))
-    lines = [
-        f"{joined.n_people:,} people with {counted:,} events that count; {without:,} people have none, "
-        f"{most} is the most.",
-        f"{joined.unmatched:,} events have a key that no person has, and are dropped.",
-        f"{joined.beyond:,} events are dropped at random of people who have more than at_most.",
-    ]
-    if joined.repeated:
-        lines.append(f"{joined.repeated:,} rows of people have the key of an earlier row, and are dropped.")
-    if counted == 0:
-        lines.append("no event has a person. Are both keys the same thing, written alike (7 is not 007)?")
-    elif most <= 1:
-        lines.append("nobody has two events. If the key is unique for every event, it names events.")
-    elif joined.n_people == 1:
-        lines.append("there is one person. If the key is the same in every row, it names nobody.")
+    facts: dict[str, int] = {name: getattr(joined, name) for name in ("n_people", "unmatched", "beyond", "repeated")}
+    facts |= {"counted": counted, "most": most, "without": int(np.count_nonzero(joined.numbers == 0))}
+    odd = "no_events" if counted == 0 else "own_events" if most <= 1 else "one_person" if joined.n_people == 1 else ""
+    shown = ["matched", *(["repeated"] if joined.repeated else []), *([odd] if odd else [])]
+    lines = (line for key in shown for line in said(f"custodian.{key}", **facts).splitlines())
     return [f"PRIVATE: {line}" for line in lines]
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from sklar.errors import SchemaError
+from sklar.machine.wording import said
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated, within
 from sklar.public.axis import AXES, DAY, PARTS, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
@@ -281,8 +282,7 @@ def parse_format(axis: Axis, written: object, *, part: bool = False) -> str | No
         with suppress(ValueError):
             if isinstance(written, str) and (not number_format(written).places or axis.continuous):
                 return written
-        number, example = ("a number", "$1,234.50") if axis.continuous else ("a whole number", "$1,234")
-        raise SchemaError(f"format must show {number} with its signs, got {written!r}. Write '{example}'.")
+        raise SchemaError(said("public.real_format" if axis.continuous else "public.whole_format", got=written))
     needed, tells, hides, example = _FORMATS["date" if part else axis.kind]
     needed, hides = (needed.removesuffix(", and no time"), "") if part else (needed, hides)
     sample = dt.datetime(2003, 11, 28, 16, 5, 6)
@@ -342,8 +342,7 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
     for number in (*attribute.edges, *attribute.points):
         if (exact(number) / unit).denominator != 1:
             what = f"the step of {step}" if step is not None else f"what '{written}' tells"
-            shown = attribute.axis.text(number)
-            raise SchemaError(f"edges and points must be multiples of {what}, got {shown}. Move it.")
+            raise SchemaError(said("public.multiples", what=what, got=attribute.axis.text(number)))
     coarse = written is not None and unit % (attribute.axis.told(written) or 1)
     fine = attribute.axis.continuous and max(map(abs, attribute.edges)) / unit * unit.numerator >= _EXACT
     refuse(
@@ -387,9 +386,7 @@ def _check_bins(attribute: Attribute, unit: Fraction | None) -> None:
                 free = np.nextafter(free, type(free)(np.inf))
             empty = bool(here) and float(free) >= high
         if empty:
-            shown = f"[{attribute.axis.text(low)}, {attribute.axis.text(high)})"
-            what = f"the bin {shown} holds nothing but points and special values, so it would stay empty"
-            raise SchemaError(f"{what}. Remove an edge, or leave them in their bin.")
+            raise SchemaError(said("public.empty_bin", low=attribute.axis.text(low), high=attribute.axis.text(high)))
 
 
 def describe_attribute(attribute: Attribute) -> dict[str, Any]:
@@ -447,8 +444,7 @@ def parse_words(entry: Mapping[str, Any], levels: Sequence[str] | None = None) -
         raise SchemaError(f"labels must be a table of levels and texts, got {labels!r}. Write F = 'female'.")
     named = {key or "(missing)": _text("label", text, f"labels of '{key}'") for key, text in labels.items()}
     odd = next((key for key in named if levels is not None and key not in levels), None)
-    remedy = "Write values as the schema lists them, a bin as '[0, 18)'; or remove it"
-    refuse((odd is not None, f"labels must name levels, got '{odd}'. {remedy}."))
+    refuse((odd is not None, said("public.odd_label", label=odd)))
     given = {key: _text(key, entry[key], key) for key in ("title", "description", "unit") if key in entry}
     return Words(**given, labels=tuple(named.items())) if given or named else NO_WORDS
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from sklar.errors import SchemaError
 from sklar.machine.extras import require
+from sklar.machine.wording import said
 from sklar.public import arrow
 from sklar.public.attribute import Attribute, refuse, within
 from sklar.public.axis import AXES, DAY, SECOND, AttributeKind
@@ -101,12 +102,8 @@ class Imported:
         """The schema as a file to complete."""
         if not self.entries:
             raise SchemaError(f"the imported file ({self.source}) describes no column to release. Write a schema.")
-        lines = [
-            f"# Imported from {self.source}; no row was read. Complete the entries marked reviewed = false from",
-            "# public knowledge (a code book, a legal limit), and remove the mark. The imported file stated the other",
-            "# domains: if some tool had inferred them from the rows, they are not public.",
-            *(f"# Left out: {_printable(name)}: {reason}" for name, reason in self.left_out.items()),
-        ]
+        left_out = [f"# Left out: {_printable(name)}: {reason}" for name, reason in self.left_out.items()]
+        lines = [said("public.imported", source=self.source), *left_out]
         table = {"name": self.name, **self.words} | ({"nulls": list(self.nulls)} if self.nulls else {})
         tables = [entry.to_toml(name) for name, entry in self.entries.items()]
         return "\n".join(["\n".join(lines) + "\n", toml_table("[table]", table), *tables])
@@ -140,8 +137,7 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
         raise SchemaError(f"'{path}' must hold an object with keys, got a {type(document).__name__}.")
     kind = format or _recognize(document)
     if kind is None:
-        known = "SDV metadata, SmartNoise metadata or a Frictionless Table Schema"
-        raise SchemaError(f"'{path}' is not recognized as {known}. Say what it is with --format.")
+        raise SchemaError(said("public.not_recognized", path=path))
     try:
         return _READERS[kind](document, name)
     except (AttributeError, KeyError, TypeError, ValueError):

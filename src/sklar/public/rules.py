@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.machine.wording import said
 from sklar.public.attribute import Attribute, refuse, repeated, within
 
 # Which pairs of levels one record may have, shape (levels of i, levels of j), for attributes i < j. Any two levels of a
@@ -98,14 +99,12 @@ def _rule(entry: object, known: Mapping[str, Attribute]) -> Rule:
         raise SchemaError(f"must be a table, got {entry!r}. Write [[rules]] and its keys below it.")
     keys = {"forbid"} if "forbid" in entry else {"attribute", "determined_by", "map"}
     odd = min(set(entry) ^ keys, default=None)
-    has = "a rule has the key forbid, or the keys attribute, determined_by and map"
-    refuse((odd, f"{has}; '{odd}' is {'missing' if odd in keys else 'not expected'}."))
+    refuse((odd, said("public.rule_keys", key=odd, state="missing" if odd in keys else "not expected")))
     if "forbid" not in entry:
         return _determined(entry, known)
     sides = entry["forbid"]
     if not isinstance(sides, Mapping) or len(sides) != 2:
-        example = "Write forbid = { sex = 'Male', relationship = ['Wife'] }"
-        raise SchemaError(f"forbid must name two attributes and their levels, got {sides!r}. {example}.")
+        raise SchemaError(said("public.two_sides", got=sides))
     return Forbidden(sides=tuple((name, _codes(_named(name, known), levels)) for name, levels in sides.items()))
 
 
@@ -120,10 +119,9 @@ def _determined(entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Det
     levels = dict(pairs)
     twice = repeated(by.levels[code] for code, _level in pairs)
     lost = next((level for code, level in enumerate(by.levels) if code not in levels), None)
-    every = f"map must give every level of '{by.name}' a level of '{name}'"
     refuse(
         (twice is not None, f"map gives level '{twice}' of '{by.name}' twice. Remove one."),
-        (lost is not None, f"{every}; '{lost}' has none. Add it."),
+        (lost is not None, said("public.not_mapped", by=by.name, name=name, level=lost)),
     )
     return Determined(attribute=name, by=by.name, levels=tuple(levels[code] for code in range(by.n_levels)))
 
@@ -167,8 +165,7 @@ def _level_code(attribute: Attribute, value: object) -> int:
         shown = ", ".join(f"'{level}'" for level in levels[:12]) + (" and others" if len(levels) > 12 else "")
         raise SchemaError(f"'{name}' has no level {value!r}. Its levels are {shown}.")
     if code in attribute.bin_codes and not attribute.one_step(attribute.bin_of(number)):
-        what = f"{value} lies within the bin {levels[code]} of '{name}', and rules are about whole bins"
-        raise SchemaError(f"{what}. Write '{levels[code]}', or give {value} a bin of its own.")
+        raise SchemaError(said("public.within_bin", value=value, level=levels[code], name=name))
     return code
 
 
@@ -223,9 +220,8 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         if i == j:
             # Both follow from one attribute: the maps show which of its levels lead to both.
             level = attributes[i].levels[int(np.argmax(first & second))]
-            both = f"{names} both follow from '{attributes[i].name}'"
-            never = f"{both}, whose level '{level}' could then never occur. Correct one of them"
-            refuse(((first & second).any(), f"rule {number}: it forbids what the maps require: {never}."))
+            never = said("public.maps_require", number=number, names=names, by=attributes[i].name, level=level)
+            refuse(((first & second).any(), never))
             continue
         if i > j:
             i, j, first, second = j, i, second, first
@@ -286,15 +282,16 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
     determines: dict[str, int] = {}
     for number, rule in enumerate(rules, start=1):
         if isinstance(rule, Determined) and determines.setdefault(rule.attribute, number) != number:
-            earlier = f"rule {determines[rule.attribute]} determines '{rule.attribute}' already"
-            raise SchemaError(f"rule {number}: {earlier}. Remove one.")
+            earlier = determines[rule.attribute]
+            raise SchemaError(f"rule {number}: rule {earlier} determines '{rule.attribute}' already. Remove one.")
     allowed = allowed_pairs(attributes, rules)
     for (i, j), free in allowed.items():
         for one, other, support in ((i, j, free.any(axis=1)), (j, i, free.any(axis=0))):
             if not support.all():
-                where = f"level '{attributes[one].levels[int(np.argmin(support))]}' of '{attributes[one].name}'"
-                never = f"every level of '{attributes[other].name}', so it can never occur"
-                raise SchemaError(f"rules: {where} is forbidden with {never}. Correct a rule, or remove the level.")
+                level = attributes[one].levels[int(np.argmin(support))]
+                raise SchemaError(
+                    said("public.never", level=level, names=(attributes[one].name, attributes[other].name))
+                )
     for group in groups(allowed):
         tied = {pair: free for pair, free in allowed.items() if pair[0] in group}
         # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).
@@ -312,15 +309,13 @@ def _check_cycle(group: Mapping[int, Attribute], allowed: Allowed) -> None:
                 continue
             domains = {j: np.ones_like(own) for j, own in occurs.items()}
             domains[i] = np.arange(attribute.n_levels) == level
-            where = f"level '{name}' of '{attribute.name}' can occur"
             try:
                 record = solve(domains, allowed, effort=effort)
             except EffortError:
-                undecided = f"was not decided within {MAX_EFFORT:,} steps of search. State fewer or simpler rules"
-                raise SchemaError(f"rules: whether {where} {undecided}.") from None
+                undecided = said("public.undecided", level=name, name=attribute.name, steps=MAX_EFFORT)
+                raise SchemaError(undecided) from None
             if record is None:
-                alone = "the rules together leave it no partners. Correct a rule, or remove the level"
-                raise SchemaError(f"rules: {where} in no record: {alone}.")
+                raise SchemaError(said("public.alone", level=name, name=attribute.name))
             for j, code in record.items():
                 occurs[j][code] = True
 

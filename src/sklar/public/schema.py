@@ -184,20 +184,16 @@ class Schema(Remembering):
 
     def checked(self) -> Schema:
         """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
-        wider, must = "Use wider bins, or list fewer values and other = true", "the schema must have at most"
-        groups = "Leave out those that nobody asks for, or release groups of them by themselves, each at its own cost"
         largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
-        most = f"got {self.n_levels}; the largest attribute is '{largest.name}' with {largest.n_levels}. {wider}"
         first, second = sorted([0, 0, *(attribute.n_levels for attribute in self.attributes)])[-2:]
-        cells = f"at most {MAX_TABLE} pairs of levels, got {first} and {second} levels. {wider}"
+        sizes = {"n": self.n_levels, "name": largest.name, "own": largest.n_levels}
         refuse(
-            (self.n_levels > MAX_LEVELS, f"{must} {MAX_LEVELS} levels in all, {most}."),
-            (len(self.names) > MAX_ATTRIBUTES, f"{must} {MAX_ATTRIBUTES} attributes, got {len(self.names)}. {groups}."),
-            (first * second > MAX_TABLE, f"two attributes must have {cells}."),
+            (self.n_levels > MAX_LEVELS, said("public.levels", most=MAX_LEVELS, **sizes)),
+            (len(self.names) > MAX_ATTRIBUTES, said("public.many", most=MAX_ATTRIBUTES, n=len(self.names))),
+            (first * second > MAX_TABLE, said("public.large_table", most=MAX_TABLE, first=first, second=second)),
         )
         twice = repeated(self.dummy_names)
-        got = f"got '{twice}' twice. Rename an attribute or value"
-        refuse((twice is not None, f"dummy columns must differ in name, {got}."))
+        refuse((twice is not None, said("public.dummy_twice", name=twice)))
         _ = self.released  # refuses parts that contradict one another
         return self
 
@@ -296,8 +292,7 @@ class Schema(Remembering):
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""
         if name not in self.names:
-            known = f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}."
-            raise SchemaError(self.parts_of(name) or known)
+            raise SchemaError(self.parts_of(name) or said("public.unknown", name=name, names=", ".join(self.names)))
         return self.attributes[self.names.index(name)]
 
     def parts_of(self, column: str) -> str:
@@ -314,8 +309,7 @@ class Schema(Remembering):
         """Refuse a schema with private domains where levels are needed."""
         if self.private_domains:
             names = ", ".join(attribute.name for attribute in self.private_domains)
-            use = "Use the schema of its model: sklar schema import MODEL.sklar"
-            raise SchemaError(f"these domains are private and a release has yet to find them: {names}. {use}")
+            raise SchemaError(said("public.not_found", names=names))
 
     @cached_property
     def allowed(self) -> Allowed:
@@ -391,8 +385,7 @@ class Schema(Remembering):
     def require_square(self, what: str) -> None:
         """Refuse what holds a number for every pair of levels at once, where there are too many."""
         if self.n_levels > MAX_SQUARE:
-            limit = f"takes at most {MAX_SQUARE} levels, got {self.n_levels}. Do without it, or use wider bins"
-            raise SchemaError(f"{what} holds a number for every pair of levels at once and {limit}.")
+            raise SchemaError(said("public.square", what=what, most=MAX_SQUARE, n=self.n_levels))
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft proposed and nobody has reviewed, and people of whom nobody knows."""
@@ -400,12 +393,10 @@ class Schema(Remembering):
         if self.not_reviewed:
             raise SchemaError(said("public.not_reviewed", names=", ".join(self.not_reviewed)))
         again = Schema.from_dict(json.loads(json.dumps(self.to_dict())))
-        changed = [
-            one.name for one, two in zip(self.attributes, again.attributes, strict=True) if repr(one) != repr(two)
-        ]
         if again.digest != self.digest:
-            says = f"a schema must be what its own file gives back, and this one differs: {', '.join(changed)}"
-            raise SchemaError(f"{says}. Nobody could read its model. Take Schema.from_toml(schema.to_toml()).")
+            both = zip(self.attributes, again.attributes, strict=True)
+            changed = ", ".join(one.name for one, two in both if repr(one) != repr(two))
+            raise SchemaError(said("public.not_its_file", names=changed))
 
     def require_person_known(self) -> None:
         """Refuse a draft that does not say yet whether a person can have several rows."""
@@ -422,9 +413,7 @@ class Schema(Remembering):
         given = dict.fromkeys(self.not_reviewed, provenance) if isinstance(provenance, str) else provenance or {}
         unsaid = [name for name in self.not_reviewed if given.get(name) is None]
         if unsaid:
-            words = "'public' (public knowledge) or 'rows' (read from the rows, at your risk)"
-            give = f"Give {words}, for all of them or for each by its name"
-            raise SchemaError(f"reviewed must say where these entries come from: {', '.join(unsaid)}. {give}.")
+            raise SchemaError(said("public.unsaid", names=", ".join(unsaid)))
         for name, word in given.items():
             if word not in get_args(Provenance):
                 raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
@@ -446,8 +435,8 @@ def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
             if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
                 raise SchemaError(f"attributes must be two different names, got {pair!r}.")
             for name in pair:
-                determined = f"a rule determines '{name}', which is not measured. Remove the pair."
-                refuse((schema.attribute(name).name in schema.determined, determined))
+                determined = schema.attribute(name).name in schema.determined
+                refuse((determined, f"a rule determines '{name}', which is not measured. Remove the pair."))
             (one, other), twice = pair, frozenset(pair) in weights
             refuse((twice, f"'{one}' and '{other}' have a weight already. Remove one."))
             weights[frozenset(pair)] = (one, other, float(declare.read_key(entry, "weight")))

@@ -121,14 +121,13 @@ def parse_reading(table: Mapping[str, Any]) -> Reading:
         refuse((twice is not None, f"{key} must differ, got {twice!r} twice. Remove one."))
     codec = codec_of(encoding) if isinstance(encoding, str) else None
     grouped = thousands is None or (thousands in _GROUPING and thousands != decimal)
-    quotes, sign = "or '' where nothing is quoted, ", "no letter, digit or end of line, got"
     unnamed = not header and not columns
     refuse(
         (decimal not in (".", ","), f"decimal must be '.' or ',', got {decimal!r}."),
         (not grouped, f"thousands must be . , ' _ or a space, and not the decimal sign, got {thousands!r}."),
         (codec is None, f"encoding must be one like 'utf-8', 'windows-1252' or 'utf-16', got {encoding!r}."),
-        (not _is_sign(delimiter, None), f"delimiter must be one ASCII character, {sign} {delimiter!r}."),
-        (not _is_sign(quote, ""), f"quote must be one ASCII character, {quotes}{sign} {quote!r}."),
+        (not _is_sign(delimiter, None), said("public.delimiter", got=delimiter)),
+        (not _is_sign(quote, ""), said("public.quote", got=quote)),
         (delimiter == quote, f"delimiter and quote must differ, got {delimiter!r} for both."),
         (not isinstance(header, bool), f"header must be true or false, got {header!r}."),
         (header and columns, "columns name what has no header. Add header = false, or remove columns."),
@@ -159,8 +158,7 @@ def check_reading(reading: Reading, attributes: Iterable[Attribute]) -> None:
         if reading.columns and attribute.column not in reading.columns:
             raise SchemaError(f"attribute '{name}' must be one of the columns that [table] lists. Add or rename it.")
         hidden = next((str(value) for value in values if str(value) in reading.nulls), None)
-        what = f"attribute '{name}': values must not list {hidden!r}, which [table] nulls call null"
-        refuse((hidden is not None, f"{what}. Remove one of them."))
+        refuse((hidden is not None, said("public.null_value", name=name, value=hidden)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,16 +191,13 @@ def parse_person(table: Mapping[str, Any], names: Container[str]) -> Person | No
         alone = next((key for key in PERSON_KEYS if key in table), None)
         refuse((alone, f"{alone} goes with person. Add person = 'COLUMN', or remove {alone}."))
         return None
-    counts = "'people' (one row of each person counts) or 'rows' (up to rows_per_person rows of each count)"
-    nulls = "'person' (a row without an id is a person of its own) or 'drop' (it is left out)"
-    whole = f"a whole number from 1 to {MAX_ROWS_PER_PERSON:,}"
     many = type(rows) is int and 1 <= rows <= MAX_ROWS_PER_PERSON
     refuse(
         (not isinstance(column, str) or not column, f"person must be the name of the column of ids, got {column!r}."),
-        (count not in get_args(Count), f"count must be {counts}, got {count!r}. docs/people.md has examples."),
-        (null_ids not in (None, *get_args(NullIds)), f"null_ids must be {nulls}, got {null_ids!r}."),
+        (count not in get_args(Count), said("public.count", got=count)),
+        (null_ids not in (None, *get_args(NullIds)), said("public.null_ids", got=null_ids)),
         (count == "people" and rows is not None, f"rows_per_person goes with count = 'rows', got {rows!r}. Remove it."),
-        (count == "rows" and not many, f"rows_per_person must be {whole}, got {rows!r}. Noise grows with it."),
+        (count == "rows" and not many, said("public.rows_of_one", most=MAX_ROWS_PER_PERSON, got=rows)),
         (column in names, f"person = '{column}' is never released, and [attributes] lists it. Remove the attribute."),
     )
     return Person(column=column, count=table["count"], rows_per_person=rows or 1, null_ids=null_ids or "person")

@@ -26,6 +26,7 @@ from sklar.errors import DataError, SchemaError
 from sklar.files.write import check_target, require_same, write_text
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.wording import said
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import PLAIN, Reading, whose
@@ -33,14 +34,7 @@ from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 
 PROPOSED, DECIDE, LEFT_OUT, READ_WITH = "# Proposed: ", "# Decide: ", "# Left out: ", "# Read with "
-HEADING = (
-    "# A draft. Its domains were not read from the rows, but nobody has reviewed it: a release refuses it until",
-    "# each question is answered. `sklar schema review` asks them, and marks each entry with where it comes from.",
-)
-RULES_HEADING = (
-    "# Is it public knowledge that one column determines another, or excludes some of its values? Then it",
-    "# can be a rule, which costs nothing and every released record honors.",
-)
+HEADING, RULES_HEADING = (said(f"custodian.{key}").splitlines() for key in ("heading", "rules_heading"))
 
 _TOP, _EXAMPLES, _BARS, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 16, 300, 20
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
