@@ -15,6 +15,7 @@ import pytest
 from sklar.errors import MissingExtraError, SchemaError
 from sklar.public.importers import Imported, import_schema
 from sklar.public.schema import Schema
+from tests.conftest import refuses
 
 SDV_COLUMNS = {
     "guest_email": {"sdtype": "email", "pii": True}, "has_rewards": {"sdtype": "boolean"},
@@ -261,5 +262,4 @@ def test_odd_names_and_notes_stay_one_line(tmp_path: Path) -> None:
 def test_yaml_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, "meta.yaml", SMARTNOISE)
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingExtraError, match=r"a YAML file needs PyYAML: pip install 'sklar\[yaml\]'"):
-        import_schema(path)
+    refuses(r"a YAML file needs PyYAML: pip install 'sklar\[yaml\]'", import_schema, path, error=MissingExtraError)

@@ -35,6 +35,7 @@ from sklar.rows.count import Ask, Exact, ask_all, count
 from sklar.rows.engines import open_table
 from sklar.rows.executors import SparkFiles, SparkFrame
 from sklar.rows.read import open_source
+from tests.conftest import refuses
 from tests.rows.test_count import answers_by, same, schema_of
 from tests.rows.test_engines import SCHEMA, expected, table
 
@@ -241,8 +242,7 @@ def test_files_by_address_and_files_that_changed(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"file '{path}' changed while the table was read. Nothing was released"):
         opened.count(ASK)
     path.write_bytes(path.read_bytes()[:-2000] + bytes(1990) + path.read_bytes()[-10:])
-    with pytest.raises(DataError, match="is not a Parquet file"):
-        open_table(path, SCHEMA, engine="spark")
+    refuses("is not a Parquet file", open_table, path, SCHEMA, engine="spark", error=DataError)
 
 
 def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(

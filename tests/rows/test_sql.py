@@ -19,6 +19,7 @@ from sklar.custodian.draft import draft
 from sklar.errors import DataError, MissingExtraError
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
+from tests.conftest import refuses
 from tests.postgres import serving
 from tests.rows.test_read import SECRET, refusal
 
@@ -91,8 +92,7 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("module", "address"), [("duckdb", "x"), ("adbc_driver_postgresql", "postgresql://h/d")])
 def test_a_driver_that_is_not_installed(module: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'sklar\[sql\]'"):
-        rows(Query(address, "SELECT 1"))
+    refuses(r"pip install 'sklar\[sql\]'", rows, Query(address, "SELECT 1"), error=MissingExtraError)
 
 
 def test_the_command_line_reads_a_query_and_keeps_an_address_to_itself(database: Path, tmp_path: Path) -> None:

@@ -11,26 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sklar.public.outputs import WHOLE, parse_output
+from sklar.machine.wording import stated
+from sklar.public.outputs import parse_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 PARQUET = (".parquet", ".pq")
 # An Arrow file is a stream between two of these marks.
 _MARK = b"ARROW1\x00\x00"
-# The letters that Arrow's C interface has for types, in the words of schemas.
-_CLOCKS = {"s": "time32", "ms": "time32", "us": "time64", "ns": "time64"}
-_WORDS: dict[str, tuple[str, str | None]] = {
-    "b": ("boolean", "bool"),
-    **{letter: ("integer", name) for letter, name in zip("csilCSIL", WHOLE, strict=True)},
-    "e": ("real", None),
-    "f": ("real", "float32"),
-    "g": ("real", "float64"),
-    **dict.fromkeys(("u", "U", "vu"), ("categorical", "string")),
-    "tdD": ("date", "date32"),
-    "tdm": ("date", "date64"),
-    **{f"tt{unit[0]}": ("time", f"{held}[{unit}]") for unit, held in _CLOCKS.items()},
-    **{f"tD{unit[0]}": ("duration", f"duration[{unit}]") for unit in _CLOCKS},
-}
+# The letters that Arrow's C interface has for types, in the words of schemas: a kind, and an output if it has one.
+_WORDS: dict[str, list[str]] = stated("sklar.public", "types.toml")["arrow"]
 _FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "ti": "interval"}
 
 
@@ -114,7 +103,8 @@ def column_type(field: Any) -> ColumnType:
 
 def _words(letters: str) -> tuple[str | None, str | None]:
     if letters in _WORDS:
-        return _WORDS[letters]
+        kind, *outputs = _WORDS[letters]
+        return kind, next(iter(outputs), None)
     if letters.startswith("ts"):
         unit, zone = {"m": "ms", "u": "us", "n": "ns"}.get(letters[2], letters[2]), letters[4:]
         kind, output = "datetime", parse_output(f"timestamp[{unit}, tz={zone}]" if zone else f"timestamp[{unit}]")

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from sklar.errors import SchemaError
 from sklar.machine.extras import require
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public import arrow
 from sklar.public.attribute import Attribute, refuse, within
 from sklar.public.axis import AXES, DAY, SECOND, AttributeKind
@@ -31,17 +31,11 @@ from sklar.public.schema import Schema
 FORMATS = ("arrow", "frictionless", "sdv", "smartnoise")
 IDENTIFIER = "it identifies a row or a person"
 _BINS, _MOST_UNIT_BINS = 20, 50
-_ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
-_TIMES = ("%H", "%I", "%M", "%S", "%f", "%p", "%X", "%c")
-# Types of Frictionless and SmartNoise are called as they are here, but for these.
-_KINDS = {kind: kind for kind in AXES if kind not in ("categorical", "real")}
-_KINDS |= {"string": "categorical", "number": "real", "int": "integer", "float": "real"}
+# The words of other tools, and ours for them.
+_THEIRS = stated("sklar.public", "importers.toml")
+_TRANSFORMED, _METADATA = _THEIRS["transformed"], _THEIRS["metadata"]
+_KINDS = {kind: kind for kind in AXES if kind not in ("categorical", "real")} | _THEIRS["kinds"]
 _BOUNDS = ("lower", "upper")
-_RESCALING = ("LogTransformer", "StandardScaler", "MinMaxTransformer")
-_TRANSFORMED = dict.fromkeys(("BinTransformer", "ClampTransformer", *_RESCALING), "real")
-_TRANSFORMED |= {"DateTimeTransformer": "datetime", "LabelTransformer": "categorical", "OneHotEncoder": "categorical"}
-_METADATA = {"title": "title", "label": "title", "description": "description", "comment": "description"}
-_METADATA |= {"unit": "unit", "units": "unit"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,8 +285,9 @@ def _sdv_column(described: Mapping[str, Any]) -> ColumnEntry | str:
     kind, missing, keys = described["sdtype"], {"missing": ""}, dict[str, Any]()
     if kind == "datetime":
         written = described.get("datetime_format")
-        timed = written is None or any(code in written for code in _TIMES)
-        return in_format({"type": "datetime" if timed else "date"} | missing, None if written in _ISO else written)
+        timed = written is None or any(code in written for code in _THEIRS["times"])
+        own = None if written in _THEIRS["iso"] else written
+        return in_format({"type": "datetime" if timed else "date"} | missing, own)
     if kind == "numerical":
         held = str(described.get("computer_representation", "Float")).lower()
         output = {} if held not in (*WHOLE, "float32") or held == "int64" else {"output": held}
@@ -347,7 +342,7 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
         kind = kind or _TRANSFORMED.get(step["name"])
         nullable = nullable or bool(params.get("nullable"))
         known, bounds = bounds, bounds or {key: params[key] for key in _BOUNDS if params.get(key) is not None}
-        if step["name"] in _RESCALING and not known:
+        if step["name"] in _THEIRS["rescaling"] and not known:
             # The steps after this one see another scale.
             break
         bins = bins or params.get("bins")

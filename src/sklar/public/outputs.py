@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sklar.machine.wording import stated
 from sklar.public.axis import DAY, SECOND, SERIAL
 
 if TYPE_CHECKING:
@@ -34,20 +35,7 @@ TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 _UNITS = {"time32": ("s", "ms"), "time64": ("us", "ns"), "duration": tuple(TICKS), "timestamp": tuple(TICKS)}
 _SETTINGS = re.compile(r"(\w+)(?:\((\d{1,2}), ?(\d{1,2})\)|\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\])", re.ASCII)
 _PLAIN = ("bool", "string", "category", "ordered category", "float32", "float64", "date32", "date64", *WHOLE)
-# The types that hold a kind, all but string, which holds any; and the type of a column whose schema states none.
-_BY_KIND = {
-    "categorical": ({"category", "ordered category", *WHOLE}, "string"),
-    "boolean": ({"bool", *WHOLE}, "bool"),
-    "integer": ({"float32", "float64", "decimal", *WHOLE}, "int64"),
-    "real": ({"float32", "float64", "decimal"}, "float64"),
-    "date": ({"date32", "date64", "timestamp"}, "date32"),
-    "datetime": ({"timestamp"}, "timestamp[us]"),
-    "time": ({"time32", "time64"}, "time64[us]"),
-    "duration": ({"duration"}, "duration[us]"),
-    "year": ({*WHOLE}, "int64"),
-    "yearmonth": ({"date32"}, "string"),
-    "weekday": (set(), "string"),
-}
+_HELD, _USUAL = (stated("sklar.public", "types.toml")[table] for table in ("held", "plain"))
 _EXACT = {"float32": 2**24, "float64": 2**53}
 
 
@@ -89,7 +77,7 @@ def plain_output(attribute: Attribute) -> Output:
     # With other = true a released value may be the text 'other'.
     if attribute.categorical and not attribute.other and isinstance(attribute.values[0], int):
         return Output(name="int64")
-    return cast(Output, parse_output(_BY_KIND[attribute.kind][1]))
+    return cast(Output, parse_output(_USUAL[attribute.kind]))
 
 
 def output_of(attribute: Attribute) -> Output:
@@ -107,7 +95,8 @@ def special_texts(attribute: Attribute) -> tuple[str, ...]:
 def misfit(output: Output, attribute: Attribute) -> str | None:
     """Why a column of this type cannot hold every value of a domain, as the end of a sentence; None when it can."""
     name, kind, texts = output.name, attribute.kind, special_texts(attribute)
-    if name not in (held_by := {"string", *_BY_KIND[kind][0]}):
+    held_by = {"string", *(each for held in _HELD[kind] for each in (WHOLE if held == "whole" else (held,)))}
+    if name not in held_by:
         return f"does not hold {attribute.axis.one}; use one of {', '.join(sorted(held_by))}"
     if texts and name not in ("string", "category", "ordered category") and kind != "categorical":
         return f"does not hold the special text '{texts[0]}'; use string"

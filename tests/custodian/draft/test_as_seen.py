@@ -19,7 +19,7 @@ from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, AttributeKind, Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
-from tests.conftest import NAMES, TEXTS
+from tests.conftest import NAMES, TEXTS, refuses
 from tests.custodian.draft.test_draft import drafted
 from tests.rows.test_encode import PASSING
 
@@ -107,8 +107,7 @@ def test_what_the_rows_show_ends_where_they_hold_too_many_texts() -> None:
         assert drafted("x", values).as_seen().names == ("y",)
     few = drafted("x", people[1:]).as_seen()
     # It must be reviewed, and says where it is from.
-    with pytest.raises(SchemaError, match="not reviewed: x"):
-        few.require_reviewed()
+    refuses("not reviewed: x", few.require_reviewed, error=SchemaError)
     assert few.reviewed("rows").read_from_rows == ("x",)
 
 

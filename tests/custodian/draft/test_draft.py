@@ -21,6 +21,7 @@ from sklar.errors import DataError, SchemaError
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit
+from tests.conftest import refuses
 
 TOWNS = ("Ulm", "Bonn", "Trier", "Jena")
 
@@ -59,8 +60,7 @@ def test_the_file_says_what_is_proposed_and_what_is_to_be_decided() -> None:
         entry = text.partition(f"[attributes.{name}]\n")[2]
         assert entry.startswith("# Proposed: ")
         assert "# Decide: " in entry.partition("type = ")[0]
-    with pytest.raises(SchemaError, match="not reviewed: age, town, income, smoker, price"):
-        made.schema.require_reviewed()
+    refuses("not reviewed: age, town, income, smoker, price", made.schema.require_reviewed, error=SchemaError)
 
 
 def test_names_cannot_become_entries(tmp_path: Path) -> None:
@@ -99,8 +99,7 @@ def test_tables_without_anything_to_draft_are_refused(tmp_path: Path) -> None:
     path.write_text("a,b\n")
     column = "the table has no column that a draft could describe"
     for data, need in ((path, f"file '{path}' has no rows to draft a schema from"), (pa.table({"a": [None]}), column)):
-        with pytest.raises(DataError, match=f"^{re.escape(need)}. Write the schema by hand.$"):
-            draft(data)
+        refuses(f"^{re.escape(need)}. Write the schema by hand.$", draft, data, error=DataError)
 
 
 ROWS = 3_000

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklar.custodian.check import tally_texts, texts_and_places
 from sklar.errors import DataError
 from sklar.machine.progress import Progress, watch
+from sklar.machine.wording import stated
 from sklar.public.arrow import ColumnType
 from sklar.public.axis import AXES, NumberFormat, number_format
 from sklar.public.description import toml_value
@@ -27,7 +28,8 @@ from sklar.public.settings import PLAIN, Reading
 from sklar.rows.encode import is_nothing
 from sklar.rows.source import Source
 
-MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
+WORDS = stated("sklar.custodian.draft", "words.toml")
+MISSING_TEXTS = frozenset(WORDS["codes"]["missing"])
 # Texts are counted one by one up to this many distinct ones; then only their ranges are kept. Of so many in a column of
 # numbers each may be no number: they may be codes for "not applicable".
 MOST_TEXTS, MOST_ODD = 20_000, 6
@@ -39,20 +41,13 @@ COMPACT_DAY = "date %Y%m%d"
 _MOST_DIGITS = 15
 _NUMBERS = ("integer", "real")
 # How people write days, beside 1912-04-14, and moments of them.
-_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d-%b-%Y", "%d %b %Y")
+_DAYS = WORDS["patterns"]["days"]
 _FORMATS = [f"date {day}" for day in _DAYS] + [f"datetime {day} {at}" for day in _DAYS for at in ("%H:%M", "%H:%M:%S")]
 _DIGITS = {"%Y": r"\d{4}", "%M": r"\d{2}", "%S": r"\d{2}", "%b": "[A-Za-z]{3}"}
 _PATTERNS = {
     form: re.sub("%[a-zA-Z]", lambda part: _DIGITS.get(part[0], r"\d{1,2}"), form.partition(" ")[2].replace(".", r"\."))
     for form in _FORMATS
-} | {
-    COMPACT_DAY: r"(19|20)\d{6}",
-    "date": r"\d{4}-.{5}",
-    "datetime": r"\d{4}-.{4,}",
-    "time": r"\d{1,2}:\d{2}.*",
-    "yearmonth": r"\d{4}-\d{2}",
-    "duration": r"[+-]?(\d+:\d{2}.*|P.*|-?\d+ days?.*)",
-}
+} | WORDS["patterns"]["plain"]
 # Signs around numbers, of currencies and percent, and the signs of decimals and of groups that go together.
 _SIGN = "(?:US|A|C|R)?[$]|[\u20ac\u00a3\u00a5\u20b9%]|USD|EUR|GBP|CHF|JPY|CAD|AUD|INR|CNY|SEK|NOK|DKK|PLN|kr|Rs"
 _ENDS = (re.compile(rf"^\(?[+-]?((?:{_SIGN})\s?)"), re.compile(rf"(\s?(?:{_SIGN}))\)?$"))
@@ -64,7 +59,7 @@ CUSTOMARY = {
     *map(str, _CODES),
     *(sign + each * times for sign in ("", "-") for each in "789" for times in range(3, 10)),
 }
-CUSTOMARY |= {"9999-12-31", "9999-01-01", "9999-09-09", "8888-08-08", "1900-01-01", "0001-01-01"}
+CUSTOMARY |= {*WORDS["codes"]["days"]}
 # This share of the rows may break what is still proposed as a rule: real tables hold mistakes.
 _BROKEN = 0.001
 _READ_AS = (*_NUMBERS, *_PATTERNS, *_STYLES)

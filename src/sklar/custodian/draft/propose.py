@@ -17,18 +17,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
-from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, ColumnSummary
-from sklar.machine.wording import stated
+from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, WORDS, ColumnSummary
 from sklar.public.attribute import Words
 from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
 
-_STATED = stated("sklar.custodian.draft", "words.toml")
-_WORDS = {name: frozenset(words.split()) for name, words in _STATED["words"].items()}
-_BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["high"]) for each in _STATED["bounds"]]
-_CODES = set(_STATED["codes"]["texts"])
+_WORDS = {name: frozenset(words.split()) for name, words in WORDS["words"].items()}
+_BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["high"]) for each in WORDS["bounds"]]
+_CODES = set(WORDS["codes"]["texts"])
 _BINS, _AT_MOST = 20, 50
 # From so many rows on, a release finds and tells apart more categories.
 _LARGE_TABLE, _AT_MOST_OF_MANY = 100_000, 100
@@ -327,8 +325,8 @@ def _sentinels(seen: ColumnSummary, kind: str) -> tuple[tuple[str, ...], float, 
 
 def _bounds(seen: ColumnSummary, kind: str, form: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
     """Bounds that the name and the kind of a column imply; whether values are negative is all that rows decide."""
-    if kind in _STATED["ends"]:
-        every = [tuple(int(cast(int, AXES[kind].parse(end))) for end in ends) for ends in _STATED["ends"][kind]]
+    if kind in WORDS["ends"]:
+        every = [tuple(int(cast(int, AXES[kind].parse(end))) for end in ends) for ends in WORDS["ends"][kind]]
         return next((ends for ends in every if ends[0] <= low and high < ends[1]), every[-1])
     words = words_of(seen.name) | ({"percent"} if form.endswith("%") else set())
     for needed, least, most in _BOUNDS:
