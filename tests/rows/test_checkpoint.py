@@ -7,7 +7,10 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sklar.errors import DataError, OutputError
+from sklar.machine.progress import SILENT
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.release import fit
@@ -22,6 +26,7 @@ from sklar.rows import engines as resume
 from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.engines import count_resumable, open_table
 from sklar.rows.read import open_source
+from tests.conftest import refuses as refused
 from tests.rows.test_count import Told, same, schema_of
 
 SCHEMA = schema_of([2, 3, 40])
@@ -104,6 +109,15 @@ def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> N
     assert not checkpoint.exists()
 
 
+def counted(shards: Path, checkpoint: Path, schema: Schema = SCHEMA, progress: Any = SILENT) -> Exact:
+    with using(1):
+        return count_resumable(open_source(shards), schema, ask_all(schema), checkpoint, progress=progress)
+
+
+def refuses(match: str | None, action: Callable[..., object], *given: Any, **settings: Any) -> BaseException:
+    return refused(match, action, *given, **{"error": DataError, **settings})
+
+
 def interrupted(shards: Path, checkpoint: Path, shards_done: int) -> None:
     """The same in this process, quickly: an exception in the middle of the shard after so many."""
 
@@ -113,8 +127,7 @@ def interrupted(shards: Path, checkpoint: Path, shards_done: int) -> None:
             if len(self.steps) > shards_done:
                 raise KeyboardInterrupt
 
-    with using(1), pytest.raises(KeyboardInterrupt):
-        count_resumable(open_source(shards), SCHEMA, ASK, checkpoint, progress=Stop())
+    refuses(None, counted, shards, checkpoint, progress=Stop(), error=KeyboardInterrupt)
 
 
 @pytest.fixture
@@ -125,8 +138,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def resumed(shards: Path, checkpoint: Path, schema: Schema = SCHEMA) -> list[int]:
     told = Told()
-    with using(1):
-        counts = count_resumable(open_source(shards), schema, ask_all(schema), checkpoint, progress=told)
+    counts = counted(shards, checkpoint, schema, told)
     assert same(counts, count(open_source(shards).batches(schema.names), ask_all(schema)))
     assert not checkpoint.exists()
     return told.steps
@@ -176,8 +188,7 @@ def test_a_damaged_checkpoint_is_refused(shards: Path, tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     for damaged in (bytes(content), content[:100], b""):
         kept.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"is damaged\. Delete it to count from the beginning"):
-            count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
+        refuses(r"is damaged\. Delete it to count from the beginning", counted, shards, tmp_path / "kept")
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path: Path) -> None:
@@ -185,56 +196,46 @@ def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path:
         def advance(self, steps: int) -> None:
             os.utime(shards / "0.parquet", ns=(1, 1))
 
-    with using(1), pytest.raises(DataError, match="changed while it was read"):
-        count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept", progress=Touch())
+    refuses("changed while it was read", counted, shards, tmp_path / "kept", progress=Touch())
 
 
 def test_what_a_kill_left_half_written_is_removed_and_others_files_stay(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir(mode=0o700)
     for name in (".counts.npz.abc.part", "mine"):
         (tmp_path / "kept" / name).write_text("text")
-    count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
+    counted(shards, tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
 
 
 def test_a_folder_open_to_others_is_refused(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o750)
-    with pytest.raises(OutputError, match="must be yours and closed to others"):
-        count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "open")
+    refuses("must be yours and closed to others", counted, shards, tmp_path / "open", error=OutputError)
     (tmp_path / "file").write_text("")
     for other in ("file", "none/below"):
-        with pytest.raises(OutputError, match="cannot be used"):
-            count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / other)
+        refuses("cannot be used", counted, shards, tmp_path / other, error=OutputError)
 
 
 def test_two_runs_do_not_share_a_checkpoint(shards: Path, tmp_path: Path) -> None:
-    with resume._own(tmp_path / "kept"), pytest.raises(OutputError, match="in use by another run"):
-        count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
+    with resume._own(tmp_path / "kept"):
+        refuses("in use by another run", counted, shards, tmp_path / "kept", error=OutputError)
 
 
 def test_a_checkpoint_is_for_a_folder_outside_of_which_it_lies(shards: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="a checkpoint is for a folder of files, got file"):
-        count_resumable(open_source(shards / "0.parquet"), SCHEMA, ASK, tmp_path / "kept")
-    with pytest.raises(DataError, match="must lie outside of folder"):
-        count_resumable(open_source(shards), SCHEMA, ASK, shards / "kept")
+    refuses("a checkpoint is for a folder of files, got file", counted, shards / "0.parquet", tmp_path / "kept")
+    refuses("must lie outside of folder", counted, shards, shards / "kept")
 
 
 def test_a_full_disk_is_said_and_nothing_is_released(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_arguments: object, **_arrays: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OutputError, match=r"could not be written: No space left on device\. Nothing was released"):
-        fit(shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept")
+    monkeypatch.setattr(np, "savez", Mock(side_effect=OSError(28, "No space left on device")))
+    full = r"could not be written: No space left on device\. Nothing was released"
+    refuses(full, fit, shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept", error=OutputError)
     assert list((tmp_path / "kept").iterdir()) == []
 
 
 def test_private_domains_take_no_checkpoint(shards: Path, tmp_path: Path) -> None:
-    schema = Schema.from_dict(
-        {"table": {"name": "t"}, "attributes": {"a2": {"type": "categorical", "domain": "private", "at_most": 5}}}
-    )
-    with pytest.raises(DataError, match="a checkpoint goes with public domains only"):
-        fit(shards, schema, epsilon=1.0, checkpoint=tmp_path / "kept")
+    schema, kept = Schema.from_toml("[attributes.a2]\ntype = 'categorical'\ndomain = 'private'"), tmp_path / "kept"
+    said = "a checkpoint goes with public domains only"
+    refuses(said, fit, shards, schema, epsilon=1.0, checkpoint=kept, error=DataError)

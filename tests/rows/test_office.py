@@ -109,8 +109,8 @@ def test_a_sheet_is_the_first_or_the_one_that_is_named(tmp_path: Path) -> None:
         assert batch.rows() == [("1", "x"), ("1.5", "03:04:05"), ("n/a", None), ("12345678901", None)]
         assert reads_again(given)
     assert draft(f"{path}#Two.2").rows == 4
-    with pytest.raises(DataError, match=r"people.xlsx' has no sheet 'Three'\. Check its name, or leave it out"):
-        open_source(f"{path}#Three")
+    absent = r"people.xlsx' has no sheet 'Three'\. Check its name, or leave it out"
+    refuses(absent, open_source, f"{path}#Three", error=DataError)
 
 
 def test_missing_values_of_spss_and_stata_are_null_and_lose_their_labels(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_missing_extra_is_named(
     path = written(tmp_path / f"t{kind}")
     for hidden in ("fastexcel", "xlsxwriter", "pyreadstat"):
         monkeypatch.setitem(sys.modules, hidden, None)
-    with pytest.raises(MissingExtraError, match=rf"a file that ends in {kind} needs {package}: .*sklar\[{extra}\]"):
-        open_source(path)
+    needs = rf"a file that ends in {kind} needs {package}: .*sklar\[{extra}\]"
+    refuses(needs, open_source, path, error=MissingExtraError)
     refuses(rf"sklar\[{extra}\]", check_target, path, (kind,), error=MissingExtraError)
 
 

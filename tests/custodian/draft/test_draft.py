@@ -165,104 +165,87 @@ TO_MINUTES = "%d.%m.%Y %H:%M"
 CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "expected"),
-    [
-        # Categories are private, and public lists are proposed whole.
-        ("town", some("Ulm", "Bonn"), {"kind": "categorical", "domain": "private", "values": (), "at_most": 50}),
-        ("town", [f"Town {i % 300}" for i in range(3_000)], {"domain": "private", "at_most": 50}),
-        ("county name", some(*(f"County {i}" for i in range(120)), rows=20_000), {"domain": "private"}),
-        ("state", some("TX", "AL", "NY"), {"domain": "public", "n_values": 56}),
-        ("sex", some("Male", "Female"), {"values": ("Female", "Male")}),
-        ("month", some("2", "10", "1"), {"values": tuple(map(str, range(1, 13)))}),
-        ("smoker", some("Y", "N"), {"kind": "boolean", "texts": ("N", "Y")}),
-        # Codes in digits are categories; numbers that nearly all differ, but are not in a row, are quantities.
-        ("ZIP Code", numbers(1_000, 90_000), {"kind": "categorical", "n_values": 100, "prefix": 2, "length": 5}),
-        ("branch", [f"{i:04}" for i in numbers(0, 900)], {"n_values": 100, "prefix": 2, "length": 4, "other": True}),
-        ("ward code", numbers(100, 190), {"domain": "private", "prefix": 0}),
-        ("region_id", numbers(1, 12), {"kind": "categorical", "domain": "private"}),
-        ("income", numbers(0, 10**6, rows=300), {"kind": "integer"}),
-        # Numbers get wide public bounds, and keep their places.
-        ("hours-per-week", numbers(1, 99), {"domain": "private", "edges": (0, 169)}),
-        ("pct_done", numbers(0, 100), {"domain": "private", "edges": (0, 101)}),
-        ("lat", decimals(-80, 80, 5), {"edges": (-90.0, 90.0), "step": None, "at_most": 30, "weight": 3.0}),
-        ("share", decimals(0, 1, 5), {"domain": "private", "edges": (0.0, 1.0)}),
-        ("income", numbers(0, 10**6), {"domain": "private", "edges": (0, 10**9)}),
-        ("balance", numbers(-500, 500), {"domain": "private", "edges": (-(10**9), 10**9)}),
-        ("large", numbers(0, 10**12), {"domain": "private", "edges": (0, 10**15)}),
-        ("price", decimals(0, 900, 2), {"domain": "private", "edges": (0.0, 1e9), "step": 0.01}),
-        # Ages have public bins, but not what only has the word in its name.
-        ("Age", numbers(17, 91), {"domain": "public", "edges": (*range(0, 101, 5), 120)}),
-        ("age_in_days", numbers(0, 40_000), {"edges": (0, 10**9)}),
-        # A common text among numbers is special, and sentinels are that stand apart.
-        ("PINCP", [*numbers(0, 90_000), *["N"] * 60], {"kind": "integer", "special": ("N",), "domain": "private"}),
-        ("income", [*numbers(0, 5_000), *["-9"] * 20], {"special": (-9,)}),
-        ("income", [*numbers(0, 500), *["999"] * 20, *["998"] * 20], {"special": (998, 999)}),
-        ("income", [*numbers(0, 1_000), *["999"] * 20], {"special": ()}),
-        ("income", [*numbers(-50, 50), *["-9"] * 20], {"special": ()}),
-        ("income", [*numbers(0, 5_000), "-9"], {"special": ()}),
-        (
-            "temperature",
-            [*decimals(-20, 40, 1), *["-999.0"] * 20],
-            {"special": (-999,), "edges": (-1e9, 1e9), "step": 0.1},
-        ),
-        # Numbers with signs keep them; of two signs nobody knows what they mean together.
-        (
-            "price",
-            [f"${i * 7919 % 30_011:,}.50" for i in range(300)],
-            {"kind": "real", "format": "$1,234.50", "step": None},
-        ),
-        ("price", [f"{i}.{i % 9}50 €" for i in range(1, 300)], {"kind": "integer", "format": "1.234 €"}),
-        ("price", [f"{i},5 kr" for i in range(300)], {"format": "12,5 kr", "edges": (0.0, 1e9)}),
-        ("price", [f"{i} 000,00 EUR" for i in range(1, 300)], {"format": "1 234,50 EUR"}),
-        ("price", [f"£{10**9 + i}" for i in range(300)], {"format": "£12", "edges": (0, 10**12)}),
-        (
-            "change",
-            [f"({i})" if i % 2 else f"{i},000" for i in range(300)],
-            {"format": "(1,234)", "edges": (-(10**9), 10**9)},
-        ),
-        ("share", [f"{i / 4}%" for i in range(300)], {"format": "12.50%", "edges": (0.0, 100.0)}),
-        ("price", [*[f"${i}" for i in range(300)], *["N"] * 9], {"format": "$12", "special": ("N",)}),
-        ("price", [f"{'$' if i % 2 else '€'}{i}" for i in range(80)] * 5, {"kind": "categorical", "format": None}),
-        ("price", [f"${10**13 + i % 90}" for i in range(400)], {"kind": "categorical"}),
-        ("zip", [f"0{i % 60:04}" for i in range(400)], {"kind": "categorical"}),
-        # Days as spreadsheets count them, by the column's name.
-        ("visit date", numbers(40_000, 45_000), {"kind": "date", "format": "serial", "edges": CENTURIES}),
-        ("income", numbers(40_000, 45_000), {"kind": "integer", "format": None}),
-        # Codes beside a public list: common or customary ones are special, a rare one is not named.
-        ("sex", [*some("F", "M"), *["U"] * 9], {"n_values": 3, "special": ("U",), "other": False}),
-        ("state", [*some("Ohio", "Texas", "Iowa", "Utah"), "hidden"], {"n_values": 56, "special": (), "other": True}),
-        # Of no person.
-        ("phone_type", some("home", "work"), {"kind": "categorical"}),
-        ("has_email", some("yes", "no"), {"kind": "boolean"}),
-        ("product name", some("nut", "bolt"), {"kind": "categorical"}),
-        ("length", [f"{PICK.uniform(0, 9):.9f}" for _ in range(300)], {"kind": "real"}),
-        # Days and times are what they are.
-        ("sailed", moments("%d.%m.%Y"), {"kind": "date", "format": "%d.%m.%Y", "edges": CENTURIES}),
-        ("sailed", moments("%m/%d/%Y"), {"kind": "date", "format": "%m/%d/%Y"}),
-        ("until", [*moments("%Y-%m-%d"), *["9999-12-31"] * 30], {"special": ("9999-12-31",), "edges": CENTURIES}),
-        ("at", moments("%H:%M"), {"kind": "time", "shown": ["00:00:00", "24:00:00"]}),
-        ("took", [f"{i % 90}:07:00" for i in range(300)], {"kind": "duration", "shown": ["0:00:00", "100000:00:00"]}),
-        ("built_year", moments("%Y"), {"kind": "year", "shown": ["1900", "2100"]}),
-        ("built", moments("%Y"), {"kind": "integer", "shown": ["0", "1000000000"]}),
-        ("in", moments("%Y-%m"), {"kind": "yearmonth", "shown": ["1900-01", "2100-01"]}),
-        ("day", moments("%Y%m%d"), {"kind": "date", "format": "%Y%m%d", "edges": CENTURIES}),
-        # Moments are a date, a time of day and a weekday; a date alone where none has a time.
-        (
-            "seen.date",
-            moments(TO_MINUTES),
-            {"kind": "date", "part_of": "seen", "format": TO_MINUTES, "edges": CENTURIES},
-        ),
-        ("seen.time", moments(TO_MINUTES), {"n_bins": 24, "step": 60, "reviewed": True, "format": TO_MINUTES}),
-        ("seen.weekday", moments(TO_MINUTES), {"kind": "weekday", "domain": "public", "n_levels": 7}),
-        ("seen", [dt.datetime(2001, 1, 1 + i % 28) for i in range(200)], {"kind": "date", "output": "timestamp[us]"}),
-        ("seen", [*moments("%Y-%m-%d %H:%M:%S"), *["N"] * 30], {"kind": "datetime", "special": ("N",)}),
-        # Types say what texts do not.
-        ("x", [True, None], {"kind": "boolean", "missing": "", "reviewed": True}),
-        ("n", list(range(0, 600, 3)), {"output": None}),
-        ("wait", [dt.timedelta(minutes=7 * i) for i in range(200)], {"kind": "duration", "domain": "private"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "expected"), [
+    # Categories are private, and public lists are proposed whole.
+    ("town", some("Ulm", "Bonn"), {"kind": "categorical", "domain": "private", "values": (), "at_most": 50}),
+    ("town", [f"Town {i % 300}" for i in range(3_000)], {"domain": "private", "at_most": 50}),
+    ("county name", some(*(f"County {i}" for i in range(120)), rows=20_000), {"domain": "private"}),
+    ("state", some("TX", "AL", "NY"), {"domain": "public", "n_values": 56}),
+    ("sex", some("Male", "Female"), {"values": ("Female", "Male")}),
+    ("month", some("2", "10", "1"), {"values": tuple(map(str, range(1, 13)))}),
+    ("smoker", some("Y", "N"), {"kind": "boolean", "texts": ("N", "Y")}),
+    # Codes in digits are categories; numbers that nearly all differ, but are not in a row, are quantities.
+    ("ZIP Code", numbers(1_000, 90_000), {"kind": "categorical", "n_values": 100, "prefix": 2, "length": 5}),
+    ("branch", [f"{i:04}" for i in numbers(0, 900)], {"n_values": 100, "prefix": 2, "length": 4, "other": True}),
+    ("ward code", numbers(100, 190), {"domain": "private", "prefix": 0}),
+    ("region_id", numbers(1, 12), {"kind": "categorical", "domain": "private"}),
+    ("income", numbers(0, 10**6, rows=300), {"kind": "integer"}),
+    # Numbers get wide public bounds, and keep their places.
+    ("hours-per-week", numbers(1, 99), {"domain": "private", "edges": (0, 169)}),
+    ("pct_done", numbers(0, 100), {"domain": "private", "edges": (0, 101)}),
+    ("lat", decimals(-80, 80, 5), {"edges": (-90.0, 90.0), "step": None, "at_most": 30, "weight": 3.0}),
+    ("share", decimals(0, 1, 5), {"domain": "private", "edges": (0.0, 1.0)}),
+    ("income", numbers(0, 10**6), {"domain": "private", "edges": (0, 10**9)}),
+    ("balance", numbers(-500, 500), {"domain": "private", "edges": (-(10**9), 10**9)}),
+    ("large", numbers(0, 10**12), {"domain": "private", "edges": (0, 10**15)}),
+    ("price", decimals(0, 900, 2), {"domain": "private", "edges": (0.0, 1e9), "step": 0.01}),
+    # Ages have public bins, but not what only has the word in its name.
+    ("Age", numbers(17, 91), {"domain": "public", "edges": (*range(0, 101, 5), 120)}),
+    ("age_in_days", numbers(0, 40_000), {"edges": (0, 10**9)}),
+    # A common text among numbers is special, and sentinels are that stand apart.
+    ("PINCP", [*numbers(0, 90_000), *["N"] * 60], {"kind": "integer", "special": ("N",), "domain": "private"}),
+    ("income", [*numbers(0, 5_000), *["-9"] * 20], {"special": (-9,)}),
+    ("income", [*numbers(0, 500), *["999"] * 20, *["998"] * 20], {"special": (998, 999)}),
+    ("income", [*numbers(0, 1_000), *["999"] * 20], {"special": ()}),
+    ("income", [*numbers(-50, 50), *["-9"] * 20], {"special": ()}),
+    ("income", [*numbers(0, 5_000), "-9"], {"special": ()}),
+    ("temperature", [*decimals(-20, 40, 1), *["-999.0"] * 20], {"special": (-999,), "edges": (-1e9, 1e9), "step": 0.1}),
+    # Numbers with signs keep them; of two signs nobody knows what they mean together.
+    ("price", [f"${i * 7919 % 30_011:,}.50" for i in range(300)],
+        {"kind": "real", "format": "$1,234.50", "step": None}),
+    ("price", [f"{i}.{i % 9}50 €" for i in range(1, 300)], {"kind": "integer", "format": "1.234 €"}),
+    ("price", [f"{i},5 kr" for i in range(300)], {"format": "12,5 kr", "edges": (0.0, 1e9)}),
+    ("price", [f"{i} 000,00 EUR" for i in range(1, 300)], {"format": "1 234,50 EUR"}),
+    ("price", [f"£{10**9 + i}" for i in range(300)], {"format": "£12", "edges": (0, 10**12)}),
+    ("change", [f"({i})" if i % 2 else f"{i},000" for i in range(300)],
+        {"format": "(1,234)", "edges": (-(10**9), 10**9)}),
+    ("share", [f"{i / 4}%" for i in range(300)], {"format": "12.50%", "edges": (0.0, 100.0)}),
+    ("price", [*[f"${i}" for i in range(300)], *["N"] * 9], {"format": "$12", "special": ("N",)}),
+    ("price", [f"{'$' if i % 2 else '€'}{i}" for i in range(80)] * 5, {"kind": "categorical", "format": None}),
+    ("price", [f"${10**13 + i % 90}" for i in range(400)], {"kind": "categorical"}),
+    ("zip", [f"0{i % 60:04}" for i in range(400)], {"kind": "categorical"}),
+    # Days as spreadsheets count them, by the column's name.
+    ("visit date", numbers(40_000, 45_000), {"kind": "date", "format": "serial", "edges": CENTURIES}),
+    ("income", numbers(40_000, 45_000), {"kind": "integer", "format": None}),
+    # Codes beside a public list: common or customary ones are special, a rare one is not named.
+    ("sex", [*some("F", "M"), *["U"] * 9], {"n_values": 3, "special": ("U",), "other": False}),
+    ("state", [*some("Ohio", "Texas", "Iowa", "Utah"), "hidden"], {"n_values": 56, "special": (), "other": True}),
+    # Of no person.
+    ("phone_type", some("home", "work"), {"kind": "categorical"}),
+    ("has_email", some("yes", "no"), {"kind": "boolean"}),
+    ("product name", some("nut", "bolt"), {"kind": "categorical"}),
+    ("length", [f"{PICK.uniform(0, 9):.9f}" for _ in range(300)], {"kind": "real"}),
+    # Days and times are what they are.
+    ("sailed", moments("%d.%m.%Y"), {"kind": "date", "format": "%d.%m.%Y", "edges": CENTURIES}),
+    ("sailed", moments("%m/%d/%Y"), {"kind": "date", "format": "%m/%d/%Y"}),
+    ("until", [*moments("%Y-%m-%d"), *["9999-12-31"] * 30], {"special": ("9999-12-31",), "edges": CENTURIES}),
+    ("at", moments("%H:%M"), {"kind": "time", "shown": ["00:00:00", "24:00:00"]}),
+    ("took", [f"{i % 90}:07:00" for i in range(300)], {"kind": "duration", "shown": ["0:00:00", "100000:00:00"]}),
+    ("built_year", moments("%Y"), {"kind": "year", "shown": ["1900", "2100"]}),
+    ("built", moments("%Y"), {"kind": "integer", "shown": ["0", "1000000000"]}),
+    ("in", moments("%Y-%m"), {"kind": "yearmonth", "shown": ["1900-01", "2100-01"]}),
+    ("day", moments("%Y%m%d"), {"kind": "date", "format": "%Y%m%d", "edges": CENTURIES}),
+    # Moments are a date, a time of day and a weekday; a date alone where none has a time.
+    ("seen.date", moments(TO_MINUTES), {"kind": "date", "part_of": "seen", "format": TO_MINUTES, "edges": CENTURIES}),
+    ("seen.time", moments(TO_MINUTES), {"n_bins": 24, "step": 60, "reviewed": True, "format": TO_MINUTES}),
+    ("seen.weekday", moments(TO_MINUTES), {"kind": "weekday", "domain": "public", "n_levels": 7}),
+    ("seen", [dt.datetime(2001, 1, 1 + i % 28) for i in range(200)], {"kind": "date", "output": "timestamp[us]"}),
+    ("seen", [*moments("%Y-%m-%d %H:%M:%S"), *["N"] * 30], {"kind": "datetime", "special": ("N",)}),
+    # Types say what texts do not.
+    ("x", [True, None], {"kind": "boolean", "missing": "", "reviewed": True}),
+    ("n", list(range(0, 600, 3)), {"output": None}),
+    ("wait", [dt.timedelta(minutes=7 * i) for i in range(200)], {"kind": "duration", "domain": "private"}),
+])  # fmt: skip
 def test_what_is_proposed(name: str, values: list[object], expected: dict[str, object]) -> None:
     attribute = drafted(name.partition(".")[0], values).schema.attribute(name)
     shown = {"shown": [attribute.axis.text(edge) for edge in attribute.edges]} if attribute.binned else {}
