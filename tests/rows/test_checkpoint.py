@@ -19,6 +19,7 @@ import pytest
 
 from sklar.errors import DataError, OutputError
 from sklar.machine.progress import SILENT
+from sklar.machine.stores import own_folder
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.release import fit
@@ -217,7 +218,7 @@ def test_a_folder_open_to_others_is_refused(shards: Path, tmp_path: Path) -> Non
 
 
 def test_two_runs_do_not_share_a_checkpoint(shards: Path, tmp_path: Path) -> None:
-    with resume._own(tmp_path / "kept"):
+    with own_folder(tmp_path / "kept"):
         refuses("in use by another run", counted, shards, tmp_path / "kept", error=OutputError)
 
 

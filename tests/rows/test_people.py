@@ -136,24 +136,16 @@ def test_a_row_without_an_id_is_a_person_of_its_own_or_left_out(null_ids: NullId
 THREE = "12345678-1234-5678-1234-567812345678", "22345678-1234-5678-1234-567812345678"
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pl.Series([1, 2, 1, None]),
-        pl.Series([1, 2, 1, None], dtype=pl.UInt64),
-        pl.Series([1.0, 2.5, 1.0, float("nan")]),
-        pl.Series(["x", "y" * 1000, "x", ""]),
-        pl.Series([b"\xff", b"\xfe", b"\xff", None]),
-        pl.Series(["x", "y", "x", None], dtype=pl.Categorical),
-        pl.Series([Decimal("1.50"), Decimal("1.5001"), Decimal("1.50"), None]),
-        pl.Series([dt.date(2020, 1, 1), dt.date(2020, 1, 2), dt.date(2020, 1, 1), None]),
-        pl.Series([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 1), None]),
-        pl.Series([True, False, True, None]),
-        pl.Series([7, "x", 7.0, None], dtype=pl.Object),
-        pl.Series([uuid.UUID(THREE[0]), uuid.UUID(THREE[1]), THREE[0], float("nan")], dtype=pl.Object),
-    ],
-    ids=lambda column: str(column.dtype),
-)
+@pytest.mark.parametrize("column", [
+    pl.Series([1, 2, 1, None]), pl.Series([1, 2, 1, None], dtype=pl.UInt64), pl.Series([1.0, 2.5, 1.0, float("nan")]),
+    pl.Series(["x", "y" * 1000, "x", ""]), pl.Series([b"\xff", b"\xfe", b"\xff", None]),
+    pl.Series(["x", "y", "x", None], dtype=pl.Categorical),
+    pl.Series([Decimal("1.50"), Decimal("1.5001"), Decimal("1.50"), None]),
+    pl.Series([dt.date(2020, 1, 1), dt.date(2020, 1, 2), dt.date(2020, 1, 1), None]),
+    pl.Series([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 1), None]),
+    pl.Series([True, False, True, None]), pl.Series([7, "x", 7.0, None], dtype=pl.Object),
+    pl.Series([uuid.UUID(THREE[0]), uuid.UUID(THREE[1]), THREE[0], float("nan")], dtype=pl.Object),
+], ids=lambda column: str(column.dtype))  # fmt: skip
 def test_ids_may_be_of_any_type(column: pl.Series) -> None:
     ids = ids_of(column)
     assert ids.dtype == pl.Binary

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 
 from sklar.budget.search import require_gaussian
 from sklar.errors import BudgetError, SchemaError
-from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.kernel.theorems import Budget
 from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.public.settings import budget_for
@@ -46,21 +46,13 @@ class Method:
         name = given or ("binary" if preset or dummies else "auto")
         return cls(name=cast(MethodName, name), paper=preset == "paper", dummies=dummies)
 
-    def budget_of(
-        self,
-        budget: Budget | None,
-        epsilon: float | None,
-        *,
-        delta: float | None = None,
-        neighbors: Neighbors | None = None,
-        mechanism: Mechanism | None = None,
-        composition: Composition | None = None,
-    ) -> Budget:
-        """The budget that a caller gives, or that of an epsilon and what is given beside it; the paper has defaults."""
+    def budget_of(self, budget: Budget | None, epsilon: float | None, **given: Any) -> Budget:
+        """The budget that a caller gives, or that of an epsilon and what is `given` beside it, None where it is not: a
+        delta, neighbors, a mechanism, a composition. The paper has defaults.
+        """
         if (budget is None) == (epsilon is None):
             raise BudgetError("give either a budget or an epsilon, for example epsilon=1.0.")
-        given = {"delta": delta, "neighbors": neighbors, "mechanism": mechanism, "composition": composition}
-        settings: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+        settings = {name: each for name, each in given.items() if each is not None}
         if budget is not None:
             if settings:
                 raise BudgetError(f"a budget states its {next(iter(settings))} itself. Give it with an epsilon only.")

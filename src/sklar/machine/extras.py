@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
@@ -53,6 +53,24 @@ def choose_engine(engine: Engine | None, data: object) -> Engine:
 def is_spark(data: object) -> TypeGuard[DataFrame]:
     """Whether this is a Spark DataFrame, without loading Spark."""
     return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(data).mro())
+
+
+def files_of_frame(frame: DataFrame) -> list[str] | None:
+    """The Parquet files that a DataFrame is, None where it is anything else: a view of some of them, a join, a filter.
+
+    Only the plan is looked at, which is public. Options of a reader, and columns in the names of folders, have a
+    meaning of Spark's own: then Spark reads.
+    """
+    with suppress(Exception):
+        plan = frame._jdf.queryExecution().analyzed()
+        # Any other relation lacks these methods.
+        relation = plan.relation()
+        kinds = [each.getClass().getSimpleName() for each in (plan, relation, relation.fileFormat())]
+        options = int(relation.options().size()) - int(relation.options().contains("path"))
+        plain = kinds == ["LogicalRelation", "HadoopFsRelation", "ParquetFileFormat"]
+        if plain and not options and not relation.partitionSchema().length():
+            return sorted(frame.inputFiles())
+    return None
 
 
 def session() -> SparkSession:

@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
 from sklar.errors import DataError, MissingExtraError, OutputError
+from sklar.machine.wording import said
 
 # Hadoop's names of what others call s3.
 _HADOOP = {"s3a": "s3", "s3n": "s3"}
@@ -88,6 +89,29 @@ def fresh_file(path: Path, *, private: bool = False) -> Path:
         # A umask may take rights from the owner too.
         temporary.chmod(0o600)
     return temporary
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """A folder for private files, made where it is not there: closed to others, for one run at a time."""
+    import fcntl
+
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise OutputError(f"the checkpoint folder '{folder}' cannot be used: {error.strerror or error}.") from None
+    try:
+        facts = os.fstat(handle)
+        if facts.st_mode & 0o077 or facts.st_uid != os.geteuid():
+            raise OutputError(said("machine.open_folder", folder=folder))
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OutputError(said("machine.in_use", folder=folder)) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _runs(process: int) -> bool:

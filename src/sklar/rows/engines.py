@@ -19,7 +19,7 @@ import os
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -39,7 +39,7 @@ from sklar.kernel.vault import Charge, Vault
 from sklar.machine.extras import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
-from sklar.machine.stores import fresh_file, version_of
+from sklar.machine.stores import fresh_file, own_folder, version_of
 from sklar.machine.threads import merged, workers
 from sklar.machine.wording import said
 from sklar.public.schema import Schema
@@ -128,7 +128,8 @@ def count_resumable(
     # Kept counts are valid for these files, this schema and the tables that were counted.
     tables = sha256(repr([ask.inside, *map(key_of, ask.tables)]).encode()).hexdigest()
     about = {"schema": schema.digest, "origin": str(origin.resolve()), "tables": tables}
-    with _own(folder):
+    with own_folder(folder):
+        _sweep(folder)
         shards = {shard_of(part): part for part in source.parts}
         total, done = _read(folder, about, ask)
         if not shards.keys() >= set(done):
@@ -154,30 +155,6 @@ def count_resumable(
         with suppress(OSError):
             folder.rmdir()
     return total
-
-
-@contextmanager
-def _own(folder: Path) -> Iterator[None]:
-    """The folder, made where it is not there, closed to others, for one run at a time."""
-    import fcntl
-
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise OutputError(f"the checkpoint folder '{folder}' cannot be used: {error.strerror or error}.") from None
-    try:
-        facts = os.fstat(handle)
-        if facts.st_mode & 0o077 or facts.st_uid != os.geteuid():
-            raise OutputError(said("rows.open_folder", folder=folder))
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(said("rows.in_use", folder=folder)) from None
-        _sweep(folder)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _sweep(folder: Path) -> None:

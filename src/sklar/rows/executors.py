@@ -31,7 +31,7 @@ import numpy as np
 import polars as pl
 
 from sklar.errors import DataError, SklarError
-from sklar.machine.extras import is_spark, lazily, one_thread, session
+from sklar.machine.extras import files_of_frame, is_spark, lazily, one_thread, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
 from sklar.machine.wording import said
@@ -88,24 +88,6 @@ def open_spark(data: object, schema: Schema) -> SparkTable:
     if not isinstance(data, str | Path | list | tuple) or not data:
         raise DataError(f"engine 'spark' takes a path or a Spark DataFrame, got {type(data).__name__}.")
     return SparkFiles(data, schema)
-
-
-def files_of_frame(frame: DataFrame) -> list[str] | None:
-    """The Parquet files that a DataFrame is, None where it is anything else: a view of some of them, a join, a filter.
-
-    Only the plan is looked at, which is public. Options of a reader, and columns in the names of folders, have a
-    meaning of Spark's own: then Spark reads.
-    """
-    with suppress(Exception):
-        plan = frame._jdf.queryExecution().analyzed()
-        # Any other relation lacks these methods.
-        relation = plan.relation()
-        kinds = [each.getClass().getSimpleName() for each in (plan, relation, relation.fileFormat())]
-        options = int(relation.options().size()) - int(relation.options().contains("path"))
-        plain = kinds == ["LogicalRelation", "HadoopFsRelation", "ParquetFileFormat"]
-        if plain and not options and not relation.partitionSchema().length():
-            return sorted(frame.inputFiles())
-    return None
 
 
 class SparkTable(ABC):

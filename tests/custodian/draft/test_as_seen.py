@@ -34,25 +34,22 @@ def read(kind: AttributeKind, **keys: Any) -> Attribute:
     return Attribute(name="x", kind=kind, reviewed=False, provenance="rows", **keys)
 
 
-@pytest.mark.parametrize(
-    ("values", "attribute"),
-    [
-        (["b", "a", "b"], read("categorical", values=("a", "b"))),
-        (["01", "1", "02"], read("categorical", values=("01", "1", "02"))),
-        (["0" * 5, "90210"], read("categorical", values=("00000", "90210"))),
-        (["yes", "no", "?"], read("boolean", missing="?", texts=("no", "yes"))),
-        (["yes", "yes"], read("categorical", values=("yes",))),
-        (["3", "1", "", "NA", "NA"], read("integer", edges=(1, 2, 3, 4), missing="NA")),
-        (["-2", "+0"], read("integer", edges=(-2, -1, 0, 1))),
-        (["7", "93"], read("integer", edges=tuple(range(5, 100, 5)))),
-        (["0.5", "1"], read("real", edges=tuple(i / 20 for i in range(10, 22)))),
-        (["1999-05-01", "2001-01-01", "."], read("date", edges=(10_592, 10_957, 11_323, 11_688), missing=".")),
-        (["1970-06-01T10:00:00", "1970-06-01T10:00:01"], read("datetime", edges=(0, 365 * 86_400_000_000))),
-        (["1990", "2005"], read("integer", edges=tuple(range(1990, 2007)))),
-        (["1", "x"], read("categorical", values=("1", "x"))),
-        (["1" * 16, "2" * 16], read("categorical", values=("1" * 16, "2" * 16))),
-    ],
-)
+@pytest.mark.parametrize(("values", "attribute"), [
+    (["b", "a", "b"], read("categorical", values=("a", "b"))),
+    (["01", "1", "02"], read("categorical", values=("01", "1", "02"))),
+    (["0" * 5, "90210"], read("categorical", values=("00000", "90210"))),
+    (["yes", "no", "?"], read("boolean", missing="?", texts=("no", "yes"))),
+    (["yes", "yes"], read("categorical", values=("yes"))),
+    (["3", "1", "", "NA", "NA"], read("integer", edges=(1, 2, 3, 4), missing="NA")),
+    (["-2", "+0"], read("integer", edges=(-2, -1, 0, 1))),
+    (["7", "93"], read("integer", edges=tuple(range(5, 100, 5)))),
+    (["0.5", "1"], read("real", edges=tuple(i / 20 for i in range(10, 22)))),
+    (["1999-05-01", "2001-01-01", "."], read("date", edges=(10_592, 10_957, 11_323, 11_688), missing=".")),
+    (["1970-06-01T10:00:00", "1970-06-01T10:00:01"], read("datetime", edges=(0, 365 * 86_400_000_000))),
+    (["1990", "2005"], read("integer", edges=tuple(range(1990, 2007)))),
+    (["1", "x"], read("categorical", values=("1", "x"))),
+    (["1" * 16, "2" * 16], read("categorical", values=("1" * 16, "2" * 16))),
+])  # fmt: skip
 def test_types_of_text_columns(values: list[object], attribute: Attribute) -> None:
     """A text file says nothing of types; a column of texts is given back as one, a category as one."""
     assert proposed([str(value).encode() for value in values], pa.binary()) == attribute
@@ -65,24 +62,17 @@ def test_types_of_text_columns(values: list[object], attribute: Attribute) -> No
         assert proposed(values, pa.dictionary(pa.int8(), pa.string(), ordered=ordered)) == category
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "output"),
-    [
-        ([1, 2], pa.int8(), "int8"),
-        ([1, 2], pa.int64(), None),
-        ([1.0, 2.0], pa.float64(), "float64"),
-        ([1.5, 2.0], pa.float64(), None),
-        ([1.5, 2.0], pa.float32(), "float32"),
-        ([Decimal("1.50"), Decimal("1.51")], pa.decimal128(10, 2), "decimal(10, 2)"),
-        ([Decimal("1.00"), Decimal("9.00")], pa.decimal128(10, 2), "decimal(10, 2)"),
-        ([dt.date(2000, 1, 1)], pa.date32(), None),
-        ([dt.date(2000, 1, 1)], pa.date64(), "date64"),
-        ([dt.datetime(2000, 1, 1)], pa.timestamp("us"), None),
-        ([dt.datetime(2000, 1, 1)], pa.timestamp("ns"), "timestamp[ns]"),
-        ([dt.datetime(2000, 1, 1)], pa.timestamp("us", "Europe/Berlin"), "timestamp[us, tz=Europe/Berlin]"),
-        (["1.5", "2"], pa.string(), "string"),
-    ],
-)
+@pytest.mark.parametrize(("values", "kind", "output"), [
+    ([1, 2], pa.int8(), "int8"), ([1, 2], pa.int64(), None), ([1.0, 2.0], pa.float64(), "float64"),
+    ([1.5, 2.0], pa.float64(), None), ([1.5, 2.0], pa.float32(), "float32"),
+    ([Decimal("1.50"), Decimal("1.51")], pa.decimal128(10, 2), "decimal(10, 2)"),
+    ([Decimal("1.00"), Decimal("9.00")], pa.decimal128(10, 2), "decimal(10, 2)"),
+    ([dt.date(2000, 1, 1)], pa.date32(), None), ([dt.date(2000, 1, 1)], pa.date64(), "date64"),
+    ([dt.datetime(2000, 1, 1)], pa.timestamp("us"), None),
+    ([dt.datetime(2000, 1, 1)], pa.timestamp("ns"), "timestamp[ns]"),
+    ([dt.datetime(2000, 1, 1)], pa.timestamp("us", "Europe/Berlin"), "timestamp[us, tz=Europe/Berlin]"),
+    (["1.5", "2"], pa.string(), "string"),
+])  # fmt: skip
 def test_a_draft_states_the_type_of_a_typed_column(values: list[object], kind: pa.DataType, output: str | None) -> None:
     attribute = proposed(values, kind)
     assert attribute.output == output

@@ -54,22 +54,16 @@ def written(reading: Reading, delimiter: str) -> str:
 NO_NAMES = ("column_1", "column_2", "column_3", "column_4")
 
 
-@pytest.mark.parametrize(
-    ("file", "encoding", "reading"),
-    [
-        ("t.csv", "latin-1", Reading(delimiter=";", decimal=",", encoding="windows-1252")),
-        ("t.csv.gz", "latin-1", Reading(delimiter=";", decimal=",", thousands=".", encoding="windows-1252")),
-        ("t.csv", "utf-8", Reading(thousands=",")),
-        ("t.csv", "utf-8-sig", Reading(delimiter=";", thousands="'")),
-        ("t.csv", "utf-8", Reading(columns=NO_NAMES)),
-        ("t.csv", "cp850", Reading(delimiter=";", decimal=",", encoding="cp850", columns=NO_NAMES)),
-        ("t.csv", "utf-16", Reading(delimiter="\t", encoding="utf-16")),
-        ("t.tsv", "utf-16-le", Reading(encoding="utf-16-le")),
-        ("t.csv", "utf-8", Reading(quote="'")),
-        ("t.csv", "utf-8", Reading(delimiter="|", quote="")),
-        ("t.csv", "utf-8", PLAIN),
-    ],
-)
+@pytest.mark.parametrize(("file", "encoding", "reading"), [
+    ("t.csv", "latin-1", Reading(delimiter=";", decimal=",", encoding="windows-1252")),
+    ("t.csv.gz", "latin-1", Reading(delimiter=";", decimal=",", thousands=".", encoding="windows-1252")),
+    ("t.csv", "utf-8", Reading(thousands=",")), ("t.csv", "utf-8-sig", Reading(delimiter=";", thousands="'")),
+    ("t.csv", "utf-8", Reading(columns=NO_NAMES)),
+    ("t.csv", "cp850", Reading(delimiter=";", decimal=",", encoding="cp850", columns=NO_NAMES)),
+    ("t.csv", "utf-16", Reading(delimiter="\t", encoding="utf-16")),
+    ("t.tsv", "utf-16-le", Reading(encoding="utf-16-le")), ("t.csv", "utf-8", Reading(quote="'")),
+    ("t.csv", "utf-8", Reading(delimiter="|", quote="")), ("t.csv", "utf-8", PLAIN),
+])  # fmt: skip
 def test_from_the_guess_to_the_counts_of_the_plain_table(
     tmp_path: Path, file: str, encoding: str, reading: Reading
 ) -> None:
