@@ -164,7 +164,9 @@ def _chosen(_context: Any, _option: Any, value: str) -> list[str]:
     return names
 
 
-_tables = click.option("--tables", default="unseen,more,looked", callback=_chosen, help="Names, or some of `unseen`, `more`, `looked`.")
+_tables = click.option(
+    "--tables", default="unseen,more,looked", callback=_chosen, help="Names, or some of `unseen`, `more`, `looked`."
+)
 _work = click.option(
     "--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept."
 )
