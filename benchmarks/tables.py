@@ -172,5 +172,11 @@ _MAKERS: Mapping[str, Callable[..., _Made]] = {
     "SumHes": _packaged("SumHes", "pydataset"),
     "Tuna": _packaged("Tuna", "pydataset", drop=("Tuna.hid", "Tuna.id")),
     "VerbAgg": _packaged("VerbAgg", "pydataset", drop=("id",)),
+    "Aids2": _packaged("Aids2", "pydataset"),
+    "catholic": _packaged("catholic", drop=("id",)),
+    "Chile": _packaged("Chile", "pydataset"),
+    "flchain": _packaged("flchain", "pydataset"),
+    "Tobacco": _packaged("Tobacco", "pydataset"),
+    "VietNamH": _packaged("VietNamH", "pydataset"),
 }
 NAMES = tuple(_MAKERS)
