@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,9 +27,6 @@ from sklar.public.schema import Schema
 from tests.cli.conftest import call, run
 from tests.linked import small, tables
 
-PEOPLE = '[table]\nname = "people"\n[attributes.age]\ntype = "integer"\nedges = [0, 20, 40, 60, 120]\n' + (
-    '[attributes.city]\ntype = "categorical"\nvalues = ["Bern", "Rome"]\nmissing = "?"\n'
-)
 RELEASE = ("release", "people.csv", "--schema", "s.toml", "--epsilon", "1")
 EVALUATE = ("evaluate", "people.csv", "people.csv", "--schema", "s.toml")
 REFUSED = tomllib.loads(Path(__file__).with_name("refused.toml").read_text())
@@ -37,7 +35,7 @@ LINK = ("link", "people.csv", "e.csv", "--schema", "s.toml", "--epsilon", "1", "
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "s.toml").write_text(PEOPLE)
+    shutil.copy(Path(__file__).with_name("people.toml"), tmp_path / "s.toml")
     rows = "".join(f"{20 + i % 50},{('Bern', 'Rome', '?')[i % 3]},secret{i}\n" for i in range(300))
     (tmp_path / "people.csv").write_text("age,city,note\n" + rows)
     return tmp_path

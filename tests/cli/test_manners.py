@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -24,25 +25,14 @@ from sklar.cli import cli
 from tests.cli.conftest import call, on_a_terminal, run
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-ADULT = """
-[table]
-name = "adult"
-[attributes]
-age = {type = "integer", edges = [0, 20, 30, 40, 60, 120]}
-workclass = {type = "categorical", values = ["Private", "State"], missing = "?"}
-education = {type = "categorical", values = ["Bachelors", "Masters", "Doctorate"]}
-education-num = {type = "integer", edges = [13, 14, 15, 17]}
-sex = {type = "categorical", values = ["Female", "Male"]}
-income = {type = "categorical", values = ["<=50K", ">50K"]}
-"""
+LINES = tomllib.loads(Path(__file__).with_name("lines.toml").read_text())
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with every file that an example reads."""
     folder = tmp_path_factory.mktemp("examples")
-    (folder / "adult.toml").write_text(ADULT)
+    shutil.copy(Path(__file__).with_name("adult.toml"), folder)
     lines = ["age,workclass,education,education-num,sex,income"]
     for i in range(400):
         level = i % 3
@@ -60,16 +50,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Ledger(folder / "ledger.db").open_account("adult", epsilon=3.0, delta=2**-30)
     # Where an anchor goes.
     (folder / "safe").mkdir()
-    for line in (
-        "release adult.csv --schema adult.toml --epsilon 1 --ledger ledger.db --out synthetic.csv --model adult.sklar",
-        "tables adult.sklar --out tables.parquet",
-        "generate visits --rows 300 --out patients.csv --events-out visits.csv --schema visits.toml",
-        "link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv --model "
-        "visits.sklar",
-        "sign --new-key custodian.key",
-        "sign adult.sklar --key custodian.key",
-        "publish adult.sklar --out published --rows 20",
-    ):
+    for line in LINES["made"]:
         call(*line.split(), cwd=folder)
     return folder
 
@@ -163,16 +144,7 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     assert (folder / "o.csv").read_text() == (folder / "p.csv").read_text()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "evaluate adult.csv synthetic.csv --schema adult.sklar",
-        "forecast --schema adult.sklar --rows 400 --epsilon 1",
-        "schema check adult.sklar adult.csv",
-        "release adult.csv --schema adult.sklar --epsilon 1 --rows 9 --out o.csv --model o.sklar",
-        "fit --tables tables.parquet --schema adult.sklar --model o.sklar",
-    ],
-)
+@pytest.mark.parametrize("line", LINES["by a model for its schema"])
 def test_a_model_is_a_schema_wherever_one_is_asked(line: str, folder: Path) -> None:
     call(*shlex.split(line), "--quiet", cwd=folder)
 

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,8 @@ from sklar.files.model import Unfitted
 from sklar.machine.stores import fresh_file, require_apart
 from tests.cli.conftest import call
 from tests.linked import small, tables
+
+LINES = tomllib.loads(Path(__file__).with_name("lines.toml").read_text())
 
 TOML = '[attributes]\nage = {type = "integer", edges = [0, 18, 65, 120]}\nseen = {type = "boolean"}\n'
 RELEASE = ("release", "d.csv", "--schema", "s.toml", "--epsilon", "1")
@@ -56,19 +59,7 @@ def test_no_output_is_an_input_by_any_spelling_or_link(folder: Path, out: str) -
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "fit d.csv --schema s.toml --epsilon 1 --model l.sklar --ledger l.sklar --dataset t",
-        "fit d.csv --schema s.toml --epsilon 1 --model a.sklar --ledger l.sklar --dataset t",
-        "fit d.csv --schema s.toml --epsilon 1 --model k.sklar --ledger l.sklar --dataset t --ledger-key k.sklar",
-        "schema draft d.csv -o s.toml/../l.sklar",
-        "evaluate d.csv d.csv --schema s.toml --report l.sklar",
-        "publish m.sklar --out .",
-        "schema import s.toml -o s.toml",
-        "release sub --schema s.toml --epsilon 1 --out sub/o.csv",
-    ],
-)
+@pytest.mark.parametrize("command", LINES["over what is read"])
 def test_nothing_is_written_over_ledger_anchor_key_or_schema(folder: Path, command: str) -> None:
     call("ledger", "init", "l.sklar", "--dataset", "t", "--epsilon", "3", "--anchor", "a.sklar", cwd=folder)
     (folder / "k.sklar").write_text("0" * 64)
@@ -131,10 +122,8 @@ def test_a_full_disk_loses_no_model(booked: Path, monkeypatch: pytest.MonkeyPatc
     # The same command again would pay again, and nothing is written over what was paid for.
     assert "measured and paid for" in call(*FIT, cwd=booked, code=1).output
     for wrong in (("--epsilon", "1"), ("--schema", "s.toml"), ("--ledger", "l.db")):
-        assert (
-            "--resume replaces"
-            in call("fit", "--resume", KEPT, *wrong, "--model", "o.sklar", cwd=booked, code=2).output
-        )
+        resumed = ("fit", "--resume", KEPT, *wrong, "--model", "o.sklar")
+        assert "--resume replaces" in call(*resumed, cwd=booked, code=2).output
     assert "no model. Fit one" in call("sample", KEPT, "--out", "o.csv", cwd=booked, code=1).output
     (booked / "copy.sklar").write_bytes(kept.read_bytes())
     call("release", "--resume", KEPT, "--out", "rows.csv", "--model", "m.sklar", "--rows", "9", cwd=booked)
@@ -185,8 +174,6 @@ def test_a_disk_without_room_is_refused_before_the_charge(booked: Path, monkeypa
 def test_what_somebody_else_wrote_needs_a_word(folder: Path) -> None:
     """Models, rows and schemas that the same command on the same inputs wrote are replaced, all others are kept."""
     (folder / "words.csv").write_text("mine")
-    other = ("fit", "d.csv", "--schema", "s.toml", "--epsilon", "2", "--model", "m.sklar")
-    method = (*FIT, "--method", "binary")
     for _ in range(2):
         call(*FIT, cwd=folder)
         call(*RELEASE, "--out", "r.csv", cwd=folder)
@@ -198,13 +185,10 @@ def test_what_somebody_else_wrote_needs_a_word(folder: Path) -> None:
     edited = (folder / "d.toml").read_text().replace("100", "120", 1) + "# A word of mine.\n"
     (folder / "d.toml").write_text(edited)
     before = contents(folder)
-    refused: list[tuple[str, ...]] = [other, method, (*RELEASE, "--out", "words.csv")]
-    refused += [("schema", "draft", "d.csv", "-o", "d.toml"), ("schema", "import", "m.sklar", "-o", "s2.toml")]
-    refused += [("publish", "m.sklar", "--out", "p", "--rows", "9", "--no-refit")]
     (folder / "s2.toml").write_text("mine")
     before |= {"s2.toml": b"mine"}
-    for command in refused:
-        assert "--replace" in call(*command, cwd=folder, code=1).output, command
+    for command in LINES["over what others wrote"]:
+        assert "--replace" in call(*command.split(), cwd=folder, code=1).output, command
         assert contents(folder) == before
-    for command in refused:
-        call(*command, "--replace", cwd=folder)
+    for command in LINES["over what others wrote"]:
+        call(*command.split(), "--replace", cwd=folder)

@@ -98,16 +98,11 @@ def test_nothing_is_asked_with_accept(folder: Path) -> None:
 
 def test_people_come_first(folder: Path) -> None:
     """Where ids repeat, nothing is accepted before it is said whose rows are; else it says what was taken."""
-    assert (
-        "It protects one row: each is taken for another person's (else add --people COLUMN)."
-        in review("--accept").output
-    )
+    taken = "It protects one row: each is taken for another person's (else add --people COLUMN)."
+    assert taken in review("--accept").output
     lines = (folder / "people.csv").read_text().splitlines()
-    visits = [
-        lines[0].replace("id", "patient_id"),
-        *(f"P{n % 500:03},{line.partition(',')[2]}" for n, line in enumerate(lines[1:])),
-    ]
-    (folder / "v.csv").write_text("\n".join(visits) + "\n")
+    visits = [f"P{n % 500:03},{line.partition(',')[2]}" for n, line in enumerate(lines[1:])]
+    (folder / "v.csv").write_text("\n".join([lines[0].replace("id", "patient_id"), *visits]) + "\n")
     call("schema", "draft", "v.csv", "-o", "d.toml", "--replace", cwd=folder)
     before = (folder / "d.toml").read_text()
     assert "can a person have several rows? patient_id may say" in review("--accept", code=1).stderr

@@ -17,18 +17,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, assume, given, settings
 from numpy.typing import NDArray
 
 import sklar
-from sklar.cli import cli
 from sklar.draw.decode import Decoder, record_schema
 from sklar.errors import OutputError
 from sklar.files.write import SUFFIXES, check_target, replacing, to_arrow, write_frames, write_text
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
+from tests.cli.conftest import call
 from tests.conftest import schemas_with_codes
 
 PLAIN = Schema.load(Path(__file__).with_name("plain.toml"))
@@ -338,12 +337,9 @@ def test_spreadsheets_read_csv(tmp_path: Path) -> None:
     table = pl.DataFrame({"x": ["=a", "-b"] * 50})
     schema = Schema.from_toml('[attributes.x]\ntype = "categorical"\nvalues = ["=a", "-b"]')
     sklar.fit(table, schema, epsilon=1.0, method="binary").save(tmp_path / "m.sklar")
-    line = ["sample", str(tmp_path / "m.sklar"), "--rows", "9", "--spreadsheet", "--out"]
-    done = CliRunner().invoke(cli, [*line, str(tmp_path / "o.csv")])
-    assert done.exit_code == 0, done.exception
+    line = ("sample", "m.sklar", "--rows", "9", "--spreadsheet", "--out")
+    call(*line, "o.csv", cwd=tmp_path)
     assert set((tmp_path / "o.csv").read_text().split()[1:]) <= {"'=a", "'-b"}
-    refused = CliRunner().invoke(cli, [*line, str(tmp_path / "o.parquet")])
-    assert isinstance(refused.exception, OutputError)
-    assert str(refused.exception) == f"'{tmp_path / 'o.parquet'}' must end in .csv."
-    spark = CliRunner().invoke(cli, [*line, str(tmp_path / "p.csv"), "--engine", "spark"])
+    assert call(*line, "o.parquet", cwd=tmp_path, code=1).stderr == "sklar: 'o.parquet' must end in .csv.\n"
+    spark = call(*line, "p.csv", "--engine", "spark", cwd=tmp_path, code=2)
     assert "--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out." in spark.output

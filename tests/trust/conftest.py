@@ -33,15 +33,7 @@ def schema(sizes: Iterable[int], *, complete: bool = True) -> Schema:
 
 SCHEMA = schema(size + 1 for size in SIZES)
 RULED = Schema.from_dict({**SCHEMA.to_dict(), "rules": [{"forbid": {"a0": "v0", "a1": ["v1"]}}]})
-PRIVATE = Schema.from_toml("""
-[table]
-name = "towns"
-[attributes]
-town = {type = "categorical", domain = "private", at_most = 8}
-income = {type = "real", domain = "private", low = 0.0, high = 100000.0, bins = 6}
-age = {type = "integer", domain = "private", low = 0, high = 120, bins = 5}
-smoker = {type = "boolean", missing = ""}
-""")
+PRIVATE = Schema.load(Path(__file__).with_name("towns.toml"))
 
 
 def table(rows: int = ROWS) -> pl.DataFrame:
@@ -82,16 +74,7 @@ def bits(rows: int = 4_000) -> pl.DataFrame:
     return pl.DataFrame({f"b{i}": column for i, column in enumerate(drawn)})
 
 
-VISITS = Schema.from_toml("""
-[table]
-name = "visits"
-person = "id"
-count = "rows"
-rows_per_person = 4
-[attributes]
-a = {type = "boolean"}
-b = {type = "boolean"}
-""")
+VISITS = Schema.load(Path(__file__).with_name("visits.toml"))
 
 
 def visits() -> pl.DataFrame:
@@ -109,21 +92,21 @@ def threes(rows: int = 3_000) -> pl.DataFrame:
 
 
 FIT = partial(sklar.fit, table(), SCHEMA, epsilon=2.0)
+PRESENCE: Any = {"epsilon": 2.0, "neighbors": "add-remove"}
+MIXED = partial(sklar.fit, table(), SCHEMA, method="mixture")
 KINDS: dict[str, Any] = {
     "auto": FIT,
     "binary": partial(FIT, method="binary"),
     "dummies": partial(FIT, method=Method(name="binary", paper=True, dummies=True)),
     "paper": partial(FIT, method=PAPER),
-    "laplace": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, mechanism="laplace"), method="mixture"),
-    "add-remove": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"), method="mixture"),
+    "laplace": partial(MIXED, Budget(epsilon=2.0, mechanism="laplace")),
+    "add-remove": partial(MIXED, Budget(**PRESENCE)),
     "rules": partial(sklar.fit, ruled(), RULED, epsilon=2.0, method="mixture"),
     "domains": partial(sklar.fit, towns(), PRIVATE, epsilon=4.0, method="mixture"),
     "bits": partial(sklar.fit, bits(), BITS, epsilon=2.0),
     "people": partial(sklar.fit, visits(), VISITS, epsilon=2.0),
     "third": partial(sklar.fit, threes(), schema((3,) * 6), epsilon=4.0),
-    "counted": partial(
-        sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, mechanism="laplace", neighbors="add-remove"), method="mixture"
-    ),
+    "counted": partial(MIXED, Budget(**PRESENCE, mechanism="laplace")),
 }
 
 

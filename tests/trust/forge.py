@@ -114,3 +114,17 @@ def rescale(document: Document, arrays: Arrays, factor: float) -> None:
     arrays["scales"] = arrays["scales"] * factor
     for entry in (*document["certificate"]["measurements"], *document["certificate"]["domains"]):
         entry["scale"] *= factor
+
+
+def put(paths: str, value: Any) -> Change:
+    """Something else at these places of the description."""
+
+    def change(document: Document, _arrays: Arrays) -> None:
+        for path in paths.split():
+            place: Any = document
+            *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+            for key in keys:
+                place = place[key]
+            place[last] = value
+
+    return change

@@ -43,13 +43,7 @@ def with_constant(rows: pl.DataFrame, known: Schema) -> tuple[pl.DataFrame, Sche
     return rows.with_columns(z=pl.lit(0)), Schema(name="z", attributes=(*known.attributes, constant)).checked()
 
 
-DATES = Schema.from_toml("""
-[attributes]
-born = {type = "date", edges = ["1940-01-01", "1960-01-01", "1980-01-01", "2000-01-01"], missing = ""}
-seen = {type = "datetime", edges = ["2020-01-01T00:00:00", "2020-07-01T00:00:00", "2021-01-01T00:00:00"]}
-height = {type = "real", edges = [0.0, 1.5, 1.7, 2.5], points = [1.8]}
-year = {type = "year", edges = [1990, 2000, 2010, 2020]}
-""")
+DATES = Schema.load(Path(__file__).with_name("dates.toml"))
 
 
 def dates(rows: int = 800) -> pl.DataFrame:

@@ -343,13 +343,7 @@ SOUGHT = partial(modeled, "private domains")
 REPLACED: dict[str, tuple[Any, str, Any, Any, list[bool]]] = {
     "a model that knows more": (by_kind, "fit", knowing_more, partial(modeled, "rows"), [False]),
     "a ledger that lets more out": (by_kind, "Ledger", generous, charged, [False]),
-    "a threshold paid too little for": (
-        by_kind,
-        "fit",
-        cheaper_threshold,
-        partial(modeled, "private domains"),
-        [False],
-    ),
+    "a threshold paid too little for": (by_kind, "fit", cheaper_threshold, SOUGHT, [False]),
     "a town below the threshold": (noises, "measure", rare_town, noises.check_searches, [False]),
     "a checkpoint that stays": (sensitivity, "released", leaving, sensitivity.check_checkpoint, [True, False]),
 }

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from sklar.budget.certificate import rounded_up
 from sklar.budget.ledger import Ledger
-from sklar.cli import cli
 from sklar.files.archive import load
 from sklar.fitting.margins import digits, rounded
 from sklar.kernel.theorems import NOTHING, Budget, gaussian_epsilon, laplace_epsilon
@@ -18,6 +16,7 @@ from sklar.release import measure
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify import verify
 from sklar.trust.verify.refit import open_bits
+from tests.cli.conftest import call
 from tests.trust.conftest import KINDS, SCHEMA, table
 from tests.trust.forge import forged
 from tests.trust.shapes import FEW, SHAPES, both
@@ -81,13 +80,10 @@ def test_a_genuine_file_passes(genuine: dict[str, Path], kind: str) -> None:
 
 def test_files_on_the_command_line(genuine: dict[str, Path], tmp_path: Path) -> None:
     """Laplace noise called Gaussian of that scale is more noise than is stated: no false claim, but not the plan."""
-    shown = CliRunner().invoke(cli, ["verify", str(genuine["paper"]), "--json"])
-    assert shown.exit_code == 0
-    assert json.loads(shown.output)["passed"] is True
+    assert json.loads(call("verify", genuine["paper"], "--json", cwd=tmp_path).output)["passed"] is True
     other = {"mechanism": "gaussian", "composition": "tight"}
     path = forged(genuine["laplace"], lambda document, _: document["certificate"].update(other), tmp_path / "f.sklar")
-    shown = CliRunner().invoke(cli, ["verify", str(path), "--refit"])
-    assert shown.exit_code == 1, shown.output
+    shown = call("verify", path, "--refit", cwd=tmp_path, code=1)
     assert "FAIL" in shown.output
     assert "Do not rely on its privacy claim." in shown.output
 

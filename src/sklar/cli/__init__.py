@@ -15,17 +15,9 @@ import click
 
 from sklar.budget.receipt import charge_notes
 from sklar.cli.console import plain
+from sklar.cli.options import HELP
 from sklar.errors import SklarError
 
-_EPILOG = """\b
-Exit codes:
-  0    done
-  1    the request could not be carried out, or a check failed (verify, audit); one line says why
-  2    the command line was not understood
-  3    nothing failed, but not all could be checked (verify)
-  130  interrupted (Ctrl-C); no file is left half-written
-  141  the output pipe was closed
-"""
 # Modules, with their commands.
 COMMANDS = {
     "schema": ("schema",),
@@ -37,18 +29,15 @@ COMMANDS = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=_EPILOG)
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help=HELP["sklar"],
+    epilog=HELP["epilog"],
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="sklar", message="sklar %(version)s")
 def cli(**_debug: bool) -> None:
-    """Release differentially private synthetic versions of wide, sensitive tables.
-
-    Write a schema from public knowledge, run one command, get a synthetic table and a model file.
-
-    \b
-      sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
-      sklar demo
-    """
+    """Release differentially private synthetic versions of wide, sensitive tables."""
 
 
 for _module, _names in COMMANDS.items():

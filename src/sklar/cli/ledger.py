@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.cli.console import JSON, finish, is_given, print_answer, print_figures, say, show_progress, warn, watched
-from sklar.cli.options import DATA, PATH, FileOrAddress, choice, command, flag, neighbors_option, number, option, path
+from sklar.cli.options import (
+    DATA,
+    HELP,
+    PATH,
+    FileOrAddress,
+    choice,
+    command,
+    flag,
+    neighbors_option,
+    number,
+    option,
+    path,
+)
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -29,31 +41,11 @@ def ledger() -> None:
 @option("--delta", "Total for all releases together.", number, default="2**-30")
 @neighbors_option()
 @choice("--unit", "row person", "Whom the total is about; 'person' where the schema names one.", default="row")
-@option(
-    "--anchor",
-    "A second place that remembers how far the ledger was, so that a restored backup is refused: a file, best on "
-    "another file system, or postgresql://...",
-    metavar="PLACE",
-)
-@path(
-    "--key",
-    "KEYFILE",
-    "Sign all entries with this key, so that rewritten ones are refused; made for its owner alone where there is "
-    "none.  [default: SKLAR_LEDGER_KEY of the environment]",
-)
-@option(
-    "--data",
-    "Bind the data set to the contents of this file or folder, and warn where they have another name already.",
-    FileOrAddress(),
-    metavar="DATA",
-)
+@option("--anchor", HELP["--anchor"], metavar="PLACE")
+@path("--key", "KEYFILE", HELP["ledger init --key"])
+@option("--data", HELP["--data"], FileOrAddress(), metavar="DATA")
 def init(*, file: Path, dataset: str, key: Path | None, data: Path | str | None, **terms: Any) -> None:
-    """Give a data set its total budget in FILE, once; the file is made when there is none.
-
-    \b
-      sklar ledger init ledger.db --dataset adult --epsilon 3
-      sklar ledger init ledger.db --dataset adult --epsilon 3 --anchor safe/anchor.db --key ledger.key
-    """
+    """Give a data set its total budget in FILE, once; the file is made when there is none."""
     book = _open(file, key)
     digests = None if data is None else _digests(data)
     account = book.open_account(dataset, **terms)
@@ -73,11 +65,7 @@ def init(*, file: Path, dataset: str, key: Path | None, data: Path | str | None,
 @command(None, _KEY, JSON, of=ledger)
 @_FILE
 def show(*, file: Path, key: Path | None) -> None:
-    """Show what each data set has spent and has left, and warn where FILE may not be the ledger in force.
-
-    \b
-      sklar ledger show ledger.db
-    """
+    """Show what each data set has spent and has left, and warn where FILE may not be the ledger in force."""
     book = _open(file, key)
     accounts, standing = book.accounts(), book.standing()
     for problem in standing.problems:
@@ -91,11 +79,7 @@ def show(*, file: Path, key: Path | None) -> None:
 @command(None, _KEY, JSON, of=ledger)
 @_FILE
 def history(*, file: Path, key: Path | None) -> None:
-    """List every entry, oldest first.
-
-    \b
-      sklar ledger history ledger.db
-    """
+    """List every entry, oldest first."""
     entries = _open(file, key).history()
     print_answer([entry.to_dict() for entry in entries], [entry.line() for entry in entries])
 
@@ -104,14 +88,7 @@ def history(*, file: Path, key: Path | None) -> None:
 @_FILE
 @click.argument("releases", metavar="[RELEASE]...", nargs=-1, type=PATH)
 def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
-    """Check FILE against its anchor and key, and that it paid for every RELEASE (a model file).
-
-    Exit code 1 when FILE is older than a release or than its anchor, lacks a release, or was changed.
-
-    \b
-      sklar ledger check ledger.db
-      sklar ledger check ledger.db adult.sklar
-    """
+    """Check FILE against its anchor and key, and that it paid for every RELEASE (a model file)."""
     from sklar.budget.ledger import check_releases
     from sklar.files.archive import load
 
@@ -133,13 +110,7 @@ def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
 @DATA
 @option("--dataset", "The data set whose rows these are.", required=True, metavar="NAME")
 def bind(*, file: Path, data: Path | str, dataset: str, key: Path | None) -> None:
-    """Bind a data set to the contents of its files, and warn where they have another name in FILE. PRIVATE.
-
-    A keyed hash of every file of DATA is kept in the ledger. Rows that were sorted, cut or converted are not noticed.
-
-    \b
-      sklar ledger bind ledger.db adult.csv --dataset adult
-    """
+    """Bind a data set to the contents of its files, and warn where they have another name in FILE. PRIVATE."""
     digests = _digests(data)
     others = _open(file, key).bind(dataset, digests)
     _warn_of_names(dataset, others)
@@ -154,13 +125,7 @@ def bind(*, file: Path, data: Path | str, dataset: str, key: Path | None) -> Non
 @click.argument("place")
 @flag("--lost", "The present anchor is gone: nothing tells whether FILE is complete.")
 def anchor(*, file: Path, place: str, lost: bool, key: Path | None) -> None:
-    """Name a second place that remembers how far FILE was, so that a restored backup of it is refused.
-
-    PLACE is a file, best on another file system, or postgresql://... with rights to SELECT and INSERT.
-
-    \b
-      sklar ledger anchor ledger.db safe/anchor.db
-    """
+    """Name a second place that remembers how far FILE was, so that a restored backup of it is refused."""
     _open(file, key).move_anchor(place, lost=lost)
     _warn_of_place(file, place)
     say(f"{file} is anchored at {place}. Keep backups of the two apart: restored together, nothing is noticed.")
@@ -170,11 +135,7 @@ def anchor(*, file: Path, place: str, lost: bool, key: Path | None) -> None:
 @_FILE
 @path("--key", "KEYFILE", "Sign all entries with this key from now on; made for its owner alone where there is none.")
 def upgrade(*, file: Path, key: Path | None) -> None:
-    """Give a key to a ledger that has none.
-
-    \b
-      sklar ledger upgrade ledger.db --key ledger.key
-    """
+    """Give a key to a ledger that has none."""
     book = _open(file, key)
     book.upgrade()
     say(f"{file} has its key. Destroy copies from before, which know of none.")
@@ -184,11 +145,7 @@ def upgrade(*, file: Path, key: Path | None) -> None:
 @command(None, _KEY, of=ledger)
 @_FILE
 def adopt(*, file: Path, key: Path | None) -> None:
-    """Put a copied or restored FILE in force; make sure that no charge is missing from it.
-
-    \b
-      sklar ledger adopt ledger.db
-    """
+    """Put a copied or restored FILE in force; make sure that no charge is missing from it."""
     _open(file, key).adopt()
     say(f"{file} is in force. No other copy of it may be charged from now on.")
 

@@ -16,9 +16,8 @@ from click.core import ParameterSource
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
-from sklar.cli.options import command, option, path, written
+from sklar.cli.options import HELP, command, option, path, written
 from sklar.cli.products import check_out, write_rows
-from sklar.errors import OutputError
 
 if TYPE_CHECKING:
     from sklar.budget.method import Method
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
     from sklar.public.events import Linked
     from sklar.public.schema import Schema
 
-_TABLES = "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables)."
 _UNCHECKED = "The number of rows is not public, so nobody checked that they are enough: state rows_about in [table]."
-_KNOWN = "What is publicly known of both tables, with [people] and [events]."
-_CHECK = "First tell how many events have no person or are too many for one. What it says is PRIVATE."
 # Lines of an evaluation that a release of a draft shows.
 _LOST = 12
 # Options that are not about measuring; and what replaces DATA, with the options that it needs and takes beside these.
@@ -45,18 +41,7 @@ _BUDGET = ("epsilon", "delta", "neighbors", "mechanism", "composition")
 @shared.together(shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.SPREADSHEET, shared.MODEL_OUT)
 @shared.together(shared.REPLACE, shared.RESUME)
 def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
-    """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
-
-    DATA is a file (CSV, TSV or JSON, also compressed; Parquet, Arrow, Excel, Stata, SPSS), a folder of them, or a
-    database with --query. The ending of --out says what is written. With --engine spark, DATA may lie on any file
-    system that executors reach, and --out is a folder of Parquet files. What was measured is kept beside the model
-    until that is saved: --resume goes on from there after a failure.
-
-    \b
-      sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
-      sklar release adult.xlsx --draft --epsilon 1 --out synthetic.xlsx
-      sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
-    """
+    """Measure DATA once with noise, fit a model, and draw a synthetic table from it."""
     from sklar.draw.sample import check_draw
     from sklar.files.archive import is_linked
     from sklar.files.write import check_target, require_same, write_text
@@ -136,21 +121,11 @@ def _show_lost(data: Path | str, query: str | None, out: str, model_path: Path, 
 @command("Measure a table and fit a model.", JSON, TIMINGS)
 @shared.privacy_options(shared.SCHEMA_IF_GIVEN)
 @shared.DUMMIES
-@path("--tables", "T.parquet", _TABLES, to="tables_path")
+@path("--tables", "T.parquet", HELP["--tables"], to="tables_path")
 @written("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
 @shared.together(shared.REPLACE, shared.RESUME)
 def fit(*, model_path: Path, **options: Any) -> None:
-    """Measure DATA once with noise and fit a model, without drawing rows.
-
-    With --tables, fit to noisy tables that were measured before, by Sklar or by another system. Their privacy is then
-    what the file claims. What is measured here is kept in OUT.measured.sklar until the model is saved: --resume goes on
-    from there after a failure.
-
-    \b
-      sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
-      sklar fit --tables tables.parquet --schema adult.toml --model adult.sklar
-      sklar fit --resume adult.measured.sklar --model adult.sklar
-    """
+    """Measure DATA once with noise and fit a model, without drawing rows."""
     from sklar.files.write import check_target
 
     _check_sources("data", "schema_path", "epsilon")
@@ -223,13 +198,10 @@ def _require_own(
     The model says by what schema, budget and method it was made; what releases found of private domains may differ.
     """
     from sklar.files.archive import wrote
+    from sklar.files.write import require_own
 
-    there = [place for place in map(Path, places) if place.exists()]
-    if there and not replace and not (there[0] == places[0] and wrote(there[0], known, budget, method)):
-        raise OutputError(
-            f"'{there[0]}' exists, and the same command on the same inputs did not write it. Name another file, or add "
-            "--replace."
-        )
+    for there in [place for place in map(Path, places) if place.exists()][:1]:
+        require_own(there, own=replace or (there == places[0] and wrote(there, known, budget, method)))
 
 
 def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: bool, **settings: Any) -> Model:
@@ -292,14 +264,11 @@ def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: s
 @command("Release people and their events, one budget per person.", shared.THREADS, JSON, TIMINGS)
 @click.argument("people", type=shared.FileOrAddress())
 @click.argument("events", type=shared.FileOrAddress())
-@path("--schema", "S.toml", _KNOWN, to="schema_path", required=True)
+@path("--schema", "S.toml", HELP["link --schema"], to="schema_path", required=True)
 @option("--epsilon", "Privacy budget per person: smaller is more private.", shared.number, required=True)
 @shared.DELTA
-@shared.neighbors_option(
-    "Whom the guarantee compares: tables that differ in all rows of one person (the number of people is public), or in "
-    "one person's presence."
-)
-@shared.flag("--check", _CHECK, to="check_first")
+@shared.neighbors_option(HELP["link --neighbors"])
+@shared.flag("--check", HELP["link --check"], to="check_first")
 @shared.ledger_options(name="that of the table of people")
 @option("--people", "People to draw.  [default: as many as the original has]", shared.MANY, to="n_people")
 @shared.SEED
@@ -309,13 +278,7 @@ def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: s
 def link(
     *, people: Path | str, events: Path | str, n_people: int | None, seed: int | None, out: str, **options: Any
 ) -> None:
-    """Measure PEOPLE and their EVENTS once with noise, fit a model of both, and draw synthetic tables from it.
-
-    The budget is for any one person, with all their events. Synthetic events carry the keys of synthetic people.
-
-    \b
-      sklar link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv
-    """
+    """Measure PEOPLE and their EVENTS once with noise, fit a model of both, and draw synthetic tables from it."""
     from sklar.draw.sample import check_draw
     from sklar.files.write import SUFFIXES, check_target
     from sklar.kernel.theorems import Budget

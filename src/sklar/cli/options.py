@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import wraps
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +29,8 @@ class Written(click.Path):
 
 
 WRITTEN = Written(path_type=Path)
+# What the help of each command says below its first line.
+HELP: dict[str, str] = tomllib.loads((files("sklar.cli") / "help.toml").read_text("utf-8"))
 # More rows than anybody has.
 MANY = click.IntRange(max=10**12)
 METHODS = "auto mixture binary"
@@ -128,6 +132,8 @@ def command(
                 function(**given)
 
         made = (click.command if of is None else of.command)(name, short_help=short)(run)
+        below = HELP.get(f"{made.name}" if of is None else f"{of.name} {made.name}", "")
+        made.help = f"{made.help}\n\n{below}".strip()
         for parameter in (*last, QUIET):
             parameter(made)
         return made
@@ -195,44 +201,27 @@ DATA = click.argument("data", type=FileOrAddress())
 DATA_IF_GIVEN = click.argument("data", required=False, type=FileOrAddress())
 MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
 SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
-QUERY = option(
-    "--query",
-    "Read the rows of this query; DATA is then a DuckDB file or an address postgresql://...",
-    metavar="SELECT",
-)
-_KNOWN = "What is publicly known of the table: a schema file, or a model for its schema."
-SCHEMA = path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path", required=True)
-SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", _KNOWN, to="schema_path")
-_DRAFT = (
-    "In place of --schema: draft one from the rows and accept it unread. It goes beside --out, to DATA.schema.toml. "
-    "The promise does not cover what it states."
-)
+QUERY = option("--query", HELP["--query"], metavar="SELECT")
+SCHEMA = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path", required=True)
+SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path")
 SCHEMA_OR_DRAFT = together(
     SCHEMA_IF_GIVEN,
-    flag("--draft", _DRAFT),
+    flag("--draft", HELP["--draft"]),
     option("--people", "With --draft: the column that says whose rows are, or each-row.", metavar="COLUMN[=N]"),
 )
 DELTA = option("--delta", "Chance that the epsilon bound fails.", number, default="2**-30")
 # The budget of a forecast.
 FORESEEN = together(DELTA, neighbors_option(), choice("--method", METHODS, default="auto"))
 N_ROWS = option("--rows", "How many rows the table has, exactly or roughly.", MANY, required=True)
-_WHERE = "Where rows are counted and drawn: on this machine, or on Spark (sklar[spark])."
-ENGINE = choice("--engine", "local spark", _WHERE, default="local")
-_THREADS = "Threads that work at once.  [default: one per processor]"
-THREADS = option("--threads", _THREADS, click.IntRange(min=1), callback=_use_threads, expose_value=False)
+ENGINE = choice("--engine", "local spark", HELP["--engine"], default="local")
+THREADS = option("--threads", HELP["--threads"], click.IntRange(min=1), callback=_use_threads, expose_value=False)
 ROWS = option("--rows", "Rows to draw.  [default: as many as the original has]", MANY)
 SEED = option("--seed", "Makes the draw repeatable; it has no part in the privacy noise.", int)
 DUMMIES = flag("--dummies", "The paper's 0/1 columns, one per level; rows may be inconsistent.")
-SPREADSHEET = flag(
-    "--spreadsheet", "CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @)."
-)
+SPREADSHEET = flag("--spreadsheet", HELP["--spreadsheet"])
 OUT = rows_out()
 REPLACE = flag("--replace", "Replace files that the same command on the same inputs did not write.")
-RESUME = path(
-    "--resume",
-    "KEPT.sklar",
-    "In place of DATA: go on, at no cost, from what an interrupted release measured. It lies beside the model.",
-)
+RESUME = path("--resume", "KEPT.sklar", HELP["--resume"])
 MODEL_OUT = written("--model", "OUT.sklar", "Where the model goes.  [default: beside --out]", to="model_path")
 
 
@@ -257,43 +246,16 @@ def privacy_options(schema: Parameter) -> Parameter:
         schema,
         option("--epsilon", "Privacy budget: smaller is more private.", number),
         DELTA,
-        choice(
-            "--method",
-            METHODS,
-            "The model to fit. auto, mixture: a mixture over whole attributes; binary: the paper's copula over "
-            "dummies.  [default: auto]",
-        ),
-        choice(
-            "--preset", "paper", "paper: Laplace noise, advanced composition and equal shares, as Asghar et al. (2020)."
-        ),
+        choice("--method", METHODS, HELP["--method"]),
+        choice("--preset", "paper", HELP["--preset"]),
         choice("--mechanism", "gaussian laplace", "Noise on the counts.  [default: gaussian]"),
         choice("--composition", "tight advanced basic", "How the tables' costs add up.  [default: tight]"),
-        option(
-            "--target",
-            "What the release is for, as target in [table] of the schema: tables that hold it get more of the budget.",
-            metavar="COLUMN[,...]",
-        ),
-        neighbors_option(
-            "Whom the guarantee compares: tables that differ in one row's content (their size is public), or in one "
-            "row's presence; in all rows of one person where the schema names a person."
-        ),
-        flag(
-            "--check",
-            "Check the schema against the rows first, and stop before epsilon is spent where more than half of an "
-            "attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
-            to="check_first",
-        ),
-        flag(
-            "--anyway",
-            "Release a table whose rows, public or stated as rows_about in the schema, are too few for its columns.",
-        ),
+        option("--target", HELP["--target"], metavar="COLUMN[,...]"),
+        neighbors_option(HELP["--neighbors"]),
+        flag("--check", HELP["--check"], to="check_first"),
+        flag("--anyway", HELP["--anyway"]),
         ledger_options(),
         ENGINE,
-        written(
-            "--checkpoint",
-            "DIR",
-            "Keep exact counts (PRIVATE) here while a folder of files is counted, to go on after an interruption; "
-            "deleted in the end.",
-        ),
+        written("--checkpoint", "DIR", HELP["--checkpoint"]),
         THREADS,
     )

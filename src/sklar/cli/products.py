@@ -9,7 +9,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, watched
-from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
+from sklar.cli.options import HELP, MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
 from sklar.machine.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -20,25 +20,12 @@ if TYPE_CHECKING:
 @shared.together(MODEL, ROWS, shared.SEED)
 @option("--given", "Draw only rows that satisfy this condition, written as for sklar query.", metavar="PREDICATE")
 @shared.OUT
-@shared.rows_out(
-    "--events-out",
-    "For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
-    required=False,
-)
+@shared.rows_out("--events-out", HELP["sample --events-out"], required=False)
 @shared.SPREADSHEET
 def sample(
     *, model_path: Path, rows: int | None, seed: int | None, out: str, events_out: str | None, **how: Any
 ) -> None:
-    """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
-
-    With --given, rows have the model's distribution under a condition, however rare it is. Where the condition cuts a
-    bin, the model's shape inside the bin decides, which was not measured unless the release searched there.
-
-    \b
-      sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
-      sklar sample adult.sklar --given "sex = 'Female' and age >= 30 and age < 45" --out women.csv
-      sklar sample visits.sklar --out p.csv --events-out v.csv
-    """
+    """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done."""
     from sklar.draw.sample import check_draw
     from sklar.files.archive import is_linked, load, load_linked
 
@@ -104,11 +91,7 @@ def write_rows(
 @MODEL
 @written("--out", "OUT.parquet", "Where the tables go.", required=True)
 def tables(*, model_path: Path, out: Path) -> None:
-    """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy.
-
-    \b
-      sklar tables adult.sklar --out tables.parquet
-    """
+    """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy."""
     from sklar.files.archive import load
     from sklar.files.tables import write_tables
     from sklar.files.write import check_target
@@ -127,21 +110,13 @@ def tables(*, model_path: Path, out: Path) -> None:
 @MODEL
 @written("--out", "OUT.html", "Where the report goes.", required=True)
 def report(*, model_path: Path, out: Path) -> None:
-    """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network.
+    """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network."""
+    from sklar.files.model import report as make
 
-    \b
-      sklar report adult.sklar --out report.html
-    """
-    from sklar.answer.report import publishable
-    from sklar.files.archive import load
-    from sklar.files.write import check_target, write_text
-
-    check_target(out, (".html",))
-    text = publishable(load(model_path), file_name=model_path.name)
-    write_text(out, text)
+    size = len(make(model_path, out=out).html.encode())
     finish(
-        {"out": out, "bytes": len(text.encode())},
-        f"The report is in {out} ({len(text.encode()) / 1e6:.2f} MB).",
+        {"out": out, "bytes": size},
+        f"The report is in {out} ({size / 1e6:.2f} MB).",
         "Safe to publish: made from the model file alone, which is differentially private. No privacy was spent.",
     )
 
@@ -162,17 +137,7 @@ def report(*, model_path: Path, out: Path) -> None:
 def publish(
     *, model_path: Path, out: Path, rows: int | None, seed: int, key: Path | None, replace: bool, **stated: Any
 ) -> None:
-    """Write a FOLDER that can be put online as it is, from a MODEL file alone. This costs no privacy.
-
-    It holds synthetic rows (Parquet and CSV), the model, the report, schema, certificate and noisy tables, a README,
-    checksums, and descriptions for Frictionless, Croissant, DCAT, Hugging Face and the OpenDP registry, with a
-    checklist after NIST SP 800-226. sklar verify FOLDER makes all of it again and compares. Before, the model is
-    verified and fitted again to its tables; one that does not follow from them is refused.
-
-    \b
-      sklar publish adult.sklar --out adult --publisher "Office of Statistics" --license CC-BY-4.0
-      sklar publish adult.sklar --out adult --rows 1000 --sign custodian.key --replace
-    """
+    """Write a FOLDER that can be put online as it is, from a MODEL file alone. This costs no privacy."""
     from sklar.trust import passport
 
     told = {"rows": rows, "seed": seed, "key": key, "replace": replace, "refit": not stated.pop("no_refit")}
@@ -191,22 +156,7 @@ def publish(
 @flag("--refit", "Fit the model again to the tables of the file, and compare. Takes as long as the release did.")
 @option("--signer", "Fail unless this key has signed the file (see sklar sign).", metavar="FINGERPRINT|KEY.pub")
 def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
-    """Check a MODEL file as a stranger would, and say what may be concluded.
-
-    Recomputes what its tables cost, tests that they hold the noise that they state, and refuses anything in the file
-    that Sklar does not write. A genuine file fails less than once in a million. A signature beside it (MODEL.sig) is
-    checked, too. Of a FOLDER that publish wrote, every file is made again from its model and compared.
-
-    Exit code 1 when anything in the file contradicts its privacy certificate; 3 when nothing does, but something that
-    matters could not be checked: texts of another version, tables too few or too small for their noise to be tested, a
-    refit that agrees but for last digits, a claim of another system. Without --refit the model is not compared with its
-    tables, and the conclusion is about the tables.
-
-    \b
-      sklar verify adult.sklar
-      sklar verify adult.sklar --refit --signer custodian.key.pub
-      sklar verify published/
-    """
+    """Check a MODEL file as a stranger would, and say what may be concluded."""
     if model_path.is_dir():
         from sklar.trust.passport import verify_folder as recompute
     else:
@@ -225,15 +175,7 @@ def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
 @written("--new-key", "KEY", "Make a key file, for its owner alone, and KEY.pub beside it to hand out.")
 @flag("--refit", "Before, fit the model again to the tables of the file, and compare.")
 def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None, refit: bool) -> None:
-    """Sign a MODEL file with a custodian's key (Ed25519). The signature goes to MODEL.sig.
-
-    It is of the file's bytes. A file that contradicts its certificate is not signed; what was not checked is said.
-    Publish the key's fingerprint where readers of the release can find it; they give it to verify --signer.
-
-    \b
-      sklar sign --new-key custodian.key
-      sklar sign adult.sklar --key custodian.key
-    """
+    """Sign a MODEL file with a custodian's key (Ed25519). The signature goes to MODEL.sig."""
     from sklar.errors import SignatureError
     from sklar.trust import sign as signing
 

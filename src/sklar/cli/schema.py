@@ -15,7 +15,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, warn, watched
-from sklar.cli.options import DATA_IF_GIVEN, QUERY, SCHEMA_FILE, WRITTEN, command, flag, schema_of, table_of
+from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, schema_of, table_of
 from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -24,19 +24,11 @@ if TYPE_CHECKING:
     from sklar.custodian.draft.columns import OpenRule
     from sklar.custodian.review import Question
 
-_HELP = """\
-  A schema is public, so nothing in it may tell who is in the table. Each entry comes from one of three places:
-    public knowledge   a code book, a questionnaire, a legal limit: anyone could have written it without the rows;
-    found with budget  a release finds the domain itself, from noisy counts, for a part of epsilon;
-    the rows           values as they were seen. That is a leak that no noise repairs: the certificate and the report of
-                       every release will say that the promise does not cover it.
-  Lists are separated by commas; quote a value that holds one: "Smith, J.", Miller. Days are written 2020-12-31."""
 _TYPED = {
     "values": "  the values, separated by commas",
     "edges": "  the edges, separated by commas",
     "bounds": "  the lower and the upper bound",
 }
-_PEOPLE = "Whose rows are: COLUMN (one row of each person counts), COLUMN=8 (up to 8 do), or each-row (another's each)."
 _OUT = click.option("-o", "--out", required=True, type=WRITTEN, metavar="S.toml", help="Where it goes.")
 
 
@@ -49,14 +41,7 @@ def schema() -> None:
 @shared.DATA
 @QUERY
 def draft(*, data: Path | str, query: str | None, out: Path, replace: bool) -> None:
-    """Look at the rows of DATA and propose a schema, to be reviewed before any release.
-
-    Its domains are public lists, wide bounds, or left for a release to find: none is read from the rows. What they show
-    goes to a PRIVATE page beside it, S.PRIVATE.html, for your eyes.
-
-    \b
-      sklar schema draft adult.csv -o adult.toml
-    """
+    """Look at the rows of DATA and propose a schema, to be reviewed before any release."""
     from sklar.custodian.draft import draft as propose
 
     # A drafted table has the name of its file, where it has one.
@@ -83,20 +68,11 @@ def _left_out(names: Mapping[str, str]) -> list[str]:
 @click.argument("schema_path", metavar="SCHEMA", type=WRITTEN)
 @DATA_IF_GIVEN
 @QUERY
-@click.option("--people", metavar="COLUMN", help=_PEOPLE)
+@click.option("--people", metavar="COLUMN", help=HELP["--people"])
 @click.option("--target", metavar="COLUMN[,...]", help="What releases are for: written to [table] as target.")
 @flag("--accept", "Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.")
 def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, **said: str | None) -> None:
-    """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
-
-    The first question is whom a release protects: can a person have several rows? --accept needs its answer where a
-    column of ids repeats. With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at
-    once: stop at any time, and go on later.
-
-    \b
-      sklar schema review adult.toml adult.csv
-      sklar schema review adult.toml --accept
-    """
+    """Answer the open questions of SCHEMA, and mark each entry with where it comes from."""
     from sklar.custodian import draft as drafts
     from sklar.custodian import review as decisions
     from sklar.public.schema import Schema
@@ -144,16 +120,7 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
 @click.argument("file", type=shared.PATH)
 @shared.choice("--format", "arrow frictionless sdv smartnoise", "What FILE is.  [default: recognized]", to="format_")
 def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> None:
-    """Turn a description of a table that exists already into a schema to complete. No row is read.
-
-    FILE is SDV metadata, SmartNoise metadata or transformers, a Frictionless Table Schema, a Parquet or Arrow file
-    (only its names and types are read), or a model (its schema lists the domains that its release found).
-
-    \b
-      sklar schema import metadata.json -o imported.toml
-      sklar schema import adult.parquet -o imported.toml
-      sklar schema import adult.sklar -o found.toml
-    """
+    """Turn a description of a table that exists already into a schema to complete. No row is read."""
     from sklar.files.write import check_target, require_same, write_text
     from sklar.public.importers import import_schema
 
@@ -184,23 +151,10 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
-@shared.option(
-    "--rows", "Say what a release would find in so many.  [default: the schema's rows_about, or DATA's]", int
-)
+@shared.option("--rows", HELP["schema check --rows"], int)
 @shared.option("--epsilon", "With this privacy budget.", shared.number, default="1")
 def check(*, schema_path: Path, data: Path | str | None, query: str | None, **foreseen: Any) -> None:
-    """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have.
-
-    Where the number of rows is known, it says what each column needs to be found at this epsilon, and whether a release
-    would refuse the table because noise would hide whole columns.
-
-    Exit code 1 where more than half of an attribute's values are outside its domain, which is most often a mistake in
-    how the table is read. With DATA, what is printed and the exit code depend on the rows: they are PRIVATE.
-
-    \b
-      sklar schema check adult.toml adult.csv
-      sklar schema check adult.toml --rows 32561 --epsilon 1
-    """
+    """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have."""
     from sklar.custodian.check import check as look
 
     described = schema_of(schema_path)
@@ -233,8 +187,7 @@ def _walk(path: Path, draft: Draft | None) -> None:
         click.secho("\nCan a person have several rows?", bold=True)
         for line in seen:
             _wrapped("  PRIVATE   ", line, color="red")
-        click.echo("    COLUMN    yes, those with its value: one row of each person counts, chosen at random")
-        click.echo("    COLUMN=8  yes: up to 8 rows of each count, with more noise\n    each-row  no")
+        click.echo(HELP["whose rows"])
         try:
             save(path, say_people(_read(path), _prompt("  whose rows"), draft))
         except SchemaError as error:
@@ -243,9 +196,7 @@ def _walk(path: Path, draft: Draft | None) -> None:
     if waiting:
         click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")
         if draft is None:
-            click.echo(
-                "Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question."
-            )
+            click.echo(HELP["no rows"])
     all_others = False
     for number, question in enumerate(waiting, start=1):
         if not (all_others and question.default):
@@ -270,7 +221,7 @@ def _decide(path: Path, question: Question, place: str) -> bool:
         if typed == "A":
             click.echo("  This entry cannot be accepted in bulk: answer it by itself.")
         elif typed not in choices:
-            click.echo(_HELP if typed == "?" else f"  Type one of {', '.join(choices)}, A, ? or q.")
+            click.echo(HELP["question"] if typed == "?" else f"  Type one of {', '.join(choices)}, A, ? or q.")
         else:
             try:
                 chosen = choices[typed]
@@ -325,7 +276,7 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
         click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
         _wrapped("  PRIVATE   ", f"In nearly all rows {rule_words(entry)}.", color="red")
         while (typed := _prompt("  is it public knowledge? y or n")) not in ("y", "n"):
-            click.echo(_HELP if typed == "?" else "  Type y, n, ? or q.")
+            click.echo(HELP["question"] if typed == "?" else "  Type y, n, ? or q.")
         if typed == "y":
             confirmed.append(entry)
     try:

@@ -9,10 +9,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, say, show_progress, watched
-from sklar.cli.options import MANY, OUT, PATH, SCHEMA, WRITTEN, command, flag, number, option
-
-_HOST = "Listen on this address. Others than this machine's own need --beyond-this-machine, too."
-_BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted."
+from sklar.cli.options import HELP, MANY, OUT, PATH, SCHEMA, WRITTEN, command, flag, number, option
 
 
 @command("Compare with the real rows: private.", TIMINGS)
@@ -20,21 +17,11 @@ _BEYOND = "Let other machines connect to --host. PRIVATE rows then travel over t
 @click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@shared.written(
-    "--report", "PRIVATE.html", "A private report of all of it, with a histogram of every column and the verdicts."
-)
+@shared.written("--report", "PRIVATE.html", HELP["--report"])
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
 @option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
 def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
-    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
-
-    First a score and the ten worst things; then for each column whether to use it, to use it with care, or not to use
-    it, and why: raw values that survive, distances, moments, quantiles, heaps, hours. Below stand the errors of counts.
-
-    \b
-      sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html
-      sklar evaluate adult.csv synthetic.csv --schema adult.sklar --json
-    """
+    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only."""
     from sklar.custodian.evaluate import evaluate as compare
     from sklar.custodian.evaluate.private_report import MARK
 
@@ -49,18 +36,10 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) 
 @click.argument("folder", default=".", type=WRITTEN)
 @option("--port", "Where to listen.  [default: a free port]", click.IntRange(0, 65535))
 @option("--browser/--no-browser", "Open the browser.", default=True)
-@option("--host", _HOST, default="127.0.0.1", metavar="ADDRESS")
-@flag("--beyond-this-machine", _BEYOND, to="beyond")
+@option("--host", HELP["--host"], default="127.0.0.1", metavar="ADDRESS")
+@flag("--beyond-this-machine", HELP["--beyond-this-machine"], to="beyond")
 def studio(*, folder: Path, port: int | None, browser: bool, host: str, beyond: bool) -> None:
-    """Open, describe, plan, release, look, publish and keep the books of tables in FOLDER, in your browser.
-
-    The page is served on this machine, to your browser alone, and needs no network. All that you do is kept as files in
-    FOLDER, and each page shows the commands that repeat it. Needs sklar[studio].
-
-    \b
-      sklar studio
-      sklar studio census/ --no-browser --port 8642
-    """
+    """Open, describe, plan, release, look, publish and keep the books of tables in FOLDER, in your browser."""
     import threading
     import webbrowser
     from shutil import rmtree
@@ -98,13 +77,7 @@ def studio(*, folder: Path, port: int | None, browser: bool, host: str, beyond: 
 @command("Try to break the guarantee, on invented data.", JSON)
 @flag("--quick", "About a minute; the full audit has more trials and so sees more.")
 def audit(*, quick: bool) -> None:
-    """Try to break the privacy of this installation, on invented tables, from a file to a model.
-
-    Every line says what was tried, what came out, and what the attack would have seen.
-
-    \b
-      sklar audit --quick
-    """
+    """Try to break the privacy of this installation, on invented tables, from a file to a model."""
     from sklar.trust.audit import audit as attack
 
     result = watched(attack, quick=quick)
@@ -116,11 +89,7 @@ def audit(*, quick: bool) -> None:
 @option("--rows", "Rows of the generated table.", MANY, default=30_000)
 @option("--epsilon", "Privacy budget.", number, default="1")
 def demo(*, out: Path, rows: int, epsilon: float) -> None:
-    """Generate a census-like table, release it, and show what came out.
-
-    \b
-      sklar demo --rows 2000
-    """
+    """Generate a census-like table, release it, and show what came out."""
     from sklar.custodian.demo import run
 
     shown = watched(run, out, rows=rows, epsilon=epsilon)
@@ -129,25 +98,13 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
 
 @command("Generate a test table and its schema.", JSON, TIMINGS)
 @click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2", "visits"]))
-@option(
-    "--rows",
-    "Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, "
-    "others 5,240,260]",
-    MANY,
-)
+@option("--rows", HELP["generate --rows"], MANY)
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT
 @shared.written("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
-@shared.rows_out(
-    "--events-out", "For visits, which are two tables: where the visits go; --out gets the patients.", required=False
-)
+@shared.rows_out("--events-out", HELP["generate --events-out"], required=False)
 def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None) -> None:
-    """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
-
-    \b
-      sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
-      sklar generate visits --out patients.csv --events-out visits.csv --schema visits.toml
-    """
+    """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone."""
     from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
     from sklar.generate import SHAPES, schema_toml
     from sklar.generate import generate as make
@@ -195,15 +152,7 @@ def _generate_visits(patients: int | None, seed: int, out: Path, events_out: Pat
 
 @command("Compile for this machine, now.")
 def warm() -> None:
-    """Compile all inner loops for this machine, into the cache of the user who runs this.
-
-    Small tables need none of it, and large ones compile what they need, once. Run it where waiting later would cost
-    more than waiting now: when an image is built, or before executors start. What is compiled is kept in
-    ~/.cache/sklar, or in the folder that NUMBA_CACHE_DIR names, if that is closed to other users (0700).
-
-    \b
-      sklar warm
-    """
+    """Compile all inner loops for this machine, into the cache of the user who runs this."""
     from sklar.machine import compiled
 
     with show_progress() as progress:

@@ -1,20 +1,10 @@
-"""Noisy tables as a Parquet file, one row per cell: ours for others, and theirs for us.
-
-    stage        whole number   1, 2, ...: measurements one after the other
-    attribute    text           null for the noisy number of rows, where that is not public
-    level        text           a level of it, by its name in the schema
-    attribute_2  text           null in a one-way table
-    level_2      text
-    value        number         the noisy count
-    scale        number         of its noise: sigma of a Gaussian, b of a Laplace; the same for all cells of a table
+"""Noisy tables as a Parquet file, one row per cell: ours for others, and theirs for us (docs/tables.md).
 
 Where parities of bits were measured in place of tables, a one-way row counts the second level, and a two-way row, whose
 levels are both "(odd)", the rows whose two bits differ. Parities of triples are in the model file alone. Such a file is
 for others to read: to fit it again, take the model file, which holds the same counts.
 
-The key `sklar.tables` of the file's metadata holds JSON: the format's name and version, the public number of rows (null
-under add-remove, and where people have several rows), and what whoever measured the tables claims of their privacy. A
-file can say anything, so what is read here is marked as claimed, also where Sklar wrote it. What a reader holds in
+A file can say anything, so what is read here is marked as claimed, also where Sklar wrote it. What a reader holds in
 memory is bounded by the schema and by the largest row group of the file, not by its length.
 """
 

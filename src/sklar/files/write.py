@@ -108,13 +108,16 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def require_own(path: Path, *, own: bool) -> None:
+    """Refuse to replace a file that the same command did not write."""
+    if not own:
+        why = "exists, and the same command on the same inputs did not write it"
+        raise OutputError(f"'{path}' {why}. Name another file, or add --replace.")
+
+
 def require_same(path: Path, text: str, *, replace: bool) -> None:
     """Refuse to replace a file that holds another text than would be written, unless that is meant."""
-    if path.exists() and not replace and path.read_bytes() != text.encode():
-        raise OutputError(
-            f"'{path}' exists, and the same command on the same inputs did not write it. Name another file, or add "
-            "--replace."
-        )
+    require_own(path, own=replace or not path.exists() or path.read_bytes() == text.encode())
 
 
 def write_frames(

@@ -39,7 +39,7 @@ def read(kind: AttributeKind, **keys: Any) -> Attribute:
     (["01", "1", "02"], read("categorical", values=("01", "1", "02"))),
     (["0" * 5, "90210"], read("categorical", values=("00000", "90210"))),
     (["yes", "no", "?"], read("boolean", missing="?", texts=("no", "yes"))),
-    (["yes", "yes"], read("categorical", values=("yes"))),
+    (["yes", "yes"], read("categorical", values=("yes",))),
     (["3", "1", "", "NA", "NA"], read("integer", edges=(1, 2, 3, 4), missing="NA")),
     (["-2", "+0"], read("integer", edges=(-2, -1, 0, 1))),
     (["7", "93"], read("integer", edges=tuple(range(5, 100, 5)))),

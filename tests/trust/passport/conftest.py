@@ -8,12 +8,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import sklar
-from sklar.cli import cli
 from sklar.public.description import toml_key
 from sklar.public.schema import Schema
+from tests.cli.conftest import call
 
 EVIL = 'a|b`<script>"\\*_[x](y) : {'
 SCHEMA = Schema.from_toml(Path(__file__).with_name("people.toml").read_text().replace("EVIL", toml_key(EVIL)))
@@ -49,9 +48,6 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(model_file: Path) -> Path:
     """A folder that was published by the command, signed, with all that a publisher can state."""
     out, key = model_file.parent / "published", model_file.parent / "k.key"
-    runner = CliRunner()
-    assert runner.invoke(cli, ["sign", "--new-key", str(key)]).exit_code == 0
-    arguments = ["publish", str(model_file), "--out", str(out), "--rows", "150", "--sign", str(key), *PUBLISHER]
-    done = runner.invoke(cli, arguments)
-    assert done.exit_code == 0, done.output
+    call("sign", "--new-key", key, cwd=out.parent)
+    call("publish", model_file, "--out", out, "--rows", "150", "--sign", key, *PUBLISHER, cwd=out.parent)
     return out

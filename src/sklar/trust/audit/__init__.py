@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.resources import files
 from textwrap import wrap
 from typing import Any
 
@@ -20,6 +22,7 @@ from sklar.machine.progress import SILENT, Progress
 # The chance with which one statistical comparison fails sound code.
 ALPHA = 1e-6
 _WIDTH = 110
+_WORDS: dict[str, dict[str, str]] = tomllib.loads((files("sklar.trust.audit") / "words.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,22 @@ class Comparison:
         return [(" " * 5 if number else mark) + line for number, line in enumerate(lines)]
 
 
+def compare(
+    part: str, claimed: float, measured: float, trials: int, p_value: float | None = None, *, passed: bool, **shown: Any
+) -> Comparison:
+    """A comparison in the words of its part, which may quote what is compared and what else is `shown`."""
+    quoted = {"claimed": claimed, "measured": measured, "trials": trials, **shown}
+    words = {name: text.format(**quoted) for name, text in ({"part": part} | _WORDS[part]).items()}
+    words |= {name: text for name, text in shown.items() if name in ("found", "sees")}
+    return Comparison(**words, passed=passed, claimed=claimed, measured=measured, trials=trials, p_value=p_value)
+
+
 def conclude(
-    part: str, tried: str, wrong: Sequence[str], right: str, sees: str, trials: int = 1, p_value: float | None = None
+    part: str, wrong: Sequence[str], trials: int = 1, p_value: float | None = None, **shown: Any
 ) -> Comparison:
     """A comparison that passes where nothing is wrong; it quotes the first of what is wrong."""
-    found = wrong[0] if wrong else right
-    return Comparison(part, tried, found, sees, not wrong, 0.0, float(len(wrong)), trials, p_value)
+    shown |= {"found": wrong[0]} if wrong else {}
+    return compare(part, 0.0, float(len(wrong)), trials, p_value, passed=not wrong, **shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

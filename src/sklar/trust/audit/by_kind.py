@@ -25,7 +25,7 @@ from sklar.kernel.queries import Distances
 from sklar.kernel.theorems import Budget
 from sklar.public.events import Linked
 from sklar.release import fit, fit_linked
-from sklar.trust.audit import Comparison, Effort, conclude, noises, sensitivity
+from sklar.trust.audit import Comparison, Effort, compare, conclude, noises, sensitivity
 from sklar.trust.audit.inventions import EXACT, facts_of
 from sklar.trust.audit.kinds import Everything, Kind, rows_of, scales_of
 from sklar.trust.audit.together import drawn_by, odd_together
@@ -45,12 +45,8 @@ _FEW = 3
 def attack_noise(kind: Kind, here: Runs, *_: Any) -> Comparison:
     """Whitened residuals of everything that was drawn are independent: `together`."""
     odd = odd_together(drawn_by(kind, here))
-    tried = (
-        f"{len(here)} releases: the noise of all blocks, by itself, and in sums and differences with all other noise."
-    )
-    sees = "It sees noise that is missing, too small, shared, negated, or by a half that of other noise."
-    wrong, right = [f"Found: {words}." for words, _ in odd], "All of it is independent."
-    return conclude("noise together", tried, wrong, right, sees, len(here), odd[0][1] if odd else None)
+    wrong = [f"Found: {words}." for words, _ in odd]
+    return conclude("noise together", wrong, len(here), odd[0][1] if odd else None)
 
 
 def attack_counts(kind: Kind, *_: Any) -> Comparison:
@@ -59,8 +55,7 @@ def attack_counts(kind: Kind, *_: Any) -> Comparison:
     # A search for numbers keeps the noise that it wants, whatever the budget.
     pairs = zip(bare.blocks, kind.exact(bare), strict=True)
     same = [np.array_equal(block.values, exact) for block, exact in pairs if block.scales.max() < 2**-6]
-    tried, sees = "a release without noise: all counts.", "It sees a row too many, of a person or of anybody."
-    return conclude("counts", tried, ["Wrong counts."] * (len(same) - sum(same)), "All are right.", sees, len(same))
+    return conclude("counts", ["Wrong counts."] * (len(same) - sum(same)), len(same))
 
 
 def attack_facts(_: Kind, here: Runs, there: Runs, __: Path) -> Comparison:
@@ -72,10 +67,8 @@ def attack_facts(_: Kind, here: Runs, there: Runs, __: Path) -> Comparison:
     telling = sorted(key for key, (one, two) in values.items() if len(one) == len(two) == 1 and one != two)
     # Fewer releases tell nothing: what noise decides may be the same in all of them.
     telling = telling if len(here) >= LEAST_RUNS else []
-    tried = f"{runs} releases of two neighbors: all that is released beside noisy cells, certificate, plan and schema."
     wrong = [f"These tell the two apart: {', '.join(telling[:3])}."] * len(telling)
-    sees = "It sees every fact that follows from the rows and not from noise."
-    return conclude("facts beside the cells", tried, wrong, "Nothing tells the two apart.", sees, runs)
+    return conclude("facts beside the cells", wrong, runs)
 
 
 def attack_cost(kind: Kind, here: Runs, *_: Any) -> Comparison:
@@ -84,10 +77,7 @@ def attack_cost(kind: Kind, here: Runs, *_: Any) -> Comparison:
     left = replace(kind.budget, delta=kind.budget.delta - _lost(here[0]))
     found = max(sensitivity.cost_of(left, *_moved(kind, each)) for each in here[:_FEW])
     claimed = kind.budget.epsilon
-    tried = "a row or person moved as far as can be: what that costs, over all blocks."
-    words = f"It costs epsilon {found:.4g}, {claimed:g} is claimed."
-    sees, passed = "It sees a block or a look that nobody paid for.", found <= claimed * sensitivity.TOLERANCE
-    return Comparison("cost of a neighbor", tried, words, sees, passed, claimed, found, _FEW)
+    return compare("cost of a neighbor", claimed, found, _FEW, passed=found <= claimed * sensitivity.TOLERANCE)
 
 
 def attack_guess(kind: Kind, here: Runs, there: Runs, *_: Any) -> Comparison:
@@ -127,10 +117,8 @@ def check_guesses(_: Path, effort: Effort) -> Iterator[Comparison]:
 def attack_plan(kind: Kind, here: Runs, *_: Any) -> Comparison:
     """Queries and scales worked out again from public facts and noisy blocks."""
     follow = [follows(measured, kind.budget) for measured in here[:_FEW]]
-    tried = f"{_FEW} releases: which tables were measured, over which cells, at which scales, worked out again."
     wrong = ["They do not follow: something else decided them."] * (len(follow) - sum(follow))
-    sees = "It sees a plan that was made from exact counts or from a number of rows that is not public."
-    return conclude("plan", tried, wrong, "They follow from public facts and noisy blocks.", sees, len(follow))
+    return conclude("plan", wrong, len(follow))
 
 
 def attack_charge(kind: Kind, here: Runs, _: Runs, folder: Path) -> Comparison:
@@ -150,9 +138,7 @@ def attack_charge(kind: Kind, here: Runs, _: Runs, folder: Path) -> Comparison:
     wrong *= charge.cost.rho < float(np.sum((shift / scales) ** 2)) / 2 * (1 - 1e-9)
     wrong += ["It leaves out chances of thresholds."] * (charge.lost_delta < _lost(measured) * (1 - 1e-9))
     wrong += ["Half as much more was let out, or charged when it was refused."] * (not refused or bool(more))
-    tried = "a release with a ledger that it uses up, and another of half its budget."
-    sees = "It sees a block or a threshold that was not charged, and a ledger that lets more out than its total."
-    return conclude("charge", tried, wrong, "Its charge covers what it measured; the other is refused.", sees)
+    return conclude("charge", wrong)
 
 
 def attack_model(kind: Kind, *_: Any) -> Comparison:
@@ -174,9 +160,7 @@ def attack_model(kind: Kind, *_: Any) -> Comparison:
         pairs = zip(*(each.values() for each in both), strict=True)
         if not all(one.shape == two.shape and np.allclose(one, two, 1e-3, 1e-4) for one, two in pairs):
             wrong.append(f"Another model comes out ({method}).")
-    tried = "a model: verified, and fitted again to the noisy blocks that it holds."
-    sees = "It sees a model that was fitted to anything but its noisy blocks, and a threshold that is one too low."
-    return conclude("model", tried, wrong, "It is what it claims, and the same model comes out.", sees)
+    return conclude("model", wrong)
 
 
 BY_KIND: dict[str, Callable[[Kind, Runs, Runs, Path], Comparison]] = {

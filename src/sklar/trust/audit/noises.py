@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,7 @@ from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.trust.audit import ALPHA, Comparison, Effort, conclude
+from sklar.trust.audit import ALPHA, Comparison, Effort, compare, conclude
 from sklar.trust.audit.inventions import ONE, write
 
 Array = NDArray[np.float64]
@@ -58,11 +59,9 @@ def check_draws(mechanism: Mechanism, scale: float, draws: int) -> Comparison:
     error = math.sqrt((fourth - variance**2) / draws) / variance
     ratio = float(np.mean(drawn.astype(np.float64) ** 2)) / variance
     p_value = min(2 * min(law, 2 * float(ndtr(-abs(ratio - 1) / error))), 1.0)
-    tried, right = f"{draws:,} draws of {mechanism} noise of scale {scale:g}.", law >= ALPHA / 2
-    judged, off = "right" if right else "not the stated one", -2 * float(ndtri(ALPHA / 4)) * error
-    found = f"Their variance is {ratio:.4f} times what it should be, and their law is {judged}."
-    sees = f"It sees a hundredth of the draws moved, and a variance that is off by {off:.1%}."
-    return Comparison("sampler", tried, found, sees, p_value >= ALPHA, 1.0, ratio, draws, p_value)
+    shown: dict[str, Any] = {"mechanism": mechanism, "scale": scale, "off": -2 * float(ndtri(ALPHA / 4)) * error}
+    shown["judged"] = "right" if law >= ALPHA / 2 else "not the stated one"
+    return compare("sampler", 1.0, ratio, draws, p_value, passed=p_value >= ALPHA, **shown)
 
 
 def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
@@ -72,9 +71,7 @@ def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
         noise.discrete_gaussian = noise.discrete_gaussian
     except AttributeError:
         wrong = []
-    tried = "to assign to the name of the sampler, from outside its module."
-    sees = "It sees a sampler that any code in the process can switch off."
-    yield conclude("seal", tried, wrong, "It is refused.", sees)
+    yield conclude("seal", wrong)
 
 
 # Prints noise as drawn by a fresh process.
@@ -94,10 +91,8 @@ def check_fresh(_: Path, __: Effort) -> Iterator[Comparison]:
     runs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise NoiseError("a fresh process must be able to draw noise, got an error. Reinstall Sklar, then audit again.")
-    tried = "noise drawn twice by one process, and once by each of two."
     wrong = ["Noise is repeated, as if it were seeded."] * ((first == second) + (runs[0] == runs[1]))
-    sees = "It sees a seed and a key that is always the same."
-    yield conclude("fresh noise", tried, wrong, "No draw was repeated.", sees, 4)
+    yield conclude("fresh noise", wrong, 4)
 
 
 _TOWN = Attribute(name="town", kind="categorical", other=True, domain="private", at_most=100)
@@ -116,9 +111,7 @@ def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
     wrong = [f"Found: a town below the threshold of {threshold} rows, with {count}." for count in below]
     # Half of those at the threshold are listed, and a little more: not all, nor none, but for a chance of 2^-39 a run.
     wrong += ["Found: towns that are listed without noise."] * (effort.searches > 1 and len(set(listed)) == 1)
-    tried = f"{len(drawn)} searches of one file, for {_EDGE} towns at the threshold: which towns were listed."
-    sees = "It sees a threshold off by one, and towns that are listed by exact counts."
-    yield conclude("search", tried, wrong, "No town below the threshold is listed.", sees, len(drawn))
+    yield conclude("search", wrong, len(drawn), towns=_EDGE)
 
 
 # How often a flaw of the size that `Comparison.sees` states is found.
@@ -149,10 +142,8 @@ def judge_guesses(words: str, budget: Budget, scores: Scores, mu: float) -> Comp
     if failing.size:
         likely = float(betaincinv(failing[0], runs - failing[0] + 1, _OFTEN))
         sees = f"It sees noise below {mu / (2 * float(ndtri(likely))):.0%} of its scale, 9 times in 10."
-    tried = f"{runs:,} releases of two neighbors ({words}): guess which it was, by the best of all guesses."
-    found = f"{right / runs:.1%} of the guesses are right; as claimed, at most {chance:.1%} can be, but for luck."
     p_value = float(bdtrc(right - 1, runs, chance)) if right else 1.0
-    return Comparison("whole release", tried, found, sees, low <= chance, chance, right / runs, runs, p_value)
+    return compare("whole release", chance, right / runs, runs, p_value, passed=low <= chance, words=words, sees=sees)
 
 
 def judge_tightness(words: str, budget: Budget, scores: Scores) -> Comparison:
@@ -173,11 +164,9 @@ def judge_tightness(words: str, budget: Budget, scores: Scores) -> Comparison:
     lower = math.sqrt(2) * float(ndtri(np.clip(area + ndtri(1 - _CONFIDENCE) * error, 0.5, 1 - 1e-12)))
     most = float(ndtr(claimed / math.sqrt(2)))
     apart = float(rel_entr(area, most) + rel_entr(1 - area, 1 - most)) if area > most else 0.0
-    passed, share = min(first.size, second.size) * apart <= -math.log(ALPHA), f"({lower / claimed:.0%})"
-    tried = f"the same {runs:,} releases ({words}): how much of the claim the attack reaches."
-    found = f"It proves mu = {lower:.3f} of the claimed {claimed:.3f} {share}, with {_CONFIDENCE:.0%} confidence."
-    sees = "The closer to 100%, the smaller a flaw can be that it does not see."
-    return Comparison("tightness", tried, found, sees, passed, claimed, lower, runs)
+    shown: dict[str, Any] = {"words": words, "share": lower / claimed, "sure": _CONFIDENCE}
+    passed = min(first.size, second.size) * apart <= -math.log(ALPHA)
+    return compare("tightness", claimed, lower, runs, passed=passed, **shown)
 
 
 def claimed_mu(budget: Budget) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations, cycle, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,7 +22,7 @@ from sklar.errors import DataError, SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.release import measure
-from sklar.trust.audit import Comparison, Effort, conclude, inventions
+from sklar.trust.audit import Comparison, Effort, compare, conclude, inventions
 from sklar.trust.audit.inventions import EXACT, ONE, PEOPLE, released
 from sklar.trust.exact import exact_epsilon
 
@@ -48,9 +49,7 @@ def check_passes(_: Path, __: Effort) -> Iterator[Comparison]:
         for at, each in enumerate(triples)
     }
     agree = all(both[pair] == sum(three[each] for each in triples if {*pair} < {*each}) for pair in pairs)
-    tried = f"{many:,} people of two rows, of which one counts: three bits, which a second pass counts, beside two."
-    sees = "It sees rows of people that are chosen anew in each pass."
-    yield conclude("passes", tried, ["Passes counted different rows."] * (not agree), "They agree.", sees)
+    yield conclude("passes", ["Passes counted different rows."] * (not agree), people=many)
 
 
 def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64]) -> float:
@@ -89,12 +88,7 @@ def check_counts(folder: Path, effort: Effort) -> Iterator[Comparison]:
     codes = np.array([np.random.default_rng().integers(-1, size, rows) for size in levels])
     path = inventions.write(inventions.frame_of(wide, codes), folder / "wide.parquet")
     count(wide, path, codes, f"{rows:,} rows of 40 attributes")
-    tried = (
-        f"{len(wrong)} tables of 3 to {max(effort.neighbors):,} rows (CSV, Parquet, in memory; sorted and not) whose "
-        "counts are known."
-    )
-    sees = "It sees a value whose code depends on other rows, and a row that is counted twice or not at all."
-    yield conclude("counting", tried, [*filter(None, wrong)], "All counts are right.", sees, len(wrong))
+    yield conclude("counting", [*filter(None, wrong)], len(wrong), most=max(effort.neighbors))
 
 
 def check_neighbors(folder: Path, effort: Effort) -> Iterator[Comparison]:
@@ -125,15 +119,10 @@ def check_neighbors(folder: Path, effort: Effort) -> Iterator[Comparison]:
             if amount > worst:
                 worst, epsilon = amount, max(epsilon, cost_of(ONE, scales, shift))
     passed = not raised and shifts <= ONE.shifts and epsilon <= ONE.epsilon * TOLERANCE
-    tried = (
-        f"{trials:,} replacements of a row in tables of 3 to 100,000 rows: random values, values at edges "
-        "and outside, nulls, odd texts; the first row, the last, those at the ends of batches and in a sorted table."
-    )
-    found = f"The worst of them costs epsilon {epsilon:.4g} of 1 and moves a table by {shifts} of {ONE.shifts} allowed."
+    shown: dict[str, Any] = {"shifts": shifts, "allowed": ONE.shifts}
     if raised:
-        found = f"One change raised an error ({raised}), which tells that it was made."
-    sees = "It sees a change that moves a third cell of any table, or one cell by two."
-    yield Comparison("neighbors", tried, found, sees, passed, ONE.epsilon, epsilon, trials)
+        shown["found"] = f"One change raised an error ({raised}), which tells that it was made."
+    yield compare("neighbors", ONE.epsilon, epsilon, trials, passed=passed, **shown)
 
 
 def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -158,12 +147,6 @@ def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
     cells = released(place, PEOPLE, EXACT, method=PAPER, checkpoint=kept).cells
     counts = inventions.right_counts(np.concatenate([part.codes for part in parts], axis=1), PEOPLE)
     same = raised and bool(files) and np.array_equal(cells, counts)
-    tried = "a pass over four files that was interrupted at the last, and went on."
-    wrong = [] if same else ["The counts are not those of the rows."]
-    sees = "It sees a file that is counted twice, or not at all, after an interruption."
-    yield conclude("checkpoint", tried, wrong, "The counts are those of the rows.", sees)
-    tried = "what that pass kept on the disk while it was interrupted, and what it left behind in the end."
+    yield conclude("checkpoint", [] if same else ["The counts are not those of the rows."])
     wrong = ["Exact counts were open to others, or were left behind."] * ((not closed) + kept.exists())
-    right = "It was closed to others, and nothing was left."
-    sees = "It sees rights beyond those of the owner, and every file that stays."
-    yield conclude("checkpoint", tried, wrong, right, sees, len(files))
+    yield conclude("what a checkpoint keeps", wrong, len(files))

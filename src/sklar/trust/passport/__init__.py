@@ -142,8 +142,9 @@ def _texts(about: Facts) -> dict[str, str]:
         facts.SCHEMA: about.model.schema.to_toml(),
         facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
         **{name: _json(prose.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
-        "opendp_registry.yaml": prose.REGISTRY_HEAD + prose.yaml(prose.described(about, "opendp_registry.json.j2")),
-        "nist_sp_800_226.md": prose.checklist(about),
+        "opendp_registry.yaml": facts.WORDS["registry"]["head"]
+        + prose.yaml(prose.described(about, "opendp_registry.json.j2")),
+        "nist_sp_800_226.md": prose.filled("checklist.md.j2", about, domains=prose.domains(about.model.schema)),
         facts.PASSPORT: _passport(about, version("sklar")),
     }
     sizes = {name: content.size for name, content in about.contents.items()}

@@ -107,10 +107,7 @@ class Content(NamedTuple):
 
 Family = Literal["string", "integer", "number", "boolean", "date", "datetime", "time", "duration"]
 # By how the name of an output type begins; all others are integers.
-_FAMILIES: tuple[tuple[str, Family], ...] = (
-    ("bool", "boolean"), ("float", "number"), ("decimal", "number"), ("date", "date"), ("timestamp", "datetime"),
-    ("time", "time"), ("duration", "duration"), ("string", "string"),
-)  # fmt: skip
+_FAMILIES: dict[str, Family] = WORDS["families"]
 
 
 class RowColumn(NamedTuple):
@@ -194,7 +191,7 @@ def _column(attribute: Attribute) -> RowColumn:
     output, words = output_of(attribute), attribute.words
     listed = output.name.endswith("category")
     name = plain_output(attribute).name if listed else output.name
-    family: Family = next((each for start, each in _FAMILIES if name.startswith(start)), "integer")
+    family: Family = next((each for start, each in _FAMILIES.items() if name.startswith(start)), "integer")
     values = released_values(attribute) if attribute.categorical else []
     if attribute.boolean and family == "string":
         values = [*(attribute.texts or ("false", "true")), *attribute.special]

@@ -24,11 +24,7 @@ from sklar.trust.passport.facts import WEB, WORDS, Facts, RowColumn
 
 _KEYWORDS = ("synthetic data", "differential privacy")
 # In the registry's entry: what only people know.
-MARK = "TO BE FILLED IN"
-REGISTRY_HEAD = f"""\
-# A draft for the registry of differential privacy deployments (registry.opendp.org), made from the model file.
-# Fill in what is marked "{MARK}", set the status and the authors of the entry, and send it in.
-"""
+MARK: str = WORDS["registry"]["mark"]
 _MAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+")
 _MOST_LISTED, _MOST_LEVELS = 200, 12
 
@@ -58,25 +54,6 @@ def yaml(document: Mapping[str, Any]) -> str:
     return re.sub(r'"(?:[^"\\]|\\.)*"|(?<![\d.])\d+(?=e)', lambda found: found[0] + ".0" * (found[0][0] != '"'), text)
 
 
-def _card(facts: Facts) -> dict[str, Any]:
-    """What a Hugging Face dataset card states at its head."""
-    publication, sizes = facts.publication, WORDS["hugging_face"]["sizes"]
-    named = re.sub("^(odbl|odc-by|pddl)-1.0$", r"\1", (publication.license or "").lower())
-    known = {"license": named}
-    other = {"license": "other", "license_name": publication.license, "license_link": publication.license_address}
-    return {
-        "pretty_name": facts.title,
-        **({} if not named else known if named in WORDS["hugging_face"]["licenses"].split() else other),
-        "size_categories": [sizes[min(max(len(str(facts.rows)) - 3, 0), len(sizes) - 1)]],
-        "tags": ["tabular", "synthetic", "differential-privacy"],
-        "source_datasets": ["original"],
-        "annotations_creators": ["machine-generated"],
-        "configs": [
-            {"config_name": "default", "default": True, "data_files": [{"split": "train", "path": files.ROWS_PARQUET}]}
-        ],
-    }
-
-
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
     schema = facts.model.schema
@@ -92,7 +69,7 @@ def readme(facts: Facts) -> str:
     return filled(
         "README.md.j2",
         facts,
-        card=Markdown(yaml(_card(facts))),
+        card=Markdown(yaml(described(facts, "card.json.j2"))),
         together=together(facts.model.certificate),
         listed=[[code(name), what] for name, what in files.FILES.items()],
         asked=Markdown(", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))),
@@ -108,26 +85,6 @@ def _levels(levels: tuple[str, ...]) -> str:
     return ", ".join(plain(level) for level in shown)
 
 
-def checklist(facts: Facts) -> str:
-    """A checklist in Markdown: what has to be true for the promise to hold, who decided it, and how to check it.
-
-    NIST's guide orders the questions about a differential privacy guarantee as a pyramid: each level rests on those
-    below it. What the model states is answered; what only the custodian knows is marked as open.
-    """
-    stated, named = facts.model.certificate, facts.publication.publisher
-    counted = "the number of people" if stated.count is not None else "the number of rows"
-    public = ["the schema", "the settings", *([] if stated.public_rows is None else [counted])]
-    public += ["rules"] if facts.model.schema.rules else []
-    return filled(
-        "checklist.md.j2",
-        facts,
-        who="the custodian" if named is None else f"the custodian ({named})",
-        by=facts.sklar if stated.claimed_by is None else f"{stated.claimed_by} (claimed, not checked)",
-        domains=_domains(facts.model.schema),
-        public=", ".join(public),
-    )
-
-
 def filled(template: str, facts: Facts, **shown: Any) -> str:
     """One of the folder's texts, with what all of them may say."""
     paired = None if facts.errors[1] is None else f"{facts.errors[1]:,.0f}"
@@ -136,7 +93,7 @@ def filled(template: str, facts: Facts, **shown: Any) -> str:
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 
-def _domains(schema: Schema) -> Markdown:
+def domains(schema: Schema) -> Markdown:
     """Where the levels come from, attribute by attribute."""
     words = {"public": "public knowledge", "found": "found with noise, paid for", "rows": "**read from the records**"}
     words["unread"] = "**drafted from the records, accepted unread**"
@@ -171,7 +128,7 @@ def described(facts: Facts, template: str) -> dict[str, Any]:
         "described": _words,
         "reach": ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail,
         "mark": MARK,
-        "public": _public(facts),
+        "words": WORDS["hugging_face"],
         "measured": _measured(facts),
     }
     document: dict[str, Any] = _stated(json.loads(render("sklar.trust.passport", template, view)))
@@ -200,19 +157,6 @@ def _words(column: RowColumn) -> str:
     words = f"{column.title}. {column.description}".strip() if column.description else column.title
     labels = "; ".join(f"{value}: {label}" for value, label in column.labels)
     return f"{words} {labels}." if labels else words
-
-
-def _public(facts: Facts) -> list[str]:
-    """What a release treats as public."""
-    stated = facts.model.certificate
-    public = ["the schema (names of attributes, categories and bins)", "the settings of the release"]
-    if stated.public_rows is not None:
-        public.append(f"the number of {'rows' if stated.count is None else 'people'}")
-    if stated.read_from_rows:
-        public.append(f"categories and bins read from the records: {', '.join(stated.read_from_rows[:20])}")
-    if stated.unread:
-        public.append(f"entries drafted from the records and accepted unread: {', '.join(stated.unread[:20])}")
-    return public
 
 
 def _measured(facts: Facts) -> list[str]:

@@ -7,26 +7,31 @@ off again. For that, see `audit`, the code, and who signed the file (`trust.sign
 from __future__ import annotations
 
 import math
+import struct
+import tomllib
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.errors import ModelError, SignatureError, SklarError
-from sklar.files.archive import is_linked, load, load_linked
+from sklar.files.archive import arrays_of, describe, is_linked, load, load_linked, member
 from sklar.files.model import LinkedModel, Model
 from sklar.fitting.density import searched
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import Mechanism
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
+from sklar.public.description import open_model, written
 from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify import residuals
 from sklar.trust.verify.claims import Check, attempt, check_claims, check_totals, judge, printable
-from sklar.trust.verify.layout import check_layout
 
 __all__ = ["VERDICTS", "Check", "Verification", "attempt", "judge", "signature_checks", "verify", "verify_model"]
 
@@ -34,24 +39,20 @@ _MARKS = {True: "ok  ", False: "FAIL", None: "--  "}
 # What every verdict is called, with the exit code of `sklar verify`. "Tables verified": nobody asked for a refit.
 VERDICTS = {"verified": 0, "tables verified": 0, "failed": 1, "not verified": 3}
 _MODEL = "model"
-# Whom the promise is about, by unit and by whether neighbors replace one: what is protected, in words.
-_WHOM = {
-    ("row", True): "what any one row holds (the number of rows is public)",
-    ("row", False): "whether any one row is in the table",
-    ("person", True): "what all rows of any one person hold (the number of people is public)",
-    ("person", False): "whether any one person, with all their rows, is in the table",
-    ("linked", True): "any one person, with all their events (the number of people is public)",
-    ("linked", False): "whether any one person, with all their events, is in the tables",
-}
-_OTHERS = {
-    "row": "of the same rows do add to it, and so do several rows about one person",
-    "person": "of the same rows do add to it",
-    "linked": "about the same people do add to it",
-}
+# What is said of a file beside its checks.
+_WORDS: dict[str, Any] = tomllib.loads((files("sklar.trust.verify") / "words.toml").read_text("utf-8"))
 # Where only noise of less than this share of what is stated would be found, it counts as not tested.
 _LEAST_SHARE = 0.1
 # Of linked tables, those of people alone: counts, as those of any model.
 _OF_PEOPLE = {"people": 0, "person": 1, "person-person": 2}
+# signature; created by (version, system); needed version; flags; method; time, date; checksum, sizes; lengths of name,
+# extra field and comment; disk; attributes inside and outside; place of the member.
+_ENTRY = struct.Struct("<4sBBHHHHH3L5HLL")
+_END = struct.Struct("<4s4HLLH")
+# Packed bytes: they may unpack to a thousand times as many.
+_AT_ONCE = 1 << 14
+# Beyond, a zip has fields of other lengths.
+_LARGEST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -110,47 +111,35 @@ class Verification(Tabular):
         stated = self.certificate
         if not self.passed or stated is None:
             return [*lines, f"{self.path} fails{self._named('failed')}. Do not rely on its privacy claim."]
-        epsilon, delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
         state = {check.name: check.passed for check in self.checks}
-        recomputed = bool(state.get("refit"))
-        if stated.claimed_by is not None:
-            lines += [
-                f"{self.path} was fitted to tables that Sklar did not measure. Its parts agree with one another.",
-                "Whether its tables were measured with the noise that they state, and cost epsilon = "
-                f"{epsilon} at delta = {delta},",
-                f"is claimed by the caller ('{printable(stated.claimed_by)}') and was not checked.",
-            ]
-        else:
-            unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
-            whom, one = _WHOM[unit, stated.neighbors == "replace-one"], "row" if unit == "row" else "person"
-            odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
-            noise = "the noise that could be tested looks as it says" if state.get("noise") else "its noise is untested"
-            drawn = "If all was drawn so (sklar audit"
-            what, model = ("it", "it") if recomputed else ("its tables", "a model of these tables")
-            lines += [
-                f"{self.path} agrees with its certificate, and {noise}. {drawn}",
-                f"tests the code that does), then whoever sees {what}, with any other knowledge, learns little about "
-                f"{whom}:",
-                f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} "
-                f"(epsilon = {epsilon}),",
-                f"but for a chance of {delta} (delta). Rows drawn from {model}, however many, add nothing to that.",
-                f"Other releases {_OTHERS[unit]}.",
-            ]
-        if self.untested:
-            lines.append(f"Not tested for noise: {printable('; '.join(self.untested))}.")
-        if stated.earlier:
-            named = ", ".join(f"'{name}'" for name in stated.earlier)
-            found = f"another release found the domains of {printable(named)}"
-            lines.append(f"It says that {found}: what that release cost adds, too.")
-        if not recomputed:
-            lines.append("The model was not recomputed: whether it follows from its tables alone was not checked.")
-        if self.verdict == "not verified":
-            lines.append(f"Not failed, and not verified: something was not checked{self._named('open')}.")
-        if self.signer is not None:
-            lines.append(f"Whoever holds the key {self.signer} has signed this file.")
-        else:
-            lines.append("It is not signed: nothing here shows who released it.")
-        return lines
+        unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
+        shown = {
+            "path": self.path,
+            "by": printable(stated.claimed_by or ""),
+            "epsilon": rounded_up(stated.epsilon, 4),
+            "delta": rounded_up(stated.delta, 3),
+            "odds": rounded_up(math.exp(min(stated.epsilon, 700.0)), 4),
+            "whom": _WORDS[unit][stated.neighbors],
+            "one": "row" if unit == "row" else "person",
+            "others": _WORDS[unit]["others"],
+            "untested": printable("; ".join(self.untested)),
+            "earlier": printable(", ".join(f"'{name}'" for name in stated.earlier)),
+            "open": self._named("open"),
+            "signer": self.signer,
+        }
+        told = {
+            "claimed": stated.claimed_by is not None,
+            "agrees": stated.claimed_by is None,
+            "untested": self.untested,
+            "earlier": stated.earlier,
+            "not recomputed": not state.get("refit"),
+            "not verified": self.verdict == "not verified",
+            "signed": self.signer is not None,
+            "unsigned": self.signer is None,
+        }
+        shown |= _WORDS["tested" if state.get("noise") else "not tested"]
+        shown |= _WORDS["recomputed" if state.get("refit") else "tables alone"]
+        return lines + [line for name, so in told.items() if so for line in _WORDS[name].format(**shown).splitlines()]
 
 
 def verify(
@@ -173,7 +162,7 @@ def verify(
     except SklarError as error:
         return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
     result = verify_model(model, str(path))
-    checks = (result.checks[0], attempt("layout", check_layout, Path(path), model), *result.checks[1:])
+    checks = (result.checks[0], attempt("layout", _check_layout, Path(path), model), *result.checks[1:])
     if not refit or any(check.passed is False for check in checks):
         checks = (*checks, Check(_MODEL, None, "not recomputed (--refit)"))
     else:
@@ -269,3 +258,61 @@ def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism) -> tuple[
         return [Check("noise", None, f"not tested: {why}")], few
     rare = f"less than once in {1 / residuals.FALSE_ALARM:,.0f}"
     return [judge("noise", f"{'; '.join(told)}; {len(tests)} tests that fail a genuine file {rare}")], few
+
+
+def _check_layout(path: Path, model: Model | LinkedModel) -> str:
+    """Compare the file byte by byte with what `files.archive.save` writes; raise where one is not as it must be.
+
+    A zip can hold bytes that no reader shows: before the first member, between members, behind the last, in extra
+    fields and comments, behind the end of a packed stream. JSON can say the same in many ways. Only the choices of the
+    compressor, which may differ by its version, are left open.
+    """
+    with open_model(path) as (archive, _):
+        text = archive.read("model.json")
+        found = {each.filename: each for each in archive.infolist()}
+    if written(describe(model)) != text:
+        raise ModelError("its description is not written as Sklar writes it.")
+    size = path.stat().st_size
+    # Python's writer allows for packing that makes a member a twentieth longer.
+    if max(size, *(1.05 * each.file_size for each in found.values())) > _LARGEST:
+        return "the description is written in the one way that there is; a file of this size is not compared further"
+    with path.open("rb") as file:
+        names = ("model.json", *(f"{name}.npy" for name in arrays_of(model)))
+        entries = b"".join(_check_member(file, name, found[name]) for name in names)
+        start = file.tell()
+        if file.read(len(entries)) != entries:
+            raise ModelError("the list of its members is not as Sklar writes it.")
+        end = _END.pack(b"PK\5\6", 0, 0, len(found), len(found), len(entries), start, 0)
+        if file.read() != end:
+            raise ModelError("something stands behind its members.")
+    return f"{size:,} bytes, all of them where and as Sklar writes them"
+
+
+def _check_member(file: IO[bytes], name: str, info: zipfile.ZipInfo) -> bytes:
+    """Its entry in the list of members, when it stands here as it must."""
+    place, wanted = file.tell(), member(name)
+    wanted.CRC, wanted.compress_size, wanted.file_size = info.CRC, info.compress_size, info.file_size
+    # What Python's writer sets when it begins a member.
+    wanted.external_attr = 0o600 << 16
+    header = wanted.FileHeader(zip64=False)
+    if file.read(len(header)) != header:
+        raise ModelError(f"its member '{name}' does not stand where and as Sklar writes it.")
+    stream = zlib.decompressobj(-15) if wanted.compress_type == zipfile.ZIP_DEFLATED else None
+    left, unpacked = info.compress_size, 0
+    while left:
+        part = file.read(min(left, _AT_ONCE))
+        if not part:
+            raise ModelError(f"its member '{name}' ends too early.")
+        left -= len(part)
+        if stream is not None:
+            unpacked += len(stream.decompress(part))
+            if stream.unused_data or (stream.eof and left) or unpacked > info.file_size:
+                raise ModelError(f"something stands behind the content of its member '{name}'.")
+    if stream is not None and (not stream.eof or unpacked != info.file_size):
+        raise ModelError(f"its member '{name}' does not end where it must.")
+    # Files written on Windows name that system.
+    system = info.create_system if info.create_system in (0, 3) else 3
+    return _ENTRY.pack(
+        b"PK\1\2", 20, system, 20, 0, wanted.compress_type, 0, 33, info.CRC, info.compress_size, info.file_size,
+        len(name), 0, 0, 0, 0, wanted.external_attr, place,
+    ) + name.encode()  # fmt: skip
