@@ -276,6 +276,7 @@ RATIO = "it holds two numbers in one text, as 120/80 does: split it into two col
         ("x", [f"a{i}@example.org" for i in range(200)], "it looks like addresses of people"),
         ("x", [f"https://a.org/{i}" for i in range(200)], "it looks like addresses of pages"),
         ("x", [f"Person {i}" for i in range(200)], "nearly every row has another text: it identifies"),
+        ("x", [f"P{i % 190}" for i in range(200)], f"nearly every row has another text: it identifies{SEVERAL}"),
         # A full name that 900 rows share was published once: names go by the column's, however few they are.
         ("Name", ["Ann Lee"] * 900 + ["Bob Ray"] * 90, PEOPLE),
         ("First.Name", some("Ann", "Bob"), PEOPLE),
@@ -292,7 +293,33 @@ RATIO = "it holds two numbers in one text, as 120/80 does: split it into two col
     ],
 )
 def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str], reason: str) -> None:
-    assert drafted(name, values).left_out[name] == reason
+    made = drafted(name, values)
+    assert made.left_out[name] == reason
+    assert made.schema.ask_person == ((name,) if reason.endswith(SEVERAL) else ())
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "form"),
+    [
+        ("Patient No", True, "P{:05}"),
+        ("Versichertennummer", True, "A{:09}"),
+        ("member_nr", True, "{}"),
+        ("client", True, "C{}"),
+        ("customer", True, "{}"),
+        # Nothing in the name says so: the column may stay, but the question is asked.
+        ("case", True, "2021-{:05}"),
+        ("icd", False, "E{:03}"),
+        ("income", False, "{}"),
+        ("price", False, "{}.25"),
+        ("opened", False, "2001-01-01 {:06}"),
+    ],
+)
+def test_codes_of_people_that_repeat_ask_whose_rows_they_are(name: str, asked: bool, form: str) -> None:
+    made = drafted(name, [form.format(17 * (i % 150)) for i in range(600)])
+    assert made.schema.ask_person == ((name,) if asked else ())
+    if asked:
+        assert made.people(name).schema.person and name not in made.people(name).schema.names
+        assert made.people("each-row").schema.ask_person == ()
 
 
 CELLS: dict[str, st.SearchStrategy[Any]] = {

@@ -12,6 +12,7 @@ import datetime as dt
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -37,10 +38,13 @@ _YEARS = (1000, 3000)
 _SERIALS = (21_000, 60_000)
 _HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
 _IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
+_NEARLY = "nearly every row has another text: it identifies"
 # Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
 _MANY_CODES, _MANY_ROWS = 100, 500_000
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
+# Codes of people have more distinct ones per row, those of diagnoses or goods mostly fewer.
+_FEW_EACH = 0.02
 # More digits after the point are those of a computation, not of how a number is written.
 _MOST_PLACES = 4
 _BEYOND = "could a value lie beyond low or high? They were not read from the rows. Narrower public ones help."
@@ -70,7 +74,8 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     """What a draft proposes for a column."""
     unfit = _unfit(seen)
     if unfit:
-        repeats = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) and seen.distinct_share < 1
+        identifies = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) or (unfit == _NEARLY and _is_coded(seen))
+        repeats = identifies and seen.distinct_share < 1
         several = ", with several rows each" if repeats else ""
         return ColumnProposal(attribute=None, proposed=unfit + several, repeats=repeats)
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
@@ -109,7 +114,7 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         proposed = f"the first {kept} digits of each code: all are public, so no search is needed; the rest is left out"
         decide = "are they enough? More digits need more rows. For whole codes remove prefix and length, list values."
     else:
-        # Neither a type nor a public list gives the domain.
+        # Neither a type nor a public list gives the domain. Codes may be those of people, whatever the name says.
         for kind in _preferred(seen):
             odd = seen.axes[kind].odd
             points = len(seen.counts) - len(odd)
@@ -120,7 +125,7 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         attribute = _with_output(replace(entry, domain="private", at_most=at_most, other=True), seen.output)
         proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
         decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
-    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide)
+    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=_is_coded(seen))
 
 
 def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
@@ -172,7 +177,9 @@ def _unfit(seen: ColumnSummary) -> str | None:
     if len(texts) == 1 and not seen.missing and not typed:
         return "it is constant"
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
-    named = bool(words & _WORDS["name"]) and (words <= _WORDS["name"] or bool(words & _WORDS["whose"]))
+    named = bool(words & _WORDS["name"]) and (
+        words <= _WORDS["name"] or bool(words & (_WORDS["person"] | _WORDS["whose"]))
+    )
     if (
         (named or words & (_WORDS["id"] | _WORDS["address"]))
         and not words & _WORDS["about"]
@@ -197,17 +204,30 @@ def _unfit(seen: ColumnSummary) -> str | None:
             return _NUMBERED
     elif seen.axes:
         return None
-    if words & _WORDS["key"] and (many or words & _WORDS["whose"]):
+    if words & _WORDS["key"] and (many or words & (_WORDS["person"] | _WORDS["whose"])):
+        return _IDENTIFIER
+    numbered = words & _WORDS["number"] or any(word.endswith("nummer") for word in words)
+    compound = any(word.endswith("nummer") for word in words - _WORDS["number"])
+    if many and (compound or (words & _WORDS["person"] and (numbered or words <= _WORDS["person"] or _is_coded(seen)))):
         return _IDENTIFIER
     if "integer" in seen.axes:
         return None
     if seen.distinct_share > 0.9:
-        return "nearly every row has another text: it identifies"
+        return _NEARLY
     if many and sum(len(text.split()) for text in sample) >= 4 * len(sample):
         return "it looks like free text"
     if len(texts) > _FEW_ROWS and _most(sample, r"\d+(\.\d+)? ?/ ?\d+(\.\d+)?"):
         return "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
     return "it holds many names" if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
+
+
+def _is_coded(seen: ColumnSummary) -> bool:
+    """Whether texts look like codes of people or things: with digits, of one form, many and with few rows each."""
+    texts, words = list(seen.counts)[:1000], words_of(seen.name)
+    if seen.axes or len(seen.counts) <= _MANY_CODES or seen.distinct_share < _FEW_EACH or words & _WORDS["coded"]:
+        return False
+    forms = Counter(re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text)) for text in texts)
+    return _most(texts, r"(?=.*\d)\S+") and forms.most_common(1)[0][1] > 0.9 * len(texts)
 
 
 def _most(texts: Sequence[str], pattern: str) -> bool:
