@@ -22,7 +22,7 @@ ROOMS = {
     "fitting": 3_120,
     "generate": 624,
     "kernel": 1_697,
-    "machine": 908,
+    "machine": 919,
     "paper": 827,
     "public": 3_560,
     "rows": 4_004,

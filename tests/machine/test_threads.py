@@ -147,6 +147,32 @@ def test_the_next_item_is_fetched_while_one_is_in_use_and_no_further() -> None:
     assert list(stream) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    "stream", [lambda work: merged([map(work, range(9))], 1), lambda work: in_order(work, range(9))]
+)
+def test_a_stream_that_nobody_reads_on_ends_without_waiting(stream: Callable[..., Iterator[int]]) -> None:
+    """Garbage may be collected inside of a thread's own start, under a lock that an ending thread needs: this hung."""
+    begun, go = threading.Event(), threading.Event()
+
+    def work(item: int) -> int:
+        if item:
+            begun.set()
+            assert go.wait(PATIENCE)
+        return item
+
+    with using(1):
+        left = stream(work)
+        next(left)
+        assert begun.wait(PATIENCE)
+        ending = threading.Thread(target=left.close)  # type: ignore[attr-defined]
+        ending.start()
+        ending.join(PATIENCE / 10)
+        waits = ending.is_alive()
+        go.set()
+        ending.join()
+    assert not waits
+
+
 def broken() -> Iterator[int]:
     yield 1
     raise ZeroDivisionError

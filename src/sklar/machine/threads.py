@@ -108,6 +108,22 @@ def crew(threads: int | None = None) -> Iterator[Together]:
         yield lambda work, items: list(pool.map(work, items))
 
 
+@contextmanager
+def _threads_of_a_stream(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads for a generator: what has not begun when it ends is not begun.
+
+    One that nobody read to its end is ended as garbage, at any moment, even in a thread that is just starting and holds
+    what others need in order to end: that must not wait for them."""
+    pool, waits = ThreadPoolExecutor(count), True
+    try:
+        yield pool
+    except GeneratorExit:
+        waits = False
+        raise
+    finally:
+        pool.shutdown(wait=waits, cancel_futures=True)
+
+
 def ahead(items: Iterable[T]) -> Iterator[T]:
     """The same items, each fetched by a thread of its own while the one before it is in use."""
     return merged([items], 1)
@@ -120,9 +136,9 @@ def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
 
     >>> sorted(merged([[1, 2], [], [3]], 2))
     [1, 2, 3]"""
-    waiting, end, pool = map(iter, streams), object(), ThreadPoolExecutor(at_once)
-    fetched: dict[Future[T | object], Iterator[T]] = {}
-    try:
+    waiting, end = map(iter, streams), object()
+    with _threads_of_a_stream(at_once) as pool:
+        fetched: dict[Future[T | object], Iterator[T]]
         fetched = {pool.submit(next, stream, end): stream for stream in islice(waiting, at_once)}
         while fetched:
             for future in wait(fetched, return_when=FIRST_COMPLETED).done:
@@ -132,8 +148,6 @@ def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
                     fetched[pool.submit(next, following, end)] = following
                 if item is not end:
                     yield cast(T, item)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
@@ -144,14 +158,11 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         with undivided():
             return work(item)
 
-    waiting, pool = deque[Future[R]](), ThreadPoolExecutor(count)
-    try:
+    waiting = deque[Future[R]]()
+    with _threads_of_a_stream(count) as pool:
         for item in items:
             waiting.append(pool.submit(piece, item))
             if len(waiting) > count:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    finally:
-        # When the reader stops early, or a piece fails, what has not begun is not begun.
-        pool.shutdown(cancel_futures=True)

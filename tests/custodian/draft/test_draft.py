@@ -318,7 +318,8 @@ def test_codes_of_people_that_repeat_ask_whose_rows_they_are(name: str, asked: b
     made = drafted(name, [form.format(17 * (i % 150)) for i in range(600)])
     assert made.schema.ask_person == ((name,) if asked else ())
     if asked:
-        assert made.people(name).schema.person and name not in made.people(name).schema.names
+        assert made.people(name).schema.person
+        assert name not in made.people(name).schema.names
         assert made.people("each-row").schema.ask_person == ()
 
 
