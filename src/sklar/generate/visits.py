@@ -111,8 +111,7 @@ def _course(
     for at in range(1, MOST):
         before = types[:, at - 1]
         types[:, at] = choose(rng, np.concatenate(_WEIGHTS["next_type"]), before + kinds * frail)
-        days = np.exp(np.log(_WEIGHTS["gap"])[before] + pace + rng.normal(0.0, 0.9, number.size))
-        waits[:, at] = np.clip(days, 1, 365)
+        waits[:, at] = np.clip(np.exp(np.log(_WEIGHTS["gap"])[before] + pace + rng.normal(0.0, 0.9, pace.size)), 1, 365)
     waits[:, 0] = 0
     since, whole = np.cumsum(waits, axis=1), _DAYS.size
     last = np.take_along_axis(since, np.maximum(number - 1, 0)[:, None], axis=1)
@@ -120,9 +119,8 @@ def _course(
     tried = (rng.random((number.size, 4)) * np.maximum(whole - last, 1)).astype(np.int64)
     chance = np.cumsum(1 + winter[:, None] * np.cos(2 * np.pi * (tried - 15) / 365.25), axis=1)
     pick = (rng.random(number.size)[:, None] * chance[:, -1:] > chance).sum(axis=1)
-    dates = _DAYS[np.take_along_axis(tried, pick[:, None], axis=1) + since]
-    come = np.arange(MOST) < number[:, None]
-    return types[come], dates[come]
+    come, days = np.arange(MOST) < number[:, None], np.take_along_axis(tried, pick[:, None], axis=1) + since
+    return types[come], _DAYS[days[come]]
 
 
 def _frame(key: npt.NDArray[Any], names: Sequence[str], columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:
