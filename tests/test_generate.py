@@ -274,3 +274,23 @@ def test_visits_of_a_patient_are_alike() -> None:
         assert isinstance(same, float)
         shares = visits[name].value_counts(normalize=True)["proportion"]
         assert same > float((shares**2).sum()) + least
+
+
+def test_visits_follow_one_another() -> None:
+    """By order in time: what comes next depends on the type of the last, gaps are skewed, and winters are full."""
+    _, visits = both(8_000)
+    assert visits.equals(visits.sort(KEY, "date", maintain_order=True))
+    column = {name: visits[name].to_numpy() for name in (KEY, "type", "date")}
+    same = column[KEY][1:] == column[KEY][:-1]
+    before, after, gap = (
+        column["type"][:-1][same],
+        column["type"][1:][same],
+        np.diff(column["date"])[same].astype(float),
+    )
+    shares = {name: np.mean(after[before == name] == "inpatient") for name in np.unique(before)}
+    assert 0.43 < shares.pop("emergency") < 0.52
+    assert max(shares.values()) < 0.12
+    assert 11 <= np.median(gap) <= 13
+    assert 20 < gap.mean() < 30
+    month = column["date"][np.append(True, ~same)].astype("datetime64[M]").astype(int) % 12 + 1
+    assert np.isin(month, [12, 1, 2]).sum() > 1.3 * np.isin(month, [6, 7, 8]).sum()

@@ -20,7 +20,7 @@ ROOMS = {
     "draw": 1_680,
     "files": 2_074,
     "fitting": 3_120,
-    "generate": 624,
+    "generate": 656,
     "kernel": 1_697,
     "machine": 919,
     "paper": 827,

@@ -42,7 +42,7 @@ def test_figures_are_zero_for_equal_tables_only_and_the_join_is_released_by_pers
     assert abs(real.number.sum() - 1) < 1e-9
     flat = linked._flat(linked_schema(), 4)
     assert flat.person is not None
-    assert (flat.person.rows_per_person, flat.n_attributes) == (4, 12)
+    assert (flat.person.rows_per_person, flat.n_attributes) == (4, 13)
 
 
 @pytest.mark.parametrize("how", ["people", "rows"])

@@ -1,8 +1,11 @@
 """Patients and their visits: two tables that hang together, about nobody.
 
 Every patient has a hidden ailment that most visits are about, and a hidden frailty. Age, sex, smoking and chronic
-illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, how urgently,
-for how long, and at which cost. One patient in twenty never comes; the others come 1 to 30 times, about 6 on average.
+illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, for how long,
+and at which cost. One patient in twenty never comes; the others come 1 to 30 times, about 6 on average. Visits follow
+one another in time: the type of the next one depends on the type of the last and on the patient (an emergency is often
+followed by a stay), and so does the gap to it, about 12 days in the median and skewed. More patients first come in
+winter.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ _BLOCK = 8_192
 _STATED = tomllib.loads((files("sklar.generate") / "visits.toml").read_text("utf-8"))
 _LEVELS, _EDGES, _WEIGHTS = (_STATED[part] for part in ("levels", "edges", "weights"))
 _PATIENT = ("age", "sex", "region", "insurance", "chronic", "smoker")
-_VISIT = ("department", "diagnosis", "urgency", "days", "cost", "outcome")
+_VISIT = ("date", "type", "department", "diagnosis", "days", "cost", "outcome")
+_DAYS = np.arange(_EDGES["date"][0], _EDGES["date"][-1], dtype="datetime64[D]")
 
 
 def linked() -> Linked:
@@ -41,7 +45,9 @@ def linked() -> Linked:
 def _schema(table: str, names: Sequence[str]) -> Schema:
     entries: dict[str, dict[str, object]] = {}
     entries |= {name: {"type": "categorical", "values": levels} for name, levels in _LEVELS.items()}
-    entries |= {name: {"type": "integer", "edges": edges} for name, edges in _EDGES.items()}
+    entries |= {
+        name: {"type": "date" if name == "date" else "integer", "edges": edges} for name, edges in _EDGES.items()
+    }
     return Schema.from_dict({"table": {"name": table}, "attributes": {name: entries[name] for name in names}})
 
 
@@ -75,20 +81,46 @@ def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataF
     people = _frame(key, _PATIENT, (age, sex, region, insurance, chronic, smoker)).head(patients - first)
     owner = np.repeat(np.arange(_BLOCK), number)
     rows = owner.size
+    types, dates = _course(rng, number, frail=frailty > 0.8, winter=0.3 + 0.5 * (ailment == 3))
     # One visit in eight is about something else.
     about = np.where(rng.random(rows) < 0.125, choose(rng, _WEIGHTS["ailment"], rows=rows), ailment[owner])
-    department = choose(rng, _WEIGHTS["department"], about)
+    urgent = (types == 1) & (rng.random(rows) < 0.5)
+    department = np.where(urgent, 7, choose(rng, _WEIGHTS["department"], about))
     diagnosis = choose(rng, _WEIGHTS["diagnosis"], department)
-    urgency = choose(rng, _WEIGHTS["urgency"], department)
-    weak = 1.4 * frailty[owner] + 0.6 * urgency + 0.3 * (age[owner] > 65)
-    stays = rng.random(rows) < 1 / (1 + np.exp(1.0 - 1.8 * weak))
+    weak = 1.4 * frailty[owner] + np.array(_WEIGHTS["grave"])[types] + 0.3 * (age[owner] > 65)
+    stays = (types == 2) | ((types == 1) & (rng.random(rows) < 1 / (1 + np.exp(2.0 - weak))))
     days = np.where(stays, np.minimum(1 + rng.poisson(np.exp(0.5 + 0.45 * weak)), 60), 0)
     price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
-    cost = np.minimum(np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows)), 99_999)
+    cost = np.minimum(np.exp(price + 0.75 * np.log1p(days) + 0.2 * (types == 1) + rng.normal(0, 0.35, rows)), 99_999)
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
     outcome = choose(rng, _WEIGHTS["outcome"], worse)
-    columns = (department, diagnosis, urgency, days, cost.astype(np.int64), outcome)
+    columns = (dates, types, department, diagnosis, days, cost.astype(np.int64), outcome)
     return people, _frame(key[owner], _VISIT, columns).filter(pl.col(KEY) <= patients)
+
+
+def _course(
+    rng: np.random.Generator, number: npt.NDArray[np.int64], *, frail: npt.NDArray[np.bool_], winter: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.datetime64]]:
+    """The types and the dates of all visits, patient after patient, each in order: a Markov chain with gaps.
+
+    `winter` is by how much more often a patient comes first in January than on average, and less in July.
+    """
+    types, waits = (np.empty((number.size, MOST), dtype=np.intp) for _ in range(2))
+    types[:, 0], kinds = choose(rng, _WEIGHTS["first_type"], frail.astype(np.intp)), len(_LEVELS["type"])
+    pace = rng.normal(0.0, 0.4, number.size) - 0.3 * frail
+    for at in range(1, MOST):
+        before = types[:, at - 1]
+        types[:, at] = choose(rng, np.concatenate(_WEIGHTS["next_type"]), before + kinds * frail)
+        waits[:, at] = np.clip(np.exp(np.log(_WEIGHTS["gap"])[before] + pace + rng.normal(0.0, 0.9, pace.size)), 1, 365)
+    waits[:, 0] = 0
+    since, whole = np.cumsum(waits, axis=1), _DAYS.size
+    last = np.take_along_axis(since, np.maximum(number - 1, 0)[:, None], axis=1)
+    since = np.where(last < whole, since, since * (whole - 1) // np.maximum(last, 1))
+    tried = (rng.random((number.size, 4)) * np.maximum(whole - last, 1)).astype(np.int64)
+    chance = np.cumsum(1 + winter[:, None] * np.cos(2 * np.pi * (tried - 15) / 365.25), axis=1)
+    pick = (rng.random(number.size)[:, None] * chance[:, -1:] > chance).sum(axis=1)
+    come, days = np.arange(MOST) < number[:, None], np.take_along_axis(tried, pick[:, None], axis=1) + since
+    return types[come], _DAYS[days[come]]
 
 
 def _frame(key: npt.NDArray[Any], names: Sequence[str], columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:
