@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra excel --extra learn --extra pandas --extra plot --extra spss --extra sql --extra stata --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim raw bench scale lock clean
+.PHONY: help results quick demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim raw bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,14 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 
 flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches it, into docs/results/ (half an hour)
 	$(BIN)/python -m tests.flaws.run
+
+RESULTS := $(VENV)/.dev .venv-graphical/.done .venv-raw/.done .venv-spark/.done
+
+results: $(RESULTS) ## renew every page of figures and the tables of README on this tree (at most four hours, resumable)
+	$(BIN)/python -m benchmarks.results
+
+quick: $(VENV)/.dev ## renew the pages that take 20 minutes in all
+	$(BIN)/python -m benchmarks.results --quick
 
 proofs: $(VENV)/.dev ## check the lemmas behind every bound by machine (needs Debian's coq)
 	$(BIN)/python -m proofs.check

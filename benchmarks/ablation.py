@@ -169,11 +169,12 @@ def main(
 ) -> None:
     """Run what was not run, or write the page."""
     if page:
-        runs = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.json"))]
+        kept = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.json"))]
+        runs = [run for run in kept if run["source"] == SOURCE]
         header = {
             "command": "python -m benchmarks.ablation",
             **versions(),
-            "source": ", ".join(sorted({run["source"] for run in runs})),
+            "source": SOURCE,
             "draws": f"{len({run['draw'] for run in runs})} of {len({run['table'] for run in runs})} tables",
         }
         write_page(

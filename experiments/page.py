@@ -77,8 +77,8 @@ What Asghar et al. (2020) measured, measured again: every table and figure of th
 theirs. `dpc` is their mechanism in its [sound reading](illustrations.md), `Lap` is independent Laplace noise on every
 query; both at epsilon = {header["epsilon"]:g}, delta = 2^-30. Noise comes from the operating system and cannot be
 seeded, so figures are means of three runs, with their range in parentheses. (sklar {header["sklar"]}, Python
-{header["python"]}, numpy {header["numpy"]}; this page is written by `python -m experiments.page` from the JSON files
-beside it.)
+{header["python"]}, numpy {header["numpy"]}; {_trees(documents)}; this page is written by `python -m
+experiments.page` from the JSON files beside it.)
 
 **It holds up.** {len(ratios) - len(far)} of {len(ratios)} figures for Adult (averages, and maxima of the best 95% and
 99%) are within 20% of the paper's, {sum(abs(ratio - 1) <= 0.05 for ratio in ratios.values())} of them within 5%.{rest}
@@ -86,6 +86,16 @@ Over [thirty runs](scatter.md), {sum(inside.values())} of the paper's {len(insid
 our smallest and our largest{_outside(documents["scatter"])}. The bins of Adult's numbers are our own, with the paper's
 number of levels; the paper does not give its edges.
 """
+
+
+def _trees(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """Of which trees the pages are that this one sums up."""
+    by: dict[str, list[str]] = {}
+    for name, document in documents.items():
+        by.setdefault(document["header"].get("src", "an earlier one"), []).append(name)
+    if len(by) == 1:
+        return f"all of tree {next(iter(by))}"
+    return "trees: " + ", ".join(f"{tree} ({', '.join(names)})" for tree, names in by.items())
 
 
 def _outside(document: Mapping[str, Any]) -> str:

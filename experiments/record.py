@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from benchmarks.pages import stamp
 
 from sklar.custodian.evaluate import Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS
@@ -53,6 +54,7 @@ def header(name: str, **facts: Any) -> dict[str, Any]:
         "command": " ".join(["python -m", f"experiments.{name}", *_public(sys.argv[1:])]),
         "python": platform.python_version(),
         **{package: version(package) for package in ("sklar", "numpy", "scipy", "numba")},
+        **stamp(),
         "sampling_seeds": list(SEEDS),
         "noise": "from the operating system, not seeded: figures are means over the runs",
         **facts,

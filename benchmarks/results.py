@@ -1,0 +1,215 @@
+"""Renew every page of docs/results on this tree, one after the other, and the tables of README and docs after each.
+
+    make results                                     # all of it: at most four hours of two idle cores
+    make quick                                       # what takes 20 minutes in all
+    python -m benchmarks.results --list              # of which tree each page is
+    python -m benchmarks.results --only raw,speed
+    python -m benchmarks.results --tables            # only fill the tables of README and docs
+
+A page says in its header of which tree it is (`src`, a digest of the package's files), and one that is of this tree is
+left alone: what was interrupted goes on. Runs of ours that a command keeps in its work folder are repeated when the
+package has changed; runs of peers are kept by their version and settings, in the work folder or in the page's own JSON.
+A page whose command fails is named at the end, with the file that holds what the command printed, and the others are
+made all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from benchmarks import filled
+from benchmarks.pages import RESULTS, ROOT, SRC, stated, versions
+from sklar.files.write import write_text
+
+LOGS = ROOT / "build" / "results"
+# What all pages, and the quick ones, may take on two idle cores.
+MOST_MINUTES, MOST_QUICK = 240, 20
+_OURS = "auto,mixture,binary,dpc,independence"
+_GRAPHICAL = "--peers-python .venv-graphical/bin/python"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page, the modules that make it with their options, and about how many minutes they take on two idle cores.
+
+    `printed`: the page shows in its first block of text what the commands print.
+    """
+
+    name: str
+    minutes: float
+    commands: tuple[str, ...]
+    quick: bool = False
+    venv: str = ".venv"
+    printed: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Its Markdown."""
+        return RESULTS / f"{self.name}.md"
+
+    def tree(self) -> str:
+        """Of which tree it is; a dash where it does not say."""
+        return stated(self.path.read_text(encoding="utf-8")).get("src", "-") if self.path.exists() else "-"
+
+
+def _paper(name: str, minutes: float, *, quick: bool = False) -> Page:
+    return Page(name=name, minutes=minutes, commands=(f"experiments.{name}",), quick=quick)
+
+
+PAGES = (
+    _paper("illustrations", 0.2, quick=True),
+    _paper("learning", 1, quick=True),
+    _paper("correlation_split", 1, quick=True),
+    _paper("rules", 1, quick=True),
+    _paper("runtimes", 2, quick=True),
+    _paper("scatter", 2, quick=True),
+    Page(
+        name="conditions",
+        minutes=1,
+        commands=("benchmarks.conditions --rows 2000 --table-rows 10000 --page",),
+        quick=True,
+    ),
+    Page(name="start", minutes=5, commands=("benchmarks.start --runs 3 --page",), quick=True),
+    _paper("epsilon_sweep", 4),
+    _paper("cdfs", 4),
+    _paper("errors", 6),
+    Page(name="numbers", minutes=8, commands=("benchmarks.numbers", "benchmarks.numbers --only few"), printed=True),
+    Page(
+        name="accuracy",
+        minutes=5,
+        commands=(
+            f"benchmarks.accuracy --methods auto,independence {_GRAPHICAL} --no-learners --no-page",
+            f"benchmarks.accuracy --tables adult --methods {_OURS} --no-learners --no-page",
+            "benchmarks.accuracy --tables adult --methods auto --epsilons 0.25,4,10",
+        ),
+    ),
+    Page(
+        name="aim",
+        minutes=25,
+        commands=(f"benchmarks.aim ours {_GRAPHICAL}", f"benchmarks.aim page {_GRAPHICAL}", "benchmarks.dots"),
+    ),
+    Page(
+        name="labels",
+        minutes=25,
+        commands=(f"benchmarks.labels ours --jobs 2 {_GRAPHICAL}", f"benchmarks.labels page {_GRAPHICAL}"),
+    ),
+    Page(name="raw", minutes=20, commands=("benchmarks.raw --draws 3 --page",), venv=".venv-raw"),
+    Page(name="speed", minutes=20, commands=("benchmarks.pipeline", "benchmarks.pipeline --growth --page")),
+    Page(
+        name="scale", minutes=20, commands=("benchmarks.scale --rows 50000000 --shards 64 --page",), venv=".venv-spark"
+    ),
+    Page(
+        name="ablation",
+        minutes=20,
+        commands=(f"benchmarks.ablation --draws 1 {_GRAPHICAL}", "benchmarks.ablation --page"),
+    ),
+    Page(
+        name="inference", minutes=20, commands=("experiments.inference --times 40 --fewer 20 --direct 400 --tested 40",)
+    ),
+    Page(name="inference_raw", minutes=20, commands=("experiments.inference --raw --releases 6 --jobs 2",)),
+    Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
+)
+
+
+def current(page: Page) -> bool:
+    """Whether a page is of this tree."""
+    return page.tree() == SRC
+
+
+def interpreter(venv: str) -> Path:
+    """The Python of an environment: the running one of the package's own, which need not be `.venv`."""
+    return Path(sys.executable) if venv == ".venv" else ROOT / venv / "bin" / "python"
+
+
+def renew(page: Page) -> str | None:
+    """Run a page's commands; what went wrong, or None. What they print goes to a file of `LOGS`."""
+    python, log = interpreter(page.venv), LOGS / f"{page.name}.log"
+    if not python.exists():
+        return f"needs the environment {page.venv}. Run make {page.venv}/.done."
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as output:
+        for command in page.commands:
+            done = subprocess.run(  # noqa: S603
+                [str(python), "-m", *command.split()], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False
+            )
+            if done.returncode:
+                return f"{command} ended with exit status {done.returncode}: {log.relative_to(ROOT)}"
+    text = page.path.read_text(encoding="utf-8")
+    if page.printed:
+        text = shown(text, log.read_text(encoding="utf-8"))
+    write_text(page.path, stamped(text, page.commands))
+    return None if current(page) else "its commands ended well and did not write it on this tree"
+
+
+def sum_up() -> bool:
+    """Write the page that sums up the paper's from their JSON; whether that went well."""
+    return not subprocess.run([sys.executable, "-m", "experiments.page"], cwd=ROOT, check=False).returncode
+
+
+def shown(text: str, printed: str) -> str:
+    """A page with its first block of text replaced.
+
+    >>> shown("# A\\n\\n```text\\nold\\n```\\n\\nMore.", "new\\n")
+    '# A\\n\\n```text\\nnew\\n```\\n\\nMore.'
+    """
+    return re.sub(r"(?s)```text\n.*?```", lambda _: f"```text\n{printed.rstrip()}\n```", text, count=1)
+
+
+def stamped(text: str, commands: Sequence[str]) -> str:
+    """A page with a header, where the commands that wrote it leave the one of another tree, or none."""
+    if stated(text).get("src") == SRC:
+        return text
+    body = text.split("-->\n", 1)[1].lstrip("\n") if stated(text) else text
+    facts = {"command": "; ".join(f"python -m {command}" for command in commands), **versions()}
+    return "<!--\n" + "\n".join(f"{key}: {value}" for key, value in facts.items()) + f"\n-->\n\n{body}"
+
+
+@click.command(help=__doc__)
+@click.option("--quick", is_flag=True, help="Only the pages that take little.")
+@click.option("--only", default="", help="Only these pages, with commas between them.")
+@click.option("--again", is_flag=True, help="Also pages that are of this tree.")
+@click.option("--list", "listed", is_flag=True, help="Say of which tree each page is, and run nothing.")
+@click.option("--tables", is_flag=True, help="Fill the tables of README and docs, and run nothing.")
+def main(*, quick: bool, only: str, again: bool, listed: bool, tables: bool) -> None:
+    """Renew what is not of this tree."""
+    names = [name for name in only.split(",") if name]
+    unknown = [name for name in names if name not in {page.name for page in PAGES}]
+    if unknown:
+        raise click.BadParameter(f"no such page: {', '.join(unknown)}. --list names them.", param_hint="--only")
+    chosen = [page for page in PAGES if (page.name in names if names else page.quick or not quick)]
+    if listed:
+        for page in chosen:
+            click.echo(f"{page.name:18} {page.tree():9} {page.minutes:5.3g} min  {'; '.join(page.commands)}")
+        return
+    todo = [] if tables else [page for page in chosen if again or not current(page)]
+    left, failed = sum(page.minutes for page in todo), []
+    for place, page in enumerate(todo, start=1):
+        click.echo(
+            f"[{place}/{len(todo)}] {page.name}: about {page.minutes:.3g} min, {left:.3g} min for all that is left"
+        )
+        begin = time.perf_counter()
+        problem = renew(page)
+        left -= page.minutes
+        click.echo(f"    {problem or 'written'} ({(time.perf_counter() - begin) / 60:.1f} min)")
+        failed += [f"{page.name}: {problem}"] if problem else []
+    failed += [] if sum_up() else ["README: experiments.page ended with an error"]
+    for path in filled.fill():
+        click.echo(f"filled the tables of {path.relative_to(ROOT)}")
+    if failed:
+        raise click.ClickException("not renewed: " + "; ".join(failed))
+    old = [page.name for page in PAGES if not current(page)]
+    click.echo(
+        f"Tree {SRC}: {len(PAGES) - len(old)} of {len(PAGES)} pages" + (f", not {', '.join(old)}." if old else ".")
+    )
+
+
+if __name__ == "__main__":
+    main()
