@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from sklar.fitting.classes import LinkedClasses
-    from sklar.fitting.course import CourseLaws
+    from sklar.fitting.order import CourseLaws
 else:
     pl = lazily("polars")
 

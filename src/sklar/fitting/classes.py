@@ -31,9 +31,9 @@ from sklar.budget.plan import FULL_WEIGHT, IN_ORDER, LinkedTable
 from sklar.draw.blocks import ReadArray
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
-from sklar.fitting.course import ARRAYS, CourseLaws, fit_course, graded, law_shapes
 from sklar.fitting.descent import start_logits
 from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, project, project_levels, scale_levels
+from sklar.fitting.order import ARRAYS, CourseLaws, fit_course, graded, law_shapes
 from sklar.fitting.steps import RATE, contrasts
 from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress

@@ -244,7 +244,12 @@ def _check_order(linked: Linked) -> None:
     refuse((not isinstance(unique, tuple), f"unique must be a list of attributes, got {unique!r}."))
     for key, names in named.items():
         odd = next((name for name in names if name not in events.names), None)
-        refuse((odd is not None, f"{key} must name attributes of its schema, got {odd!r}. It has {events.names}."))
+        refuse(
+            (
+                odd is not None,
+                f"{key} must name attributes of its schema, got {odd!r}. It has {', '.join(events.names)}.",
+            )
+        )
         refuse((len(set(names)) < len(names), f"{key} names an attribute twice. Remove one."))
     wide = next((name for name in unique if name != order and spread(events.attribute(name))), None)
     refuse(

@@ -5,12 +5,12 @@ chain of a class with first law f and transitions T has to have E over all its e
 
     A = sum_k p(k)/k sum_{i<k} d_i = E sum_k p(k) - sum_k p(k)/k d_k      the mass that steps leave
     B = sum_k p(k)/k sum_{i>1} d_i = E sum_k p(k) - f sum_k p(k)/k        the mass that they reach
-    T = J / A with J = diag(u) R diag(v), the sums of whose rows are A and of whose columns are B
+    T ~ R diag(v^0.8) by rows, where diag(u) R diag(v) has rows of the sums A and columns of the sums B
 
-with d_i the law of the i-th event. R, which all classes have in common, says how much more often one level follows
+with d_i the law of the i-th event. An exponent of 1 would keep E in every class, whatever steps say; a little less lets
+steps that are nearly certain be so in all classes, and over all of them E stays. R, which all classes have in common, says how much more often one level follows
 another than two events of a class go together. It is found by iterating: the steps of all classes, each weighing
-1/(k - 1), are to be those that were measured. So tables of events stay what they are, and steps become what they were.
-A noisy table is first drawn to what is expected without it, by as much as its noise says (James and Stein 1961).
+1/(k - 1), are to be those that were measured. A noisy table is first drawn to what is expected without it, by as much as its noise says (James and Stein 1961).
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # Rounds of iterations, all of them few enough to be done whatever the tables are; the last one's changes are small.
 _FIRST_ROUNDS, _ROUNDS, _SCALINGS, _DATE_ROUNDS = 20, 40, 4, 8
+# How much of what a class has more of than others its steps lead to.
+_KEPT = 0.8
 # People and events that are drawn to learn where dates come to lie.
 _PEOPLE, _EVENTS = 60_000, 400_000
 # What is as good as nothing, and the share that is given to levels that noise has emptied.
@@ -128,7 +130,7 @@ def _chain(state: Doubles, number: Doubles, tables: Mapping[str, tuple[Doubles, 
         for _ in range(_SCALINGS):
             columns = into / (rows @ common)
             rows = out / (columns @ common.T)
-        following = rows[:, :, None] * common * columns[:, None, :]
+        following = common * (columns / columns.max(axis=1, keepdims=True))[:, None, :] ** _KEPT
         following /= following.sum(axis=2, keepdims=True)
         law, last, leaving = first, np.zeros_like(state), np.zeros_like(state)
         for k in ks:
