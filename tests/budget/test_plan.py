@@ -18,6 +18,7 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
+from sklar.public.events import Linked
 from tests.conftest import refuses
 from tests.linked import in_order, small
 

@@ -88,7 +88,7 @@ RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
     ({"people": schema(DATE + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
     ({"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
         r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]"),
-    (ORDER | {"order": "when"}, r"\[events\] order must name attributes of its schema, got 'when'. It has kind, urgent, day"),
+    (ORDER | {"order": "when"}, r"\[events\] order must name attributes of its schema, got 'when'. It has kind, urge"),
     (ORDER | {"order": ["day"]}, "order must name attributes"),
     (ORDER | {"order": "kind"}, "order must be one of date, datetime, .*: 'kind' is a categorical"),
     (ORDER | {"at_most": 1}, "order needs an at_most of 2 or more"),
