@@ -8,9 +8,8 @@ than the domain are shortened in proportion.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -33,21 +32,41 @@ _TRIES = 24
 _PARTS = 4
 
 
-def level_drawer(chances: Floats | Doubles, cells: Cells) -> Callable[[Ints, np.random.Generator], Ints]:
-    """Draws a level of every attribute, shape (attributes, rows), by the classes of rows, from (classes, levels)."""
+class _Draws(Protocol):
+    def __call__(self, of_class: Ints, rng: np.random.Generator, shares: Doubles | None = None) -> Ints: ...
+
+
+def level_drawer(chances: Floats | Doubles, cells: Cells) -> _Draws:
+    """Draws a level of every attribute, shape (attributes, rows), by the classes of rows, from (classes, levels).
+
+    `shares` say where a row stands among its class, from 0 to 1, in place of random numbers.
+    """
     every = [np.cumsum(chances[:, cells.levels(i)].astype(np.float64), axis=1) for i in range(cells.n_attributes)]
     # One increasing list for all classes: class c's chances lie between c and c + 1.
     steps = [(np.arange(len(upto))[:, None] + upto / upto[:, -1:]).ravel() for upto in every]
 
-    def draw(of_class: Ints, rng: np.random.Generator) -> Ints:
+    def draw(of_class: Ints, rng: np.random.Generator, shares: Doubles | None = None) -> Ints:
         drawn = np.empty((len(steps), of_class.size), dtype=np.int64)
         for i, (size, own) in enumerate(zip(cells.sizes, steps, strict=True)):
-            level = np.searchsorted(own, of_class + rng.random(of_class.size), side="right") - of_class * size
+            level = np.searchsorted(
+                own, of_class + (rng.random(of_class.size) if shares is None else shares), side="right"
+            )
+            level -= of_class * size
             # Rounding may lead past the last level.
             drawn[i] = np.clip(level, 0, size - 1)
         return drawn
 
     return draw
+
+
+def dealt_classes(people: int, classes: int, rng: np.random.Generator) -> tuple[Ints, Doubles]:
+    """Classes of people, about as many of each, and where each of them stands in theirs, from 0 to 1 at even steps.
+
+    So numbers of events differ from their chances by less than those of people who are drawn one by one.
+    """
+    place = rng.permutation(people)
+    of_class = place % classes
+    return of_class, (place // classes + rng.random(people)) / ((people - 1 - of_class) // classes + 1)
 
 
 class Drawn(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sklar.draw.blocks import BLOCK_ROWS, Copula, Sampler, blocks, stream
-from sklar.draw.course import CourseSampler, level_drawer
+from sklar.draw.course import CourseSampler, dealt_classes, level_drawer
 from sklar.draw.decode import Decoder, Shape, decode_dummies, dummy_schema, record_schema
 from sklar.draw.repair import RecordSampler
 from sklar.errors import ModelError
@@ -97,8 +97,11 @@ class LinkedSampler:
         """The people of a block, given as its number and its size, and their events, in order where they have one."""
         number, people = block
         rng, values = stream(self._seed, number, 2), stream(self._seed, number, 3)
-        of_class = rng.integers(self._n_classes, size=people)
-        codes, counts = self._person(of_class, rng), self._number(of_class, rng)[0]
+        if self._course is None:
+            of_class, shares = rng.integers(self._n_classes, size=people), None
+        else:
+            of_class, shares = dealt_classes(people, self._n_classes, rng)
+        codes, counts = self._person(of_class, rng), self._number(of_class, rng, shares)[0]
         owner = np.repeat(np.arange(people), counts)
         course = None if self._course is None else self._course.draw(of_class, counts, rng)
         kinds = self._kind(of_class[owner], rng)[0] if course is None else course.kinds

@@ -22,15 +22,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from sklar.budget.certificate import LinkedMeasured
 from sklar.budget.plan import IN_ORDER
 from sklar.draw.blocks import stream
-from sklar.draw.course import Chain
+from sklar.draw.course import Chain, dealt_classes, level_drawer
 from sklar.fitting.choose import SEED
 from sklar.fitting.margins import project
-from sklar.kernel.cells import Doubles, Floats
+from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.public.events import Course
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ _KEPT = 0.8
 _PEOPLE, _EVENTS = 60_000, 400_000
 # What is as good as nothing, and the share that is given to levels that noise has emptied.
 _TINY, _RARE = 1e-9, 1e-3
+# How much more it weighs that chances add up to those of their bin than that they are even.
+_FIRMLY = 1e3
 
 
 ARRAYS = ("first", "following", "gap", "when", "season")
@@ -174,8 +175,8 @@ def _gaps(tables: Mapping[str, tuple[Doubles, float]], states: int) -> Doubles:
 def graded(measured: LinkedMeasured, number: Doubles) -> Floats:
     """Numbers of events, shape (H, at_most + 1), of which the fit knows bins: smooth within them, and by class.
 
-    The chances of bins stay in every class; within them a distribution function is smooth, drawn to by what was
-    measured of single numbers, and a class with more of the next bin has more of the last numbers of a bin.
+    Those of bins are what all tables say together. Within them chances are even, drawn to what was measured of single
+    numbers, and a class with more of the next bin has more of the last numbers of a bin.
     """
     bins, ks = np.array(measured.linked.bins), np.arange(number.shape[1])
     of_bins = np.add.reduceat(number, bins[:-1], axis=1)
@@ -183,12 +184,15 @@ def graded(measured: LinkedMeasured, number: Doubles) -> Floats:
     for _ in range(_SCALINGS):
         of_bins = of_bins * (mean / of_bins.mean(axis=0))
         of_bins /= of_bins.sum(axis=1, keepdims=True)
-    upto = PchipInterpolator(np.log1p(bins), np.append(0.0, np.cumsum(mean)))(np.log1p(np.append(ks, ks.size)))
+    bin_of = np.searchsorted(bins, ks, side="right") - 1
+    # Chances that change least from each number to the next, but for that of nobody, among those of these bins.
+    held, steps = _FIRMLY * (bin_of == np.arange(mean.size)[:, None]), np.diff(np.eye(ks.size), axis=0)[1:]
+    even = np.linalg.lstsq(np.vstack([held, steps]), np.append(_FIRMLY * mean, np.zeros(len(steps))), rcond=None)[0]
     cells, scale = next((cells, scale) for table, cells, scale in measured.tables if table.kind == "number")
-    share = _drawn_to(cells / n, np.maximum(np.diff(upto), _TINY), (scale / n) ** 2)
+    share = _drawn_to(cells / n, np.maximum(even, _TINY), (scale / n) ** 2)
     middles = np.add.reduceat(share * ks, bins[:-1]) / np.add.reduceat(share, bins[:-1])
     places = np.interp(np.log1p(ks), np.log1p(middles), np.arange(middles.size))
-    low, bin_of = np.minimum(places.astype(np.int64), middles.size - 2), np.searchsorted(bins, ks, side="right") - 1
+    low = np.minimum(places.astype(np.int64), middles.size - 2)
     apart = np.log((of_bins + _TINY) / mean)
     found = share * np.exp(apart[:, low] + (places - low) * (apart[:, low + 1] - apart[:, low]))
     for _ in range(_SCALINGS):
@@ -219,12 +223,13 @@ def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
     bin_of = np.searchsorted(np.array(course.numbers), ks, side="right") - 2
     of_bins = np.add.reduceat(number, course.numbers[1:-1], axis=1)
     target = of_bins.T @ wanted / np.maximum(of_bins.sum(axis=0), _TINY)[:, None] + _RARE / edges.size
-    # As many people of each class: what is drawn differs from round to round by the seasons alone.
-    of_class = np.arange(int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1)))) % len(wanted)
-    upto, season = np.cumsum(number / number.sum(axis=1, keepdims=True), axis=1), np.ones_like(target)
+    people = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1)))
+    of_class, shares = dealt_classes(people, len(wanted), stream(SEED, 3))
+    counts = level_drawer(number, Cells([ks.size]))(of_class, stream(SEED, 3), shares)[0]
+    season = np.ones_like(target)
     for _ in range(_DATE_ROUNDS):
+        # The same numbers: what is drawn differs from round to round by the seasons alone.
         rng = stream(SEED, 4)
-        counts = (rng.random(of_class.size)[:, None] >= upto[of_class][:, :-1]).sum(axis=1)
         drawn = Chain(laws).draw(of_class, counts, rng)
         place = bin_of[counts[drawn.owner]] * target.shape[1] + np.searchsorted(edges, drawn.times, side="right") - 1
         here = np.bincount(place, weights=1 / counts[drawn.owner], minlength=target.size).reshape(target.shape)
