@@ -115,6 +115,7 @@ PAGES = (
         name="inference", minutes=20, commands=("experiments.inference --times 40 --fewer 20 --direct 400 --tested 40",)
     ),
     Page(name="inference_raw", minutes=20, commands=("experiments.inference --raw --releases 6 --jobs 2",)),
+    Page(name="linked", minutes=10, commands=("benchmarks.linked --page",)),
     Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
 )
 

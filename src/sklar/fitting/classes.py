@@ -2,7 +2,7 @@
 
 A person belongs to one of H equally likely classes. Given the class, the attributes of the person and the number of
 their events are independent; every event belongs to one of G classes of events of that class of people, and given both
-its attributes are independent. The order of events means nothing.
+its attributes are independent. How events follow one another, where they have an order, is fitted after (`order`).
 
 With P (H, dP) the levels of people's attributes, N (H, bins) the bins of the number of events, C (H, G) the classes of
 events, Q (H, G, dE) the levels of their attributes, E = sum_g C Q, and Z = [1, P, N], all tables are four products:
@@ -61,7 +61,7 @@ _ROUNDING = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkedClasses:
     """What the H equally likely classes of people are like, as probabilities of (H, levels), (H, at_most + 1), (H, G)
-    and (H, G, levels).
+    and (H, G, levels); and how their events follow one another, where these have an order.
     """
 
     linked: Linked
