@@ -267,8 +267,8 @@ def test_the_whole_budget_is_spent_by_the_shares(linked: Linked) -> None:
     assert 0.999 < PERSON.spent(plans.plan_linked(linked, PERSON).spend(PERSON)) <= 1.0
     costs = {kind: float(np.sum(scales**-2.0)) for kind, (_, scales) in parts(linked=linked).items()}
     ordered = {"number-gap"} if linked.order else set()
-    ordered |= {*plans.IN_ORDER, "apart-events"} if linked.follows else set()
-    assert set(costs) == set(plans.KINDS) - {"people", "apart-events", *plans.IN_ORDER} | ordered
+    ordered |= {*plans.IN_ORDER} if linked.follows else set()
+    assert set(costs) == set(plans.KINDS) - {"people", *plans.IN_ORDER} | ordered
     whole = sum(plans.KINDS[kind][0] for kind in costs)
     for kind, cost in costs.items():
         assert cost / sum(costs.values()) == pytest.approx(plans.KINDS[kind][0] / whole, rel=1e-5)

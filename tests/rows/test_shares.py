@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, pairwise
@@ -202,10 +202,6 @@ def _shares(
     gaps = [max(at for at, begin in enumerate(linked.course.gaps) if begin <= later - time)
         for time, later in pairwise(times)] if linked.course else []  # fmt: skip
 
-    def pairs(some: Iterable[Any]) -> list[int]:
-        low, high = np.array([sorted((one[i], two[i])) for one, two in some], dtype=np.int64).reshape(-1, 2).T
-        return list(triangle(low, high, shape[0]))
-
     # A person's cells, with equal shares.
     cells: dict[str, Callable[[], list[int]]] = {
         "people": lambda: [0], "person": lambda: [person[i]], "number": lambda: [k],
@@ -214,8 +210,8 @@ def _shares(
         "person-event": lambda: [person[i] * shape[1] + event[j] for event in events],
         "event-event": lambda: [event[i] * shape[1] + event[j] for event in events],
         "number-event": lambda: [(in_bin - 1) * shape[1] + event[i] for event in events],
-        "two-events": lambda: pairs(combinations(events, 2)),
-        "apart-events": lambda: pairs((events[a], events[b]) for a, b in combinations(range(k), 2) if b > a + 1),
+        "two-events": lambda: [int(triangle(np.minimum(one[i], two[i]), np.maximum(one[i], two[i]), shape[0])) for one,
+            two in combinations(events, 2)],
         "first-event": lambda: [event[i] for event in events[:1]],
         "next-event": lambda: [one[i] * shape[1] + two[i] for one, two in pairwise(events)],
         "event-gap": lambda: [event[i] * shape[1] + gap for event, gap in zip(events, gaps, strict=False)],

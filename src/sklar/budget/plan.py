@@ -559,7 +559,6 @@ KINDS: Mapping[str, tuple[float, str]] = {
     "number-event": (0.05, "number of events by an attribute of events"),
     "event": (0.09, "one-way tables of events"),
     "two-events": (0.08, "one attribute in two events of a person"),
-    "apart-events": (0.02, "one attribute in two events of a person that are not next to each other"),
     "first-event": (0.02, "the first event of a person"),
     "next-event": (0.12, "an event and the next one"),
     "event-gap": (0.06, "an event and the gap to the next one"),
@@ -567,8 +566,7 @@ KINDS: Mapping[str, tuple[float, str]] = {
 }
 STEPS = ("next-event", "event-gap", "number-gap")
 IN_ORDER = ("first-event", *STEPS)
-PAIRS = ("two-events", "apart-events")
-WITH_EVENTS = ("person-event", "event-event", "number-event", "event", *PAIRS, *STEPS)
+WITH_EVENTS = ("person-event", "event-event", "number-event", "event", "two-events", *STEPS)
 # From this number of events on, the one-way tables of events count a person whole in their first half.
 FULL_WEIGHT = 12
 
@@ -585,7 +583,7 @@ class LinkedTable:
     @property
     def cells(self) -> int:
         """How many cells it has. Two events have no order: a triangle of cells."""
-        if self.kind in PAIRS:
+        if self.kind == "two-events":
             return self.shape[0] * (self.shape[0] + 1) // 2
         return math.prod(self.shape)
 
@@ -594,11 +592,7 @@ def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
     """All tables of two linked schemas by kind; kinds without tables are left out."""
     person, event = list(enumerate(linked.people.sizes.tolist())), list(enumerate(linked.events.sizes.tolist()))
     bins, course = len(linked.bins) - 1, linked.course
-    twice = (
-        []
-        if linked.at_most == 1
-        else [(j, size) for j, size in event if course is None or j not in (course.order, course.follows)]
-    )
+    twice = [] if linked.at_most == 1 else [(j, size) for j, size in event if course is None or j != course.order]
     # People without events have no part in what their events are.
     shapes: dict[str, list[tuple[tuple[int, ...], int, int]]] = {
         "people": [((1,), 0, 0)],
@@ -616,7 +610,6 @@ def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
         gaps, states = len(course.gaps) - 1, course.states
         shapes["number-gap"] = [((bins - 2, gaps), 0, 0)]
         if course.follows is not None:
-            shapes["apart-events"] = [((states,), course.follows, 0)] if linked.at_most > 2 else []
             shapes["first-event"] = [((states,), course.follows, 0)]
             shapes["next-event"] = [((states, states), course.follows, 0)]
             shapes["event-gap"] = [((states, gaps), course.follows, 0)]

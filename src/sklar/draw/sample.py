@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sklar.draw.blocks import BLOCK_ROWS, Copula, Sampler, blocks, stream
-from sklar.draw.course import CourseSampler, dealt_classes, level_drawer
-from sklar.draw.decode import Decoder, Shape, decode_dummies, dummy_schema, record_schema
+from sklar.draw.course import Chain, level_drawer
+from sklar.draw.decode import AxisDecoder, Decoder, Shape, decode_dummies, dummy_schema, record_schema
 from sklar.draw.repair import RecordSampler
 from sklar.errors import ModelError
 from sklar.kernel.cells import Cells
@@ -91,27 +91,37 @@ class LinkedSampler:
         self._kind = level_drawer(classes.event_class, Cells([self._n_kinds]))
         self._event = level_drawer(classes.event.reshape(-1, classes.event.shape[-1]), linked.events.cells)
         self._decoders = Decoder(linked.people), Decoder(linked.events)
-        self._course = None if classes.laws is None else CourseSampler(classes, classes.laws)
+        self._classes, self._chain = classes, None if classes.laws is None else Chain(classes.laws)
 
     def draw(self, block: tuple[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The people of a block, given as its number and its size, and their events, in order where they have one."""
         number, people = block
         rng, values = stream(self._seed, number, 2), stream(self._seed, number, 3)
-        if self._course is None:
-            of_class, shares = rng.integers(self._n_classes, size=people), None
+        of_class = rng.integers(self._n_classes, size=people)
+        codes, counts = self._person(of_class, rng), self._number(of_class, rng)[0]
+        owner, times, known = np.repeat(np.arange(people), counts), None, {}
+        course, whose = self._linked.course, of_class[owner]
+        if self._chain is None or course is None:
+            kinds = self._kind(whose, rng)[0]
         else:
-            of_class, shares = dealt_classes(people, self._n_classes, rng)
-        codes, counts = self._person(of_class, rng), self._number(of_class, rng, shares)[0]
-        owner = np.repeat(np.arange(people), counts)
-        course = None if self._course is None else self._course.draw(of_class, counts, rng)
-        kinds = self._kind(of_class[owner], rng)[0] if course is None else course.kinds
-        events = self._event(of_class[owner] * self._n_kinds + kinds, rng)
-        for place, levels in () if course is None else course.levels:
+            states, times, known[course.order] = self._chain.draw(of_class, counts, rng)
+            known |= {} if course.follows is None else {course.follows: states}
+            # Other attributes of an event go by its class of events, given these levels.
+            weights = self._classes.event_class[whose].astype(np.float64)
+            for place, levels in known.items():
+                weights *= self._classes.event[whose, :, self._linked.events.offsets[place] + levels]
+            upto = np.cumsum(weights, axis=1)
+            kinds = (rng.random(whose.size)[:, None] * upto[:, -1:] >= upto[:, :-1]).sum(axis=1)
+        events = self._event(whose * self._n_kinds + kinds, rng)
+        for place, levels in known.items():
             events[place] = levels
         keys = number * BLOCK_ROWS + 1 + np.arange(people)
         drawn = self._decoders[0].decode(codes, values), self._decoders[1].decode(events, values)
-        if course is not None:
-            drawn[1].replace_column(drawn[1].columns.index(self._linked.order), course.column)
+        if course is not None and times is not None:
+            column = AxisDecoder(self._linked.events.attributes[course.order]).column(
+                (course.first + times) * course.step
+            )
+            drawn[1].replace_column(course.order, column.alias(self._linked.order))
         held = drawn[1].insert_column(0, pl.Series(self._linked.events_key, keys[owner], dtype=pl.Int64))
         if self._linked.unique:
             # Of events that may not be alike those after the first are left out. With strict times there are none.

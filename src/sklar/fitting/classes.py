@@ -121,8 +121,6 @@ class _Layout:
         self.full = np.bincount(self.bin_of, weights=self.within * weight).astype(np.float32)
         self.rest = np.bincount(self.bin_of, weights=self.within * (1 - weight)).astype(np.float32)
         self.rest[0] = 0
-        # Two events that are apart stand for any two.
-        self.apart = float(share[2:].sum() / max(share[3:].sum(), 1e-3))
         self.two = np.ones(self.n_bins, dtype=np.float32)
         self.two[:2] = 0
 
@@ -155,8 +153,6 @@ class _Layout:
             if table.kind == "people" or table.kind in IN_ORDER:
                 continue
             cells = np.full(table.cells, 1 / given[0]) if precisions else given
-            if table.kind == "apart-events":
-                cells = cells / self.apart**2 if precisions else cells * self.apart
             product, rows, columns = self._place(table)
             if table.kind == "number":
                 sizes = np.bincount(self.bin_of)

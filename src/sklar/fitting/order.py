@@ -26,7 +26,7 @@ import numpy as np
 from sklar.budget.certificate import LinkedMeasured
 from sklar.budget.plan import IN_ORDER
 from sklar.draw.blocks import stream
-from sklar.draw.course import Chain, dealt_classes, level_drawer
+from sklar.draw.course import Chain, level_drawer
 from sklar.fitting.choose import SEED
 from sklar.fitting.margins import project
 from sklar.kernel.cells import Cells, Doubles, Floats
@@ -45,8 +45,6 @@ _PEOPLE, _EVENTS = 60_000, 400_000
 _TINY, _RARE = 1e-9, 1e-3
 # How much more it weighs that chances add up to those of their bin than that they are even.
 _FIRMLY = 1e3
-
-
 ARRAYS = ("first", "following", "gap", "when", "season")
 
 
@@ -67,15 +65,11 @@ class CourseLaws:
 
 def law_shapes(course: Course, classes: int) -> tuple[tuple[int, ...], ...]:
     """The shapes of the arrays of so many classes of people."""
-    states, dates, numbers = course.states, len(course.edges) - 1, len(course.numbers) - 1
-    gaps = len(course.gaps) - 1
-    return (
-        (classes, states),
-        (classes, states, states),
-        (numbers - 2, states, gaps),
-        (classes, dates),
-        (numbers - 1, dates),
+    states, dates, gaps, bins = (
+        course.states,
+        *(len(each) - 1 for each in (course.edges, course.gaps, course.numbers)),
     )
+    return (classes, states), (classes, states, states), (bins - 2, states, gaps), (classes, dates), (bins - 1, dates)
 
 
 def fit_course(measured: LinkedMeasured, course: Course, classes: LinkedClasses) -> CourseLaws:
@@ -173,32 +167,22 @@ def _gaps(tables: Mapping[str, tuple[Doubles, float]], states: int) -> Doubles:
 
 
 def graded(measured: LinkedMeasured, number: Doubles) -> Floats:
-    """Numbers of events, shape (H, at_most + 1), of which the fit knows bins: smooth within them, and by class.
+    """Numbers of events, shape (H, at_most + 1), of which the fit knows bins: of these by all tables, even within them.
 
-    Those of bins are what all tables say together. Within them chances are even, drawn to what was measured of single
-    numbers, and a class with more of the next bin has more of the last numbers of a bin.
+    Even but for what was measured of single numbers beyond noise; chances change least from each number to the next.
     """
     bins, ks = np.array(measured.linked.bins), np.arange(number.shape[1])
-    of_bins = np.add.reduceat(number, bins[:-1], axis=1)
-    mean, n = _of_bins(measured, of_bins.mean(axis=0)), measured.n_people
+    of_bins, n = np.add.reduceat(number, bins[:-1], axis=1), measured.n_people
+    mean, bin_of = _of_bins(measured, of_bins.mean(axis=0)), np.searchsorted(bins, ks, side="right") - 1
     for _ in range(_SCALINGS):
         of_bins = of_bins * (mean / of_bins.mean(axis=0))
         of_bins /= of_bins.sum(axis=1, keepdims=True)
-    bin_of = np.searchsorted(bins, ks, side="right") - 1
-    # Chances that change least from each number to the next, but for that of nobody, among those of these bins.
+    # That of nobody stands alone.
     held, steps = _FIRMLY * (bin_of == np.arange(mean.size)[:, None]), np.diff(np.eye(ks.size), axis=0)[1:]
     even = np.linalg.lstsq(np.vstack([held, steps]), np.append(_FIRMLY * mean, np.zeros(len(steps))), rcond=None)[0]
     cells, scale = next((cells, scale) for table, cells, scale in measured.tables if table.kind == "number")
     share = _drawn_to(cells / n, np.maximum(even, _TINY), (scale / n) ** 2)
-    middles = np.add.reduceat(share * ks, bins[:-1]) / np.add.reduceat(share, bins[:-1])
-    places = np.interp(np.log1p(ks), np.log1p(middles), np.arange(middles.size))
-    low = np.minimum(places.astype(np.int64), middles.size - 2)
-    apart = np.log((of_bins + _TINY) / mean)
-    found = share * np.exp(apart[:, low] + (places - low) * (apart[:, low + 1] - apart[:, low]))
-    for _ in range(_SCALINGS):
-        found = found * (share / found.mean(axis=0))
-        found = found * (of_bins / np.add.reduceat(found, bins[:-1], axis=1))[:, bin_of]
-    return np.asarray(found, dtype=np.float32)
+    return np.asarray(of_bins[:, bin_of] * share / np.bincount(bin_of, weights=share)[bin_of], dtype=np.float32)
 
 
 def _of_bins(measured: LinkedMeasured, fitted: Doubles) -> Doubles:
@@ -223,16 +207,15 @@ def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
     bin_of = np.searchsorted(np.array(course.numbers), ks, side="right") - 2
     of_bins = np.add.reduceat(number, course.numbers[1:-1], axis=1)
     target = of_bins.T @ wanted / np.maximum(of_bins.sum(axis=0), _TINY)[:, None] + _RARE / edges.size
-    people = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1)))
-    of_class, shares = dealt_classes(people, len(wanted), stream(SEED, 3))
-    counts = level_drawer(number, Cells([ks.size]))(of_class, stream(SEED, 3), shares)[0]
-    season = np.ones_like(target)
+    people, rng = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1))), stream(SEED, 3)
+    of_class, season = np.arange(people) % len(wanted), np.ones_like(target)
+    counts = level_drawer(number, Cells([ks.size]))(of_class, rng)[0]
+    whose = np.repeat(counts, counts)
     for _ in range(_DATE_ROUNDS):
-        # The same numbers: what is drawn differs from round to round by the seasons alone.
-        rng = stream(SEED, 4)
-        drawn = Chain(laws).draw(of_class, counts, rng)
-        place = bin_of[counts[drawn.owner]] * target.shape[1] + np.searchsorted(edges, drawn.times, side="right") - 1
-        here = np.bincount(place, weights=1 / counts[drawn.owner], minlength=target.size).reshape(target.shape)
+        # The same random numbers: what is drawn differs from round to round by the seasons alone.
+        _, _, dates = Chain(laws).draw(of_class, counts, stream(SEED, 4))
+        place = bin_of[whose] * target.shape[1] + dates
+        here = np.bincount(place, weights=1 / whose, minlength=target.size).reshape(target.shape)
         here /= np.maximum(here.sum(axis=1, keepdims=True), _TINY)
         season *= np.clip(target / (here + _RARE / edges.size), 0.5, 2.0)
         season /= season.sum(axis=1, keepdims=True)

@@ -240,17 +240,13 @@ def _check(schema: Schema, key: object) -> None:
 def _check_order(linked: Linked) -> None:
     """Refuse an order that drawn events could not have, and rules that they could not keep."""
     order, follows, unique, events = linked.order, linked.follows, linked.unique, linked.events
-    named = {"order": (order,) if order else (), "follows": (follows,) if follows else (), "unique": unique}
     refuse((not isinstance(unique, tuple), f"unique must be a list of attributes, got {unique!r}."))
-    for key, names in named.items():
-        odd = next((name for name in names if name not in events.names), None)
-        refuse(
-            (
-                odd is not None,
-                f"{key} must name attributes of its schema, got {odd!r}. It has {', '.join(events.names)}.",
-            )
-        )
-        refuse((len(set(names)) < len(names), f"{key} names an attribute twice. Remove one."))
+    odd = next((name for name in (order or None, follows or None, *unique) if name not in (None, *events.names)), None)
+    has = f"It has {', '.join(events.names)}."
+    refuse(
+        (odd is not None, f"order, follows and unique must name attributes of its schema, got {odd!r}. {has}"),
+        (len(set(unique)) < len(unique), "unique names an attribute twice. Remove one."),
+    )
     wide = next((name for name in unique if name != order and spread(events.attribute(name))), None)
     refuse(
         (wide, f"unique attributes need levels of one value each: '{wide}' has bins of several. Divide them."),

@@ -271,10 +271,7 @@ class _SomePeople:
         return twice, cell, weight, FULL_WEIGHT * self._number[twice]
 
     def _twice(self, table: LinkedTable) -> Entries:
-        """Pairs of a person's events by the two levels of an attribute, the lower first: 2/(k (k - 1)) each.
-
-        Apart from steps, where those are a table of their own: 2/((k - 1) (k - 2)) each.
-        """
+        """Pairs of a person's events by the two levels of an attribute, the lower first: 2/(k (k - 1)) each."""
         code, size = self._events[table.first], table.shape[0]
         kept = code >= 0
         levels, times = np.unique(self._owner[kept] * size + code[kept], return_counts=True)
@@ -285,18 +282,8 @@ class _SomePeople:
         other = one + np.arange(one.size) - np.repeat(np.cumsum(following) - following, following)
         same = one == other
         weight = np.where(same, times[one] * (times[one] - 1) // 2, times[one] * times[other])
-        whose, cell = owner[one], triangle(level[one], level[other], size)
-        number = self._number[whose]
-        if table.kind == "two-events":
-            return whose, cell, weight, number * (number - 1) // 2
-        steps = np.sort(code[np.stack([self._before, self._after])], axis=0)
-        known = np.flatnonzero(steps[0] >= 0)
-        low, high = steps[:, known]
-        # Pairs by person and cell ascend, and every step is one of them.
-        mover = self._owner[self._after][known]
-        place = np.searchsorted(whose * table.cells + cell, mover * table.cells + triangle(low, high, size))
-        weight -= np.bincount(place, minlength=weight.size)
-        return whose, cell, weight, (number - 1) * (number - 2) // 2
+        number = self._number[owner[one]]
+        return owner[one], triangle(level[one], level[other], size), weight, number * (number - 1) // 2
 
 
 def triangle(low: NDArray[np.int64], high: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -257,7 +257,7 @@ def examine_events(blocks: Sequence[Block], linked: Linked) -> tuple[list[NoiseT
         "number-gap": lambda table: [("several", table.first), ("gap", table.second)],
     }
     # Whose tables they are, where not of everybody with events.
-    whose = {kind: kind for kind in ("two-events", "apart-events", "first-event")} | dict.fromkeys(STEPS, "steps")
+    whose = {"two-events": "two", "first-event": "first", **dict.fromkeys(STEPS, "steps")}
     seen: dict[tuple[str, int], list[tuple[Array, float]]] = defaultdict(list)
     for block, query in ((block, block.query) for block in blocks):
         if not isinstance(query, Shares):
