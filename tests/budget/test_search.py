@@ -97,6 +97,23 @@ def test_entries_that_contradict_themselves_are_refused(entry: str, message: str
     refuses(message, Schema.from_toml, f"[attributes.a]\n{entry}", error=SchemaError)
 
 
+def shown_laws(scale: float, threshold: int, *tables: str) -> list[NDArray[np.float64]]:
+    """The law of what a threshold shows of each of two tables: noisy counts from it on, or nothing, which comes first.
+
+    A cell that is equal in both has the same factor in both: it changes no divergence, and is left out.
+    """
+    reach = math.ceil(scale)
+    shown, noise = np.arange(threshold, threshold + 8 * reach), np.arange(-12 * reach, 12 * reach + 1)
+    mass = np.exp(-(noise**2) / (2 * scale**2))
+
+    def law(count: int) -> NDArray[np.float64]:
+        at = np.array([mass[noise + count == value].sum() for value in shown]) / mass.sum() * (count > 0)
+        return np.array([1 - at.sum(), *at])
+
+    moved = [value for value in "abc" if len({table.count(value) for table in tables}) > 1]
+    return [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in tables]
+
+
 @pytest.mark.parametrize(
     ("rows", "others"), [("a", "b"), ("aa", "ab"), ("aab", "abb"), ("aaabc", "aaabb"), ("ab", "a")]
 )
@@ -115,17 +132,7 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     finding = searches.Finding(attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=lost)
     epsilon = budget.spent(searches.search_spend([finding], budget))
     assert epsilon <= 1.0
-    shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
-
-    def law(count: int) -> NDArray[np.float64]:
-        noise = np.arange(-12 * math.ceil(scale), 12 * math.ceil(scale) + 1)
-        mass = np.exp(-(noise**2) / (2 * scale**2))
-        at = np.array([mass[noise + count == value].sum() for value in shown]) / mass.sum()
-        return np.array([1 - at.sum(), *at]) if count else np.array([1.0, *np.zeros(shown.size)])
-
-    # A cell that is equal in both has the same factor in both: it changes no divergence.
-    moved = [value for value in "abc" if rows.count(value) != others.count(value)]
-    joint = [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in (rows, others)]
+    joint = shown_laws(scale, threshold, rows, others)
     for one, other in (joint, joint[::-1]):
         assert np.maximum(one - math.exp(epsilon) * other, 0.0).sum() <= delta
     if (rows, others) == ("a", "b"):
@@ -422,16 +429,7 @@ def test_two_rounds_hold_their_claim_for_every_set_of_outputs(rows: str, others:
     lost = chance_of_one(scale, threshold)
     epsilon = budget.spent(budget.tables([scale, scale], lost_delta=2 * lost))
     assert epsilon <= 1.0
-    noise = np.arange(-12 * math.ceil(scale), 12 * math.ceil(scale) + 1)
-    mass = np.exp(-(noise**2) / (2 * scale**2)) / np.exp(-(noise**2) / (2 * scale**2)).sum()
-    shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
-
-    def law(count: int) -> NDArray[np.float64]:
-        at = np.array([mass[noise + count == value].sum() for value in shown]) * (count > 0)
-        return np.array([1 - at.sum(), *at])
-
-    moved = [value for value in "abc" if rows.count(value) != others.count(value)]
-    once = [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in (rows, others)]
+    once = shown_laws(scale, threshold, rows, others)
     joint = [np.concatenate([own[1:], own[0] * own]) for own in once]
     for one, other in (joint, joint[::-1]):
         assert np.maximum(one - math.exp(epsilon) * other, 0.0).sum() <= budget.delta

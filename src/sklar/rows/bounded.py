@@ -5,6 +5,7 @@ the mark of its id, a random key) goes to a bucket by its mark, where it meets a
 smallest keys are chosen. Marks and keys come from ciphers under `Secrets`, drawn from the operating system for a
 release and not kept. So every pass and every repeated task chooses the same rows: else tables of one release could hold
 different rows of a person, more than are paid for.
+
 A mark is 128 bits of CBC-MAC with AES-256 over two blocks: the id's bytes and its length, or a keyed hash of a longer
 id. Different ids share one with a chance below 10^-19 for a billion of them. A key is a cipher's image of where the row
 stands (the number of its part, and its own in it), or, of tables that may come in another order each time, of its

@@ -64,7 +64,7 @@ Piece = tuple[int, tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work of a task: count, or send records of people to buckets. `tries` is how often Spark tries it."""
+    """The work of a task: count, or send records of people to buckets. Spark tries it up to `tries` times."""
 
     ask: Ask
     schema: Schema

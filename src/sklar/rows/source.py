@@ -51,7 +51,8 @@ class Source:
 
     `n_rows` is None where no file states it, `types` where columns have none. `find_columns` lists the columns of a
     table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where the schema
-    says that they are not; `explain` says, from the header alone, why columns are absent."""
+    says that they are not; `explain` says, from the header alone, why columns are absent.
+    """
 
     name: str
     columns: tuple[str, ...] = field(repr=False)
