@@ -21,17 +21,7 @@ from numpy.typing import NDArray
 
 import sklar
 from sklar.budget import search as searches
-from sklar.budget.search import (
-    DELTA_SHARE,
-    FIRST,
-    MOST,
-    ROUNDING_SHARE,
-    SECOND,
-    WANTED,
-    ladder_of,
-    next_cells,
-    plan_search,
-)
+from sklar.budget.search import DELTA_SHARE, MOST, ROUNDING_SHARE, SECOND, ladder_of, next_cells, plan_search
 from sklar.errors import BudgetError, DataError, ModelError, SchemaError
 from sklar.fitting.domains import common_counts, find_domains, found_numbers, found_values
 from sklar.kernel import vault as door
@@ -163,7 +153,7 @@ def test_what_a_search_takes_falls_with_the_rows_and_has_a_limit() -> None:
     assert few.factor > 1
     assert some.factor == 1
     assert (some.share - ROUNDING_SHARE) / (more.share - ROUNDING_SHARE) == pytest.approx(4.0, rel=1e-6)
-    assert more.findings[0].scale == pytest.approx(WANTED * 80_000, rel=0.01)
+    assert more.findings[0].scale == pytest.approx(searches.WANTED * 80_000, rel=0.01)
     # However many columns there are.
     wide = Schema(name="t", attributes=tuple(replace(INCOME, name=f"income{number}") for number in range(50)))
     assert plan_search(wide, budget, n_rows=40_000).share == pytest.approx(MOST)
@@ -519,7 +509,7 @@ def test_a_forecast_tells_what_a_category_needs() -> None:
     search = plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N)
     threshold, text = search.then(Budget(epsilon=1.0)).findings[-1].threshold or 0, "\n".join(forecast.lines())
     assert dict(forecast.split)["finding domains"] == pytest.approx(search.share, rel=0.05)
-    assert search.share == pytest.approx(FIRST + SECOND + MOST)
+    assert search.share == pytest.approx(searches.FIRST + SECOND + MOST)
     # 4,000 rows are too few: what is lost is said before anything is spent.
     assert search.factor > 2
     assert f"A search has {search.factor:.1f} times the noise that numbers want: rows are too few for less." in text

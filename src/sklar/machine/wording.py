@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from sklar.errors import SklarError
 
 
 @cache
@@ -18,3 +22,14 @@ def said(key: str, /, **facts: object) -> str:
     """The sentence that a room's `said.toml` has under a key, `room.key`, with these facts where it names them."""
     room, _, name = key.partition(".")
     return str(stated(f"sklar.{room}", "said.toml")[name]).format(**facts)
+
+
+@contextmanager
+def failing(error: type[SklarError], message: str) -> Iterator[None]:
+    """Report one error for whatever a library raises, whose message may quote a row; {kind} is the type of that."""
+    try:
+        yield
+    except SklarError:
+        raise
+    except Exception as failure:
+        raise error(message.replace("{kind}", type(failure).__name__)) from None
