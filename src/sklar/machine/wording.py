@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 from sklar.errors import SklarError
 
@@ -24,12 +24,19 @@ def said(key: str, /, **facts: object) -> str:
     return str(stated(f"sklar.{room}", "said.toml")[name]).format(**facts)
 
 
+Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+
+
 @contextmanager
-def failing(error: type[SklarError], message: str) -> Iterator[None]:
-    """Report one error for whatever a library raises, whose message may quote a row; {kind} is the type of that."""
+def failing(error: type[SklarError], message: str, of: Kinds = Exception) -> Iterator[None]:
+    """Report one error for failures of these kinds, which {kind} names; those of ours pass.
+
+    {why} is what the system says of a file: a library's own message may quote a row.
+    """
     try:
         yield
     except SklarError:
         raise
-    except Exception as failure:
-        raise error(message.replace("{kind}", type(failure).__name__)) from None
+    except of as failure:
+        why = str(failure.strerror or failure) if isinstance(failure, OSError) else ""
+        raise error(message.replace("{kind}", type(failure).__name__).replace("{why}", why)) from None
