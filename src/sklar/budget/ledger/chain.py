@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 from sklar.budget.account import Entry
 from sklar.budget.receipt import Receipt
 from sklar.errors import LedgerError
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
@@ -239,11 +239,9 @@ def find_key(file: Path | None) -> bytes | None:
     text, where = os.environ.get(VARIABLE), f"the environment's {VARIABLE}"
     if file is not None:
         where = f"the key file '{file}'"
-        try:
-            with file.open() as opened:
-                mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
-        except (OSError, UnicodeDecodeError) as error:
-            raise LedgerError(f"{where} cannot be read ({type(error).__name__}). Check the path.") from None
+        unread = f"{where} cannot be read ({{kind}}). Check the path."
+        with failing(LedgerError, unread, (OSError, UnicodeDecodeError)), file.open() as opened:
+            mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
         # On other systems these bits mean nothing.
         if os.name == "posix" and mode & 0o077:
             raise LedgerError(f"{where} must be for its owner alone, got mode {mode:04o}. Run: chmod 600 {file}")
