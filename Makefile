@@ -30,7 +30,7 @@ flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches i
 
 RESULTS := $(VENV)/.dev .venv-graphical/.done .venv-raw/.done .venv-spark/.done
 
-results: $(RESULTS) ## renew every page of figures and the tables of README on this tree (at most four hours, resumable)
+results: $(RESULTS) ## renew every page of figures and the tables of README on this tree (about four hours, resumable)
 	$(BIN)/python -m benchmarks.results
 
 quick: $(VENV)/.dev ## renew the pages that take 20 minutes in all
