@@ -92,9 +92,10 @@ def fit_course(measured: LinkedMeasured, course: Course, classes: LinkedClasses)
 
 
 def _drawn_to(noisy: Doubles, expected: Doubles, variance: float) -> Doubles:
-    """A noisy table drawn to what is expected, as much as noise of this variance says, none of it negative."""
+    """A noisy table drawn to what is expected, wholly where it is within two standard deviations of noise from that."""
     away = noisy * (expected.sum() / max(noisy.sum(), _TINY)) - expected if noisy.sum() > 0 else np.zeros_like(noisy)
-    share = max(0.0, 1 - max(noisy.size - 2, 1) * variance / max(float(np.sum(away**2)), _TINY**2))
+    least = (noisy.size + 2 * math.sqrt(2 * noisy.size)) * variance
+    share = max(0.0, 1 - least / max(float(np.sum(away**2)), _TINY**2))
     table = project((expected + share * away).ravel(), expected.sum()).reshape(noisy.shape)
     # What noise has emptied keeps a little of what is expected.
     return np.asarray(np.maximum(table, 1e-2 * expected))
