@@ -150,8 +150,8 @@ class Facts:
         self.unit = f"{'the content' if replaced else 'the presence'} of any one {stated.unit}"
         self.sklar = " ".join(filter(None, ("Sklar", stated.versions.get("sklar"))))
         self.promise = (
-            f"{'Claimed by the caller, not checked by Sklar: d' if stated.claimed_by else 'D'}ifferential privacy with "
-            f"epsilon = {self.epsilon} and delta = {self.delta} protects {self.unit} ({stated.neighbors} neighbors)."
+            f"Differential privacy with epsilon = {self.epsilon} and delta = {self.delta} protects {self.unit} "
+            f"({stated.neighbors} neighbors)."
         )
         about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
         size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"

@@ -58,7 +58,7 @@ _OLDER = "not recomputed: planned and fitted by the rules of another version of 
 def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
     """The plan and the model, made again from the tables."""
     if isinstance(model, Model):
-        return [*([] if model.certificate.claimed_by else [check_plan(model)]), check_copula(model, progress)]
+        return [check_plan(model), check_copula(model, progress)]
     again = fit_people(model.measured, progress=progress)
     settings, same = again.settings, model.settings.keys() == again.settings.keys()
     same = same and settings["steps"] == model.settings["steps"] and _gains_alike(settings, model.settings)
