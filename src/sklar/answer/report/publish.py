@@ -68,7 +68,7 @@ _KNOWN_FROM = {
 
 def typical_errors(model: Model) -> tuple[float, float | None]:
     """Root mean squares of errors of a count over one attribute and over two, 19 times out of 20; None: no pairs."""
-    one, pairs = (TWICE * root_mean_square(each) if each.size else None for each in _standard_errors(model))
+    one, pairs = (TWICE * math.sqrt(np.mean(sd**2)) if sd.size else None for sd in _standard_errors(model))
     return one or 0.0, pairs
 
 
@@ -252,11 +252,6 @@ class Findings(NamedTuple):
     dependence: Floats
     reach: Floats
     ratios: Floats
-
-
-def root_mean_square(values: Floats) -> float:
-    """A typical size: the root of the mean square."""
-    return math.sqrt(float(np.mean(values**2)))
 
 
 def find(model: Model) -> Findings:
@@ -502,12 +497,6 @@ def _on_axis(
     weights, sizes = np.maximum(counts, 0.0) + 1e-9, np.abs(middles)
     median = np.quantile(sizes, 0.5, weights=weights, method="inverted_cdf")
     scale = 0.0 if sizes.max() < _SQUEEZED * median else svg.axis_scale(attribute, middles, weights)
-    low, high = svg.bend(kept[[0, -1]], scale)
-
-    def place(values: Floats) -> Floats:
-        return np.asarray((svg.bend(values, scale) - low) / (high - low))
-
-    at = svg.ticks(attribute, float(kept[0]), float(kept[-1]), scale)
     shares = np.stack([*(np.maximum(each, 0.0) / n for each in (counts, counts - half, counts + half)), marks])
     told = [
         f"{labels[codes[start]]}{' and on' if starts.size < codes.size else ''}: "
@@ -515,5 +504,4 @@ def _on_axis(
         f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(marks[k]))}"
         for k, start in enumerate(starts)
     ]
-    labeled = tuple(zip(place(np.array(at)).tolist(), (svg.tick_text(attribute, each) for each in at), strict=True))
-    return svg.Binned(edges=place(kept), shares=shares, ticks=labeled, told=told, beyond=beyond)
+    return svg.binned(attribute, kept, scale, shares, told, beyond)
