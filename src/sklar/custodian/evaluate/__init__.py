@@ -143,11 +143,6 @@ class Evaluation(Tabular):
         return sorted(found, key=lambda each: badness(each[1]))[:_WORST]
 
     @property
-    def limits(self) -> Mapping[str, tuple[float, float]]:
-        """From which loss of each figure on a verdict is with care, and do not use."""
-        return LIMITS
-
-    @property
     def summary(self) -> list[tuple[str, str, str]]:
         """Columns, pairs and tails: a verdict on all of them, how many have each verdict, and the worst one.
 

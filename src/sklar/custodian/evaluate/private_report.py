@@ -14,7 +14,7 @@ from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, text
+from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, Share, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -38,6 +38,7 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         banner=NOTICE,
         evaluation=evaluation,
         summary=evaluation.summary,
+        limits=LIMITS,
         worst=[
             _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
             for each, why in evaluation.worst
