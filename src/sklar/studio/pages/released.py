@@ -85,7 +85,7 @@ def _work(visit: Visit, state: State) -> dict[str, Any]:
 
 def _is_charged(visit: Visit, state: State) -> bool:
     account, _ = account_of(visit)
-    return account is not None and len(account.charges) > state.charges_before
+    return account is not None and len(account.charges) > state.order.get("charges_before", 0)
 
 
 def _bar(stage: Stage, *, working: bool) -> dict[str, Any]:
@@ -133,18 +133,17 @@ def start(visit: Visit) -> Response:
         "epsilon": desk.epsilon,
         "delta": DELTA,
         "dataset": schema.name,
-        "release": max(visit.releases, default=0) + 1,
         "charges_before": len(account.charges),
         "compare": visit.form.get("compare") == "yes",
     }
-    visit.works.begin("release", desk.name, order)
+    visit.works.begin("release", desk.name, max(visit.releases, default=0) + 1, **order)
     return go(visit.back)
 
 
 def draw(visit: Visit) -> Response:
     """Draw the rows of a model once more, where they could not be written: it costs nothing."""
     visit.back = visit.address("release")
-    visit.works.begin("sample", visit.desk.name, {"release": visit.form_release})
+    visit.works.begin("sample", visit.desk.name, visit.form_release)
     return visit.tell(visit.address("look"), "The rows are being drawn.")
 
 
@@ -188,9 +187,8 @@ def _look(visit: Visit, commands: tuple[str, ...], *, public: bool = False, **va
 def compare(visit: Visit) -> Response:
     """Compare a release with the real rows, in a process of its own."""
     visit.back = visit.address("look")
-    number = visit.form_release
-    visit.works.begin("compare", visit.desk.name, {"release": number})
-    return go(visit.address("look", release=number))
+    begun = visit.works.begin("compare", visit.desk.name, visit.form_release)
+    return go(visit.address("look", release=begun.release))
 
 
 def comparison(visit: Visit) -> Response:
@@ -273,12 +271,12 @@ def verdict(visit: Visit) -> Response:
 def publish(visit: Visit) -> Response:
     """Write the folder, in a process of its own."""
     visit.back = visit.address("publish")
-    number, form = visit.form_release, visit.form
+    form = visit.form
     stated = {
         name: form[name].strip() for name in ("publisher", "contact", "license", "url") if form.get(name, "").strip()
     }
-    visit.works.begin("publish", visit.desk.name, {"release": number, "said": stated})
-    return go(visit.address("publish", release=number))
+    begun = visit.works.begin("publish", visit.desk.name, visit.form_release, said=stated)
+    return go(visit.address("publish", release=begun.release))
 
 
 def download(visit: Visit) -> Response:
