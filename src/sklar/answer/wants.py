@@ -269,7 +269,7 @@ def plan(
         return Planned(forecast=expected(epsilon=budget), wants=wants, asked=False, account=account)
 
     # Noise falls as epsilon grows.
-    place = bisect_left(_EPSILONS, True, key=lambda budget: planned(budget).answered)
+    place = bisect_left(_EPSILONS, 1, key=lambda budget: int(planned(budget).answered))
     if place < len(_EPSILONS):
         return planned(_EPSILONS[place])
     most = planned(MOST).forecast

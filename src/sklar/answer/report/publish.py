@@ -174,18 +174,23 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
     }
 
 
+def described(attribute: Attribute) -> str:
+    """What the schema says of an attribute, with its unit, on one line."""
+    words = attribute.words
+    said = (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")
+    return " ".join(" ".join(filter(None, said)).split())
+
+
 def _described(attribute: Attribute) -> tuple[str, ...]:
     """The line of one attribute in the table of attributes."""
-    title, words = shown_name(attribute), attribute.words
+    title = shown_name(attribute)
     alike = title.lower().replace(" ", "_") == attribute.name.lower()
     name = title if alike else f"{title} ({attribute.name})"
-    unit = f"Unit: {words.unit}." if words.unit else ""
-    about = [" ".join((words.description or "").split()), attribute.note, unit]
     levels = shown_levels(attribute)
     listed = levels if len(levels) <= 8 else (*levels[:5], "…", *levels[-2:])
     return (
         short(name, 120),
-        short(" ".join(part for part in about if part), 400),
+        short(described(attribute), 400),
         f"{attribute.kind}, {attribute.n_levels:,} levels",
         ", ".join(short(level, 60) for level in listed),
         _KNOWN_FROM["unread" if attribute.reviewed == "unread" else attribute.known_from],

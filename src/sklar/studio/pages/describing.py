@@ -40,6 +40,7 @@ _NOT_KNOWN = "What it costs is known when the rows have been read: their number 
 _BARS, _SPARKS = 60, 12
 # Columns of which the list can show those alone: what its entry must be.
 _FILTERS: dict[str, Callable[[Attribute], bool]] = {
+    "": lambda _: True,
     "open": lambda attribute: not attribute.reviewed,
     "wide": lambda attribute: attribute.private and attribute.binned,
     "rows": lambda attribute: attribute.known_from == "rows" or attribute.reviewed == "unread",
@@ -62,10 +63,8 @@ def describe(visit: Visit) -> Response:
     look, reading = _look(visit, schema)
     draft = None if look is None else look.draft
     search, only, column = visit.query("q"), visit.query("only"), visit.query("column")
-    fits = _FILTERS.get(only, bool)
-    listed = [
-        each for each in schema.attributes if search.lower() in each.name.lower() and (fits is bool or fits(each))
-    ]
+    fits = _FILTERS.get(only, _FILTERS[""])
+    listed = [each for each in schema.attributes if search.lower() in each.name.lower() and fits(each)]
     pages = max(math.ceil(len(listed) / _PER_PAGE), 1)
     page = min(max(int(visit.query("page", "1")) if visit.query("page", "1").isdigit() else 1, 1), pages)
     chosen = listed[(page - 1) * _PER_PAGE : page * _PER_PAGE]

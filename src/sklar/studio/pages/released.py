@@ -11,7 +11,6 @@ from typing import Any
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from sklar.answer.report import publishable
-from sklar.budget.account import Account
 from sklar.budget.ledger import Ledger, check_releases
 from sklar.errors import BudgetError, DataError, SklarError
 from sklar.files.archive import load
@@ -298,7 +297,11 @@ def books(visit: Visit) -> Response:
             ledger = Ledger(visit.folder.ledger)
             entries, standing = ledger.history(), ledger.standing()
             values |= {
-                "books": [_book(account) for account in ledger.accounts()],
+                "books": [
+                    {"account": each, "spent": f"{each.spent:.4g}", "left": f"{each.left:.4g}"}
+                    | {"share": min(each.spent / each.epsilon, 1.0)}
+                    for each in ledger.accounts()
+                ],
                 "history": [
                     (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
                 ],
@@ -323,12 +326,3 @@ def paid(visit: Visit) -> Response:
 
 def _models(folder: Folder) -> list[str]:
     return [f"{desk.name}-{number}.sklar" for desk in folder.desks() for number in folder.releases(desk)]
-
-
-def _book(account: Account) -> dict[str, Any]:
-    return {
-        "account": account,
-        "spent": f"{account.spent:.4g}",
-        "left": f"{account.left:.4g}",
-        "share": min(account.spent / account.epsilon, 1.0),
-    }
