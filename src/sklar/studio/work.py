@@ -30,6 +30,7 @@ from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.machine.stores import fresh_file
+from sklar.machine.wording import failing
 from sklar.public.schema import Schema
 from sklar.studio.folder import Folder
 
@@ -93,10 +94,8 @@ class Works:
                 raise SklarError("other work is under way in this folder. Wait until it has ended, or cancel it.")
             number = max((each.number for each in self.all()), default=0) + 1
             state = State(number=number, kind=kind, desk=desk, release=release, order=order)
-            try:
+            with failing(OutputError, "work cannot begin: notes cannot be written ({why}).", OSError):
                 _put(_path(self._folder, number, "state"), asdict(state))
-            except OSError as error:
-                raise OutputError(f"work cannot begin: notes cannot be written ({error.strerror}).") from None
             # -P: a file of the folder must not be taken for a module.
             command = [sys.executable, "-P", "-m", "sklar.studio.work", str(self._folder.root), str(number)]
             none = subprocess.DEVNULL
@@ -156,11 +155,9 @@ def _path(folder: Folder, number: int, what: str) -> Path:
 
 
 def _read(folder: Folder, number: int) -> State:
-    try:
+    with failing(SklarError, "there is no such work in this folder.", (OSError, ValueError, TypeError, KeyError)):
         document = json.loads(_path(folder, number, "state").read_text(encoding="utf-8"))
         return State(**document | {"stages": [Stage(**each) for each in document["stages"]]})
-    except (OSError, ValueError, TypeError, KeyError):
-        raise SklarError("there is no such work in this folder.") from None
 
 
 @contextmanager

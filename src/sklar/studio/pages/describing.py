@@ -24,6 +24,7 @@ from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
+from sklar.machine.wording import failing
 from sklar.public.axis import AXES
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
@@ -291,13 +292,10 @@ def _completed(choice: ReviewChoice, attribute: Attribute, form: Mapping[str, st
     special = form.get(f"special-{choice.key}")
     if special is not None:
         entry.pop("special", None)
-        try:
+        wrong = f'special values must be numbers or texts in quotes, such as 99999, "N", got {special}.'
+        with failing(SchemaError, wrong, ValueError):
             # Numbers and quoted texts, separated by commas, as a schema file writes them.
             entry |= tomllib.loads(f"special = [{special}]") if special.strip() else {}
-        except ValueError:
-            raise SchemaError(
-                f'special values must be numbers or texts in quotes, such as 99999, "N", got {special}.'
-            ) from None
     return entry
 
 
