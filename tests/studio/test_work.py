@@ -57,7 +57,7 @@ def do(folder: Folder, **more: Any) -> dict[str, Any]:
     """Do a piece of work in this process; its state in the end."""
     ordered(folder, **more)
     work.do(str(folder.root), 1)
-    state: dict[str, Any] = json.loads((folder.notes() / "0001.state.json").read_text())
+    state: dict[str, Any] = json.loads((folder.notes() / "0001.work.json").read_text())
     return state
 
 
@@ -95,7 +95,7 @@ def test_a_form_about_another_plan_spends_nothing(folder: Folder) -> None:
             said = studio.post("/t/people/release", plan=shown).said
             assert "nothing was spent. The plan is epsilon 1.5 now: look at it again." in said
         assert charges(folder) == 0
-        assert not list(folder.notes().glob("*.state.json"))
+        assert not list(folder.notes().glob("*.work.json"))
     assert left_behind(folder) == set()
 
 
@@ -116,7 +116,7 @@ def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Fold
         assert "The ledger was charged for this release" in page.said
         assert charges(folder) == 1
         assert load(folder.root / "people-1.sklar").certificate.receipt is not None
-        for name in ("people-1.PRIVATE.html", ".sklar-studio/0001.state.json"):
+        for name in ("people-1.PRIVATE.html", ".sklar-studio/0001.work.json"):
             assert stat.S_IMODE((folder.root / name).stat().st_mode) == 0o600
         # The private comparison and the public report never meet.
         private, public = second.get("/t/people/look"), second.get("/t/people/report")
@@ -198,7 +198,7 @@ def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder)
 def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sklar.custodian.check.check_values", Mock(side_effect=RuntimeError("Jane Doe")))
     assert do(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
-    assert "Jane" not in (folder.notes() / "0001.state.json").read_text()
+    assert "Jane" not in (folder.notes() / "0001.work.json").read_text()
 
 
 def test_a_refused_charge_measures_nothing(folder: Folder) -> None:

@@ -1,9 +1,9 @@
 """Work that takes long, in a process of its own: closing the browser, or the end of the server, does not stop it.
 
-A piece of work is a file in the folder's notes, its owner's alone: `N.state.json` says what is to be done and how far
-it is, and its process keeps writing it. While a process works it holds the lock of `working.db`: an
-exclusive transaction, which the operating system ends with the process, however that ends. `N.cancel` asks it to stop;
-it then stops as at Ctrl-C, so that no file is left half-written. What a ledger was charged before stays charged.
+A piece of work is a file in the folder's notes, its owner's alone: `N.work.json` says what is to be done and how far
+it is, and its process keeps writing it. While a process works it holds the lock of `working.db`: an exclusive
+transaction, which the operating system ends with the process, however that ends. `N.cancel` asks it to stop; it then
+stops as at Ctrl-C, so that no file is left half-written. What a ledger was charged before stays charged.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Works:
             number = max((each.number for each in self.all()), default=0) + 1
             state = State(number=number, kind=kind, desk=desk, release=release, order=order)
             with failing(OutputError, "work cannot begin: notes cannot be written ({why}).", OSError):
-                _put(_path(self._folder, number, "state"), asdict(state))
+                _put(_path(self._folder, number, "work"), asdict(state))
+                # Of work by an earlier version.
+                _path(self._folder, number, "cancel").unlink(missing_ok=True)
             # -P: a file of the folder must not be taken for a module.
             command = [sys.executable, "-P", "-m", "sklar.studio.work", str(self._folder.root), str(number)]
             none = subprocess.DEVNULL
@@ -115,7 +117,7 @@ class Works:
 
     def all(self, desk: str | None = None) -> list[State]:
         """All pieces of work, or those of one table, oldest first."""
-        names = (path.name.split(".")[0] for path in self._folder.notes().glob("*.state.json"))
+        names = (path.name.split(".")[0] for path in self._folder.notes().glob("*.work.json"))
         states = [self.state(number) for number in sorted(int(name) for name in names if name.isdigit())]
         return [each for each in states if desk is None or each.desk == desk]
 
@@ -130,7 +132,7 @@ class Works:
         if not state.over and not self._is_locked():
             # It may have ended between the two looks, or be about to begin.
             state = _read(self._folder, number)
-            age = time.time() - _path(self._folder, number, "state").stat().st_mtime
+            age = time.time() - _path(self._folder, number, "work").stat().st_mtime
             if not state.over and (state.stages or age > _WAIT_S):
                 state.state = "lost"
                 state.message = "The process ended without a word: it was killed, or the machine or its disk failed."
@@ -156,7 +158,7 @@ def _path(folder: Folder, number: int, what: str) -> Path:
 
 def _read(folder: Folder, number: int) -> State:
     with failing(SklarError, "there is no such work in this folder.", (OSError, ValueError, TypeError, KeyError)):
-        document = json.loads(_path(folder, number, "state").read_text(encoding="utf-8"))
+        document = json.loads(_path(folder, number, "work").read_text(encoding="utf-8"))
         return State(**document | {"stages": [Stage(**each) for each in document["stages"]]})
 
 
@@ -243,7 +245,7 @@ class Job:
         """Write the file. A disk that is full must not end the work itself."""
         with self._lock, suppress(OSError):
             self._clock()
-            _put(_path(self.folder, self.state.number, "state"), asdict(self.state))
+            _put(_path(self.folder, self.state.number, "work"), asdict(self.state))
 
     def run(self) -> None:
         """Do the work, and say in its state how it ended."""
