@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-from sklar.answer.report.publish import typical_errors
+from sklar.answer.report.publish import described, typical_errors
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
@@ -171,12 +171,6 @@ class Facts:
         """Where a file stands: beside its description, or below the address that the publisher states."""
         return name if self.publication.url is None else f"{self.publication.url.rstrip('/')}/{name}"
 
-    @staticmethod
-    def described(attribute: Attribute) -> str:
-        """What the schema says of an attribute, with its unit."""
-        words = attribute.words
-        return " ".join(filter(None, (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")))
-
     @property
     def columns(self) -> tuple[RowColumn, ...]:
         """The columns of the synthetic rows."""
@@ -202,11 +196,11 @@ def _column(attribute: Attribute) -> RowColumn:
         last = attribute.edges[-1] - (1 if attribute.kind in ("integer", "year") else 0)
         ends = (attribute.edges[0], *attribute.apart, last)
         least, largest = min(ends), max(ends)
-    about, labels = Facts.described(attribute), dict(words.labels)
+    about, labels = described(attribute), dict(words.labels)
     if attribute.edges:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
-        about += f" Counted in {bins}; values inside a bin are drawn, not measured."
-    about, title = " ".join(about.split()), shown_name(attribute)
+        about = f"{about} Counted in {bins}; values inside a bin are drawn, not measured.".lstrip()
+    title = shown_name(attribute)
     named = tuple((str(value), labels[str(value)]) for value in values if str(value) in labels)
     return RowColumn(
         attribute.name, title, family, about, words.unit, tuple(values), named, least, largest, attribute.missing

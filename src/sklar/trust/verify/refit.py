@@ -57,8 +57,9 @@ _OLDER = "not recomputed: planned and fitted by the rules of another version of 
 
 def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
     """The plan and the model, made again from the tables."""
-    if isinstance(model, Model):
-        return [check_plan(model), check_copula(model, progress)]
+    if not isinstance(model, LinkedModel):
+        model.measured_schema.require_square("verify --refit")
+        return [attempt("plan", replanned, model), attempt("refit", refitted, model, progress)]
     again = fit_people(model.measured, progress=progress)
     settings, same = again.settings, model.settings.keys() == again.settings.keys()
     same = same and settings["steps"] == model.settings["steps"] and _gains_alike(settings, model.settings)
@@ -111,15 +112,10 @@ def _gains_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(abs(gains[0] - gains[1]) <= _GAIN_TOLERANCE)
 
 
-def check_copula(model: Model, progress: Progress = SILENT) -> Check:
+def refitted(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
-    model.measured_schema.require_square("verify --refit")
     if _by_older_rules(model):
         return Check("refit", None, _OLDER)
-    return attempt("refit", _refit, model, progress)
-
-
-def _refit(model: Model, progress: Progress) -> Check:
     again = fit_tables(model.measured, method=model.method, progress=progress)
     copula, note, stated, fitted = again.copula, "", model.settings, again.settings
     if stated.keys() != fitted.keys():
@@ -142,20 +138,18 @@ def _refit(model: Model, progress: Progress) -> Check:
     return _to_the_last_digit(model.copula.arrays(), copula.arrays(), bits, note)
 
 
-def check_plan(model: Model) -> Check:
-    """The scales of the first stage are those that a release by this budget plans, and later stages cost no more.
-
-    A second stage is planned by noisy tables, within a cost that public facts fix.
-    """
-    return Check("plan", None, _OLDER) if _by_older_rules(model) else attempt("plan", _replan, model)
-
-
 def _by_older_rules(model: Model) -> bool:
     """Whether a file states that another Sklar planned and fitted it."""
     return "kind" in model.settings and model.settings.get("rules") != RULES
 
 
-def _replan(model: Model) -> str:
+def replanned(model: Model) -> str | Check:
+    """The scales of the first stage are those that a release by this budget plans, and later stages cost no more.
+
+    A second stage is planned by noisy tables, within a cost that public facts fix.
+    """
+    if _by_older_rules(model):
+        return Check("plan", None, _OLDER)
     stated, schema, measured = model.certificate, model.measured_schema, model.measured
     budget, cells = stated.budget, schema.cells
     n_rows, rest = stated.public_rows, None
