@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -24,6 +25,9 @@ RESULTS = ROOT / "docs" / "results"
 # The files of the package that decide what a release counts, and what it releases.
 COUNTING = ("kernel/**/*.py", "rows/**/*.py", "machine/**/*.py", "public/**/*.py")
 RELEASE = ("release.py", *COUNTING, "budget/**/*.py", "fitting/**/*.py", "draw/**/*.py", "files/**/*.py")
+
+# What a page says of itself in words while others are of a later tree.
+EARLIER = re.compile(r"\n\n\*Of an earlier tree of the package \([^)]*\), not renewed since\.\*")
 
 
 def versions() -> dict[str, str]:
@@ -74,7 +78,8 @@ def by_hand(page: Path, *, marked: str, otherwise: str) -> str:
     """The text of a person between a page's header and its tables; `otherwise` where there is no page yet."""
     if not page.exists():
         return otherwise
-    return page.read_text(encoding="utf-8").split("-->", 1)[1].split(marked, 1)[0].strip()
+    text = EARLIER.sub("", page.read_text(encoding="utf-8"))
+    return text.split("-->", 1)[1].split(marked, 1)[0].strip()
 
 
 def write_page(
