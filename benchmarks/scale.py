@@ -46,17 +46,17 @@ CORES = 400
 SOURCE = source_digest(COUNTING)
 
 
-def shards(rows: int, count: int, work: Path) -> tuple[Path, Path]:
-    """A folder of shards of the DSS-like table and its schema, made once."""
-    folder, schema = work / f"dss.{rows}.{count}", work / "dss.toml"
-    write_text(schema, schema_toml("dss"))
+def shards(rows: int, count: int, work: Path, *, shape: str = "dss") -> tuple[Path, Path]:
+    """A folder of shards of a generated table and its schema, made once."""
+    folder, schema = work / f"{shape}.{rows}.{count}", work / f"{shape}.toml"
+    write_text(schema, schema_toml(shape))
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         path = folder / f"{number:04d}.parquet"
         share = rows * (number + 1) // count - rows * number // count
         if path.exists() or not share:
             continue
-        columns, frames = generate("dss", rows=share, seed=number)
+        columns, frames = generate(shape, rows=share, seed=number)
         write_frames(path, columns, frames, None)
     return folder, schema
 

@@ -55,7 +55,7 @@ def timed(source: Path, schema: Schema, folder: Path, *, method: str) -> dict[st
         "threads": workers(),
         "stages": {name: asdict(lap) for name, lap in watch.laps.items()},
         "peak_bytes": peak_bytes(),
-        "input_bytes": source.stat().st_size,
+        "input_bytes": sum(path.stat().st_size for path in (source.glob("*") if source.is_dir() else [source])),
         "output_bytes": (folder / "release.parquet").stat().st_size,
         "model_bytes": (folder / "release.sklar").stat().st_size,
         "multiplications": multiplications(model),

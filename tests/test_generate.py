@@ -65,7 +65,8 @@ def binned(shape: str, data: pl.DataFrame, name: str) -> npt.NDArray[Any]:
 
 @pytest.mark.parametrize(("shape", "rows", "n_attributes", "n_levels", "n_small"), [
     ("census", 30_000, 14, 119, 8), ("hospital", 10_000, 9, 1_201, 1), ("dss", 5_240_260, 27, 674, 10),
-    ("census-linked", 1_000_000, 60, 561, 42), ("syn1", 5_240_260, 1_000, 2_000, 1_000), ("syn2", 5_240_260, 2_000, 4_000, 2_000),
+    ("census-linked", 1_000_000, 60, 561, 42), ("syn1", 5_240_260, 1_000, 2_000, 1_000),
+    ("syn2", 5_240_260, 2_000, 4_000, 2_000),
 ])  # fmt: skip
 def test_shapes_are_those_of_the_paper(shape: str, rows: int, n_attributes: int, n_levels: int, n_small: int) -> None:
     sizes = [levels(entry) for entry in attributes(shape).values()]

@@ -17,6 +17,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -98,7 +99,7 @@ def said(judge: str, train: Path, test: Path, judged: Path, columns: Sequence[st
     return found
 
 
-def run(name: str, draw: int, judges: Sequence[str], work: Path) -> dict[str, Any]:
+def run(name: str, draw: int, judges: Sequence[str], work: Path, jobs: int) -> dict[str, Any]:
     """One draw of a table before the judges; what was asked of this state of the package is not asked again."""
     kept = work / f"{name}.{draw}.json"
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -114,13 +115,19 @@ def run(name: str, draw: int, judges: Sequence[str], work: Path) -> dict[str, An
         found = {"table": name, "draw": draw, "source": SOURCE, "rows": len(raw.texts(train)), "columns": columns}
         found |= {"files": files, "said": real}
     found["judging"] = JUDGING
-    for judge in judges:
-        for kind, path in ({"test": str(test)} | found["files"]).items():
-            if isinstance(found["said"].get(f"{judge}.{kind}"), dict) or (draw > 1 and kind == "test"):
-                continue
-            found["said"][f"{judge}.{kind}"] = said(judge, train, test, Path(path), found["columns"])
+    asked = [
+        (judge, kind, path)
+        for judge in judges
+        for kind, path in ({"test": str(test)} | found["files"]).items()
+        if not isinstance(found["said"].get(f"{judge}.{kind}"), dict) and (draw == 1 or kind != "test")
+    ]
+
+    with ThreadPoolExecutor(jobs) as pool:
+        answers = pool.map(lambda each: said(each[0], train, test, Path(each[2]), found["columns"]), asked)
+        for (judge, kind, _), answer in zip(asked, answers, strict=True):
+            found["said"][f"{judge}.{kind}"] = answer
+            click.echo(f"{name}, draw {draw}, {judge}, {CANDIDATES[kind]}: {answer}")
             write_text(kept, json.dumps(found) + "\n")
-            click.echo(f"{name}, draw {draw}, {judge}, {CANDIDATES[kind]}: {found['said'][f'{judge}.{kind}']}")
     return found
 
 
@@ -240,12 +247,13 @@ def _names(_context: Any, option: Any, value: str) -> list[str]:
 @click.option("--tables", default="", callback=_names, help="Names, with commas between them; all by default.")
 @click.option("--judges", default="", callback=_names, help="Names, with commas between them; all by default.")
 @click.option("--draws", default=DRAWS, show_default=True, help="Fresh releases of each table.")
+@click.option("--jobs", default=2, show_default=True, help="Judges at a time.")
 @click.option("--page", is_flag=True, help="Write docs/results/judges.*.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
-def main(*, tables: list[str], judges: list[str], draws: int, page: bool, work: Path) -> None:
+def main(*, tables: list[str], judges: list[str], draws: int, jobs: int, page: bool, work: Path) -> None:
     """Run what was not run by this state of the package, and say whether the goals are met."""
     work.mkdir(parents=True, exist_ok=True)
-    runs = [run(name, draw, judges, work) for name in tables for draw in range(1, draws + 1)]
+    runs = [run(name, draw, judges, work, jobs) for name in tables for draw in range(1, draws + 1)]
     for line in passes(runs):
         click.echo(line)
     if page:

@@ -1,4 +1,4 @@
-"""Seeded test tables of the paper's shapes and of a linked census, streamed: to try a size without downloading anything.
+"""Seeded test tables of the paper's shapes and of a linked census, streamed: to try a size with no download.
 
 Nothing here is real. A seed gives the same rows again, in blocks with a random stream each.
 """

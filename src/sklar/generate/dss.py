@@ -1,5 +1,5 @@
-"""A table in the shape of the paper's DSS, which is not public (27 attributes, 10 of them small, 674 levels), and one in
-that of a national census linked with registers (60 attributes).
+"""A table in the shape of the paper's DSS, which is not public: 27 attributes, 10 of them small, 674 levels.
+And one in that of a national census linked with registers: 60 attributes.
 
 Invented people. Six latent normal factors stand behind a row, and every attribute cuts its own mixture of them into
 levels: the structure in the TOML files is all there is, it is public, and only the rows depend on the seed.
