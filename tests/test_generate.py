@@ -214,11 +214,11 @@ def test_a_short_table_begins_a_long_one_across_blocks(shape: str) -> None:
 def test_binary_blocks_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary, "BLOCK_ROWS", 128)
     monkeypatch.setattr(binary, "_WORDS", 2)
-    binary._table.cache_clear()
+    binary.table.cache_clear()
     try:
         long, short = table("syn1", 300), table("syn1", 130)
     finally:
-        binary._table.cache_clear()
+        binary.table.cache_clear()
     assert long.height == 300
     assert long.slice(0, 130).equals(short)
 
