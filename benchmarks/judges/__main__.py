@@ -196,9 +196,9 @@ def _spread(values: Sequence[float]) -> str:
 _METHODS = f"""\
 Means over draws, smallest and largest in parentheses. Adult has test rows of its own; of the other tables a random
 {TEST_SHARE:.0%} of the rows are not released and are the real test rows. Judges see the columns that all candidates
-have. The floor is the draft's release with every column shuffled by itself. sdmetrics and mostlyai-qa look at 10,000
-rows (at 2,000 for embeddings), Anonymeter attacks 300 times with 10,000 rows; SDNist's k-marginal is computed by its
-own code over all pairs, after its 20 percentile bins of numbers and times. AUC: .5 is a classifier that cannot tell the
+have. The floor is the draft's release with every column shuffled by itself. sdmetrics looks at 10,000 rows, mostlyai-qa
+at 5,000 (1,000 for embeddings), Anonymeter attacks 300 times with 10,000; SDNist's k-marginal is computed by its own
+code over all pairs, after its 20 percentile bins of numbers and times. AUC: .5 is a classifier that cannot tell the
 rows from real ones. Anonymeter's figures are the success of attacks beyond that on real rows which were not released,
 and the upper end of its 95% interval."""
 
