@@ -99,24 +99,23 @@ PAGES = (
     ),
     Page(
         name="labels",
-        minutes=25,
-        commands=(f"benchmarks.labels ours --jobs 2 {_GRAPHICAL}", f"benchmarks.labels page {_GRAPHICAL}"),
+        minutes=17,
+        commands=(f"benchmarks.labels ours --draws 2 --jobs 2 {_GRAPHICAL}", f"benchmarks.labels page {_GRAPHICAL}"),
     ),
     Page(name="raw", minutes=7, commands=("benchmarks.raw --draws 1 --page",), venv=".venv-raw"),
-    Page(name="judges", minutes=20, commands=("benchmarks.judges --draws 1 --page",), venv=".venv-raw"),
+    Page(name="judges", minutes=23, commands=("benchmarks.judges --draws 1 --page",), venv=".venv-raw"),
     Page(name="speed", minutes=20, commands=("benchmarks.pipeline", "benchmarks.pipeline --growth --page")),
-    Page(
-        name="scale", minutes=20, commands=("benchmarks.scale --rows 50000000 --shards 64 --page",), venv=".venv-spark"
-    ),
+    Page(name="scale", minutes=9, commands=("benchmarks.scale --rows 20000000 --page",), venv=".venv-spark"),
+    Page(name="census", minutes=22, commands=("benchmarks.census --page",), venv=".venv-spark"),
     Page(
         name="ablation",
-        minutes=20,
-        commands=(f"benchmarks.ablation --draws 1 {_GRAPHICAL}", "benchmarks.ablation --page"),
+        minutes=14,
+        commands=(f"benchmarks.ablation --draws 1 --epsilons 1,4 {_GRAPHICAL}", "benchmarks.ablation --page"),
     ),
     Page(
-        name="inference", minutes=20, commands=("experiments.inference --times 40 --fewer 20 --direct 400 --tested 40",)
+        name="inference", minutes=15, commands=("experiments.inference --times 30 --fewer 15 --direct 400 --tested 40",)
     ),
-    Page(name="inference_raw", minutes=20, commands=("experiments.inference --raw --releases 6 --jobs 2",)),
+    Page(name="inference_raw", minutes=17, commands=("experiments.inference --raw --releases 5 --jobs 2",)),
     Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
 )
 
