@@ -333,6 +333,18 @@ def page_of(runs: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*lines, *(["", "Contradictions:", "", *wrong] if wrong else [])])
 
 
+def figure(runs: Sequence[dict[str, Any]]) -> Any:
+    """sdmetrics' quality of each table beside that of its real rows."""
+    from experiments.figures import dots
+
+    held = {"quality": "synthetic rows", "quality_of_real": "real rows beside others"}
+    series = {
+        told: {name: value for name, found in by_table(runs).items() if (value := middle(found, key)) is not None}
+        for key, told in held.items()
+    }
+    return dots("Raw tables, accepted unread", "sdmetrics quality", series)
+
+
 def _chosen(_context: Any, _option: Any, value: str) -> list[str]:
     names = [name for name in value.split(",") if name] or list(TABLES)
     unknown = [name for name in names if name not in TABLES]
@@ -382,8 +394,9 @@ def main(*, tables: list[str], draws: int, epsilon: float, halves: bool, fresh: 
         header = {"command": command, **versions(), "source": SOURCE}
         document = {"header": header, "goals": [list(each) for each in goals(runs)], "runs": runs}
         write_page(
-            RESULTS, "raw", marked=mark("raw"), otherwise="# Raw tables, accepted unread", document=document,
-            markdown=page_of(runs), figure=None,
+            RESULTS, "raw", marked=mark("raw"), document=document,
+            otherwise="# Raw tables, accepted unread\n\n![Figures of this page](raw.svg)",
+            markdown=page_of(runs), figure=figure(runs),
         )  # fmt: skip
 
 

@@ -264,11 +264,11 @@ MARK = pages.mark("scale")
 OTHERWISE = """\
 # Scale
 
+![Growth](scale.svg)
+
 What counting costs, here and on Spark, `make scale`: the only step that sees rows. Each pass is a process of its own,
 with compiled code cached on disk; counts of all passes over the same rows were equal to the last unit. Spark's start is
-shown by itself. The cost on a cluster is reckoned in [docs/scale.md](../scale.md).
-
-![Growth](scale.svg)"""
+shown by itself. The cost on a cluster is reckoned in [docs/scale.md](../scale.md)."""
 
 
 def markdown(found: Mapping[str, Any]) -> str:
