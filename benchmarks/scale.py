@@ -46,9 +46,9 @@ CORES = 400
 SOURCE = source_digest(COUNTING)
 
 
-def shards(rows: int, count: int, work: Path, *, shape: str = "dss") -> tuple[Path, Path]:
-    """A folder of shards of a generated table and its schema, made once."""
-    folder, schema = work / f"{shape}.{rows}.{count}", work / f"{shape}.toml"
+def shards(rows: int, count: int, work: Path, *, shape: str = "dss", part: int = 0) -> tuple[Path, Path]:
+    """A folder of shards of a part of a generated table and its schema, made once."""
+    folder, schema = work / f"{shape}.{rows}.{count}{f'.{part}' if part else ''}", work / f"{shape}.toml"
     write_text(schema, schema_toml(shape))
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
@@ -56,7 +56,7 @@ def shards(rows: int, count: int, work: Path, *, shape: str = "dss") -> tuple[Pa
         share = rows * (number + 1) // count - rows * number // count
         if path.exists() or not share:
             continue
-        columns, frames = generate(shape, rows=share, seed=number)
+        columns, frames = generate(shape, rows=share, seed=count * part + number)
         write_frames(path, columns, frames, None)
     return folder, schema
 
