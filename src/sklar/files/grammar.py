@@ -238,6 +238,7 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": _NOTHING,
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
+            "shrinkage": number(0.0, 1.0),
             "rules": whole(1, 1_000),
         }
     ),

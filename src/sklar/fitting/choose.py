@@ -36,8 +36,9 @@ EVERY = 10
 # A longer fit is worth its time as long as `WINDOW` steps take away more than this share of the error, and of the gain
 # over independence. Every further step invents three-way structure that pairs cannot see.
 WINDOW, WORTH = 100, 0.004
-# Of the shrunk tables in a fit's target; the rest is noisy.
-SHRINKAGE = 0.4
+# How much of a fit's targets is shrunk; the rest is noisy. The first suits tables where much depends a little, the second
+# those where few columns depend, or follow from each other.
+SHRINKAGES = (0.4, 1.0)
 # A gain over independence must be at least this many times the sd that it has by chance: a stricter test would lose
 # dependence that pairs show.
 SIGNIFICANT = 1.0
@@ -104,8 +105,8 @@ class Split:
     def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: CellWeights) -> None:
         cells = estimates.cells
         train, held = thin(estimates, generator)
-        self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self.weights, self.three, self._held_three = weights, three_way_loss(train), three_way_loss(held)
+        self.train, self.targets = train, denoise_tables(train, denoise_margins(train).levels)
+        self.weights, self._held_three = weights, three_way_loss(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = descent.margin_weights(cells, precision).astype(np.float64)
@@ -176,9 +177,12 @@ def strip_error(
     return float(totals[0]), float(totals[1])
 
 
-def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
+def follow(
+    split: Split, start: Start, *, max_steps: int, shrinkage: float = SHRINKAGES[0], progress: Progress = SILENT
+) -> Doubles:
     """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
-    fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
+    loss = Loss(split.targets, shrinkage, split.weights, three_way_loss(split.train, shrinkage))
+    fit, spare = Fit(loss, start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
     def states() -> Iterator[Floats]:
@@ -213,24 +217,33 @@ def choose_steps(
     seeds: Sequence[int | np.random.SeedSequence],
     most: int,
     progress: Progress = SILENT,
-) -> tuple[int, float]:
-    """How long to fit, by as many splits as seeds, and the share of held-out error that this takes away; or nothing."""
+    shrinkages: Sequence[float] = SHRINKAGES[:1],
+) -> tuple[int, float, float]:
+    """How long to fit, by as many splits as seeds, the share of held-out error that this takes away, and the shrinkage.
+
+    The first split chooses that: its noise is the same for all of them.
+    """
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
 
-    def run(number: int) -> Doubles:
+    def run(number: int, tried: Sequence[float]) -> list[Doubles]:
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         own = replace(start, seed=start.seed + number)
-        return follow(split, own, max_steps=most, progress=progress)
 
-    # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
-    if estimates.cells.n_cells > MANY_CELLS:
-        curves = list(map(run, range(len(seeds))))
-    else:
-        curves = side_by_side(run, range(len(seeds)), threads=fits_together(estimates.cells, start, 1)[1])
+        def curve(shrinkage: float) -> Doubles:
+            return follow(split, own, max_steps=most, shrinkage=shrinkage, progress=progress)
+
+        # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
+        if estimates.cells.n_cells > MANY_CELLS:
+            return list(map(curve, tried))
+        return side_by_side(curve, tried, threads=fits_together(estimates.cells, start, 1)[1])
+
+    first = run(0, shrinkages)
+    best = int(np.argmin([curve[stopping(curve), 0] for curve in first]))
+    curves = [first[best], *(run(number, shrinkages[best : best + 1])[0] for number in range(1, len(seeds)))]
     # One curve, as far as all go: the noise of single splits averages out before an end is chosen.
     curve = np.mean([each[: min(map(len, curves))] for each in curves], axis=0)
     end = stopping(curve)
-    return (EVERY * end, float(1 - curve[end, 0])) if end else (0, 0.0)
+    return (EVERY * end, float(1 - curve[end, 0]), shrinkages[best]) if end else (0, 0.0, SHRINKAGES[0])
 
 
 def starting(estimates: Estimates) -> tuple[Start, int]:
@@ -263,16 +276,18 @@ def fit_auto(
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
     margins, cells = denoise_margins(estimates), estimates.cells
-    (start, fits), steps, gain = starting(estimates), 0, 0.0
+    (start, fits), steps, gain, shrinkage = starting(estimates), 0, 0.0, SHRINKAGES[0]
     if cells.n_attributes > 1:
         progress.stage("choose", unit="steps")
         seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
-        steps, gain = choose_steps(estimates, start, seeds, step_limit(estimates, start), progress)
+        most = step_limit(estimates, start)
+        steps, gain, shrinkage = choose_steps(estimates, start, seeds, most, progress, SHRINKAGES)
     if steps:
         affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.wider) * steps, 1.0)
         fits = int(np.clip(affordable, 2, fits))
         progress.stage("fit", total=fits * steps, unit="steps")
-        model = fit_steps(estimates, schema, margins.levels, start, steps=steps, fits=fits, progress=progress)
+        chosen: dict[str, Any] = {"steps": steps, "fits": fits, "shrinkage": shrinkage}
+        model = fit_steps(estimates, schema, margins.levels, start, **chosen, progress=progress)
     else:
         model = independent(schema, margins.levels)
     return model, {
@@ -282,6 +297,7 @@ def fit_auto(
         # A place in the file that nothing takes.
         "rank": None,
         "fits": fits if steps else 0,
+        "shrinkage": shrinkage,
         "rules": RULES,
         "gain_over_independence": gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},
@@ -296,11 +312,13 @@ def fit_steps(
     *,
     steps: int,
     fits: int,
+    shrinkage: float = SHRINKAGES[0],
     progress: Progress = SILENT,
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    loss = Loss(targets, SHRINKAGE, CellWeights(targets.cells, targets.precision), three_way_loss(estimates))
+    three = three_way_loss(estimates, shrinkage)
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), three)
     together, threads = fits_together(targets.cells, start, fits)
 
     def run(first: int) -> Floats:

@@ -32,7 +32,7 @@ from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
 from sklar.files.model import LinkedModel, Model, fit_people, fit_tables
-from sklar.fitting.choose import fit_steps, refined, starting, step_limit
+from sklar.fitting.choose import SHRINKAGES, fit_steps, refined, starting, step_limit
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import GAIN_DIGITS, Estimates, as_stored, digits, pool, rounded
@@ -125,7 +125,7 @@ def _refit(model: Model, progress: Progress) -> Check:
     copula, note, stated, fitted = again.copula, "", model.settings, again.settings
     if stated.keys() != fitted.keys():
         raise ModelError("the settings are not those of this fit")
-    if any(stated.get(key) != fitted.get(key) for key in ("kind", "steps", "components", "fits")):
+    if any(stated.get(key) != fitted.get(key) for key in ("kind", "steps", "components", "fits", "shrinkage")):
         copula = _with_choices(model, progress)
         note = "; with the choices that the file states, which this machine would not make"
     elif stated.get("priors") != fitted.get("priors"):
@@ -232,9 +232,10 @@ def _with_choices(model: Model, progress: Progress) -> Copula:
         settings["components"] != start.components
         or not 0 < settings["steps"] <= step_limit(estimates, start)
         or not 0 < settings["fits"] <= fits
+        or settings["shrinkage"] not in SHRINKAGES
     ):
         raise ModelError("the settings state choices that no fit of these tables makes")
-    chosen = {name: settings[name] for name in ("steps", "fits")}
+    chosen = {name: settings[name] for name in ("steps", "fits", "shrinkage")}
     fitted = fit_steps(estimates, model.measured_schema, levels, start, **chosen, progress=progress)
     return as_stored(refined(hold_margins(fitted), estimates), bits)
 
