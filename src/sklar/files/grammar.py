@@ -222,6 +222,7 @@ _COPULAS: Mapping[str, Keys] = {
         "components": _COMPONENTS,
         "rounds": whole(0, MOST_ROUNDS),
         "matched": whole(2, 3),
+        "missed": _BOOLEAN,
         "fits": whole(1, 1_000),
     },
 }

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.plan import RULES
-from sklar.draw.refine import refining_rounds, triple_rounds
+from sklar.draw.refine import refining_rounds, steady_pairs, triple_rounds
 from sklar.fitting import descent
-from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
+from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
 from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, fits_together, step_operations, three_way_loss
-from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
+from sklar.fitting.latent import LatentModel, independent, nothing
+from sklar.fitting.margins import Estimates, as_stored, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.kernel.cells import MANY_CELLS, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
@@ -36,8 +36,8 @@ EVERY = 10
 # A longer fit is worth its time as long as `WINDOW` steps take away more than this share of the error, and of the gain
 # over independence. Every further step invents three-way structure that pairs cannot see.
 WINDOW, WORTH = 100, 0.004
-# How much of a fit's targets is shrunk; the rest is noisy. The first suits tables where much depends a little, the second
-# those where few columns depend, or follow from each other.
+# How much of a fit's targets is shrunk; the rest is noisy. The first suits tables where much depends a little, the
+# second those where few columns depend, or follow from each other: there larger tables are shrunk, too.
 SHRINKAGES = (0.4, 1.0)
 # A gain over independence must be at least this many times the sd that it has by chance: a stricter test would lose
 # dependence that pairs show.
@@ -56,6 +56,8 @@ UNITED, FITS = 2_400, (6, 16)
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
 _CACHED = 65_536
+# Cells of two-way tables up to which a model holds what it misses of them.
+MOST_MISSED = 1 << 24
 
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -181,7 +183,7 @@ def follow(
     split: Split, start: Start, *, max_steps: int, shrinkage: float = SHRINKAGES[0], progress: Progress = SILENT
 ) -> Doubles:
     """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
-    loss = Loss(split.targets, shrinkage, split.weights, three_way_loss(split.train, shrinkage))
+    loss = Loss(split.targets, shrinkage, split.weights, three_way_loss(split.train, shrunk=shrinkage == 1))
     fit, spare = Fit(loss, start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
@@ -317,7 +319,7 @@ def fit_steps(
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    three = three_way_loss(estimates, shrinkage)
+    three = three_way_loss(estimates, shrunk=shrinkage == 1)
     loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), three)
     together, threads = fits_together(targets.cells, start, fits)
 
@@ -334,10 +336,17 @@ def fit_steps(
     return LatentModel(schema=schema, probabilities=np.concatenate(parts), fits=fits)
 
 
-def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
-    """The model with as many rounds of exchanges as a table of its size and noise affords: a public rule."""
+def refined(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
+    """The model as a file holds it, with as many rounds of exchanges as a table of its size affords: a public rule."""
     cells, n_rows = model.schema.cells, estimates.n_rows
     triples = triple_rounds(n_rows, cells, expected_noise(estimates))
-    if triples:
-        return replace(model, rounds=triples, matched=3)
-    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))
+    rounds = triples or refining_rounds(n_rows, cells.n_attributes, cells.n_levels)
+    return completed(as_stored(replace(model, rounds=rounds, matched=3 if triples else 2), bits), estimates, bits)
+
+
+def completed(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
+    """The model with what noisy tables say beyond it, where components exchange values."""
+    if not model.rounds or model.n_components == 1 or model.schema.cells.n_cells > MOST_MISSED:
+        return replace(model, missed=nothing())
+    predicted = model.schema.cells.flat(steady_pairs(model.probabilities))
+    return as_stored(replace(model, missed=missed(estimates, model.margins(), predicted)), bits)

@@ -468,11 +468,11 @@ class ParityLoss:
 ThreeWayLoss: TypeAlias = TableLoss | ParityLoss
 
 
-def three_way_loss(estimates: Estimates, shrinkage: float = 0.0) -> ThreeWayLoss | None:
+def three_way_loss(estimates: Estimates, *, shrunk: bool = False) -> ThreeWayLoss | None:
     """What three-way tables or parities of triples add to a fit's loss, weighed by inverse variances; None for none.
 
-    Tables are centered to a total of one, since rows without a level may be missing from them. So much of each is
-    shrunk: the empirical-Bayes means of its cells, which find those that nobody has.
+    Tables are centered to a total of one, since rows without a level may be missing from them. If `shrunk`, they
+    are the empirical-Bayes means of their cells, which find those that nobody has.
     """
     wider, n_rows = estimates.wider, estimates.n_rows
     if not wider:
@@ -482,11 +482,11 @@ def three_way_loss(estimates: Estimates, shrinkage: float = 0.0) -> ThreeWayLoss
     weights = WEIGHT * estimates.third_sd**-2.0 / np.mean(estimates.pair_sd**-2.0)
     noise = float(weights @ (sizes * (estimates.third_sd / n_rows) ** 2))
     shares += np.repeat(missing / sizes, sizes)
-    if shrinkage:
+    if shrunk:
         starts = np.cumsum(sizes) - sizes
         means = posterior_means(shares, np.repeat(estimates.third_sd / n_rows, sizes), starts)
         totals = np.maximum(np.add.reduceat(means, starts), 1e-12)
-        shares += shrinkage * (means / np.repeat(totals, sizes) - shares)
+        shares = means / np.repeat(totals, sizes)
     found = apart(wider, shares, estimates.third_sd)
     near = [_near(query, own, sds, n_rows) for query, own, sds in found if query.order == 4]
     return TableLoss(wider, shares, weights, noise, near)
