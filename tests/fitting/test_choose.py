@@ -10,6 +10,7 @@ import pytest
 from sklar.fitting import choose
 from sklar.fitting.denoise import denoise_margins, relative_precision
 from sklar.fitting.descent import CellWeights, Room, Start
+from sklar.fitting.latent import independent
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import using
@@ -145,11 +146,11 @@ def test_shrunk_tables_alone_are_fitted_where_one_column_determines_others() -> 
 def test_what_a_model_misses_goes_with_it_where_values_are_exchanged() -> None:
     schema = schema_of(4, 4, 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 5.0)
-    coarse = replace(choose.independent(schema, np.full(12, 0.25)), probabilities=np.full((2, 12), 0.25, np.float32))
+    coarse = replace(independent(schema, np.full(12, 0.25)), probabilities=np.full((2, 12), 0.25, np.float32))
     held = choose.refined(coarse, estimates, 12)
     assert held.missed.shape == (48,)
     assert np.array_equal(choose.completed(held, estimates, 12).missed, held.missed)
-    assert not choose.refined(choose.independent(schema, np.full(12, 0.25)), estimates, 12).missed.size
+    assert not choose.refined(independent(schema, np.full(12, 0.25)), estimates, 12).missed.size
     assert not choose.completed(replace(held, rounds=0), estimates, 12).missed.size
 
 
