@@ -18,7 +18,7 @@ from sklar.draw.refine import refining_rounds, steady_pairs, triple_rounds
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
 from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, fits_together, step_operations, three_way_loss
-from sklar.fitting.latent import LatentModel, independent, nothing
+from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import Estimates, as_stored, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.kernel.cells import MANY_CELLS, Doubles, Floats
@@ -239,13 +239,13 @@ def choose_steps(
             return list(map(curve, tried))
         return side_by_side(curve, tried, threads=fits_together(estimates.cells, start, 1)[1])
 
-    first = run(0, shrinkages)
-    best = int(np.argmin([curve[stopping(curve), 0] for curve in first]))
-    curves = [first[best], *(run(number, shrinkages[best : best + 1])[0] for number in range(1, len(seeds)))]
+    judged = zip(run(0, shrinkages), shrinkages, strict=True)
+    first, shrinkage = min(judged, key=lambda tried: float(tried[0][stopping(tried[0]), 0]))
+    curves = [first, *(run(number, [shrinkage])[0] for number in range(1, len(seeds)))]
     # One curve, as far as all go: the noise of single splits averages out before an end is chosen.
     curve = np.mean([each[: min(map(len, curves))] for each in curves], axis=0)
     end = stopping(curve)
-    return (EVERY * end, float(1 - curve[end, 0]), shrinkages[best]) if end else (0, 0.0, SHRINKAGES[0])
+    return (EVERY * end, float(1 - curve[end, 0]), shrinkage) if end else (0, 0.0, SHRINKAGES[0])
 
 
 def starting(estimates: Estimates) -> tuple[Start, int]:
@@ -319,8 +319,8 @@ def fit_steps(
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    three = three_way_loss(estimates, shrunk=shrinkage == 1)
-    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), three)
+    weights, three = CellWeights(targets.cells, targets.precision), three_way_loss(estimates, shrunk=shrinkage == 1)
+    loss = Loss(targets, shrinkage, weights, three)
     together, threads = fits_together(targets.cells, start, fits)
 
     def run(first: int) -> Floats:
@@ -347,6 +347,6 @@ def refined(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
 def completed(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
     """The model with what noisy tables say beyond it, where components exchange values."""
     if not model.rounds or model.n_components == 1 or model.schema.cells.n_cells > MOST_MISSED:
-        return replace(model, missed=nothing())
+        return replace(model, missed=model.missed[:0])
     predicted = model.schema.cells.flat(steady_pairs(model.probabilities))
     return as_stored(replace(model, missed=missed(estimates, model.margins(), predicted)), bits)

@@ -18,11 +18,6 @@ from sklar.public.rules import Allowed, constrained
 from sklar.public.schema import Schema
 
 
-def nothing() -> Floats:
-    """What a model misses that has no exchanges."""
-    return np.empty(0, dtype=np.float32)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
@@ -41,7 +36,7 @@ class LatentModel:
     rounds: int = 0
     matched: int = 2
     fits: int = 1
-    missed: Floats = field(default_factory=nothing)
+    missed: Floats = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     def __repr__(self) -> str:
         return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
