@@ -265,6 +265,11 @@ def in_probabilities(last: int, bits: int) -> Change:
     return change
 
 
+def in_missed(_document: Document, arrays: Arrays) -> None:
+    """A CSV file in what rows are brought nearer to."""
+    arrays["missed"] = message(arrays["missed"].size).astype(np.float32) / 8
+
+
 FALSE_LINE = "somebody\nok   signature: by SHA256:me, the signer that was asked for"
 # With the checks that may fail, and that all do fail where the copula is fitted again.
 FORGERIES: dict[str, tuple[str, Change, str]] = {
@@ -317,6 +322,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "arrays in another order": ("auto", lambda _, arrays: arrays.update(block0=arrays.pop("block0")), "layout"),
     "keys in another order": ("auto", lambda document, _: document.update(n_rows=document.pop("n_rows")), "layout"),
     "a copula with exact margins": ("auto", exact_copula, "refit"),
+    "rows in what the model misses": ("auto", in_missed, "refit"),
     "a copula with exact levels": ("binary", lambda _, arrays: arrays.update(levels=ONE_WAY / ROWS), "refit"),
     "more steps": ("auto", lambda d, _: d["settings"].update(steps=d["settings"]["steps"] + 100), "refit"),
     "another plan": ("binary", other_plan, "plan refit"),

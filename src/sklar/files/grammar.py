@@ -216,6 +216,7 @@ _COPULAS: Mapping[str, Keys] = {
         "components": _COMPONENTS,
         "rounds": whole(0, MOST_ROUNDS),
         "matched": whole(2, 3),
+        "missed": _BOOLEAN,
         "fits": whole(1, 1_000),
     },
 }
@@ -232,6 +233,7 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": _NOTHING,
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
+            "shrinkage": number(0.0, 1.0),
             "rules": whole(1, 1_000),
         }
     ),

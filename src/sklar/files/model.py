@@ -420,20 +420,21 @@ def fit_tables(
     estimates = pool(measured)
     settings: dict[str, Any] = {"method": method.name, "preset": "paper" if method.paper else None}
     copula: Copula
+    bits = digits(measured.blocks, estimates.n_rows)
     if method.name == "binary":
         # scipy takes a while to load, and most releases do without.
         from sklar.paper.estimate import fit_binary, read_tables
 
         progress.stage("fit")
         probabilities = read_tables(estimates, paper=method.paper)
-        copula = hold_margins(fit_binary(probabilities, schema, dummies=method.dummies, weighted=not method.paper))
+        fitted = fit_binary(probabilities, schema, dummies=method.dummies, weighted=not method.paper)
+        copula = as_stored(hold_margins(fitted), bits)
     else:
         latent, decisions = fit_auto(estimates, schema, progress=progress)
         settings |= decisions
         # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise it states.
-        copula = refined(hold_margins(latent), estimates)
+        copula = refined(hold_margins(latent), estimates, bits)
         settings["gain_over_independence"] = round(settings["gain_over_independence"], GAIN_DIGITS)
-    copula = as_stored(copula, digits(measured.blocks, estimates.n_rows))
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
 
 
