@@ -265,6 +265,7 @@ _LINKED_CERTIFICATE: Keys = {
     "rows_per_person": whole(1, 1),
 }
 _EVENTS: Keys = {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)}
+_EVENTS |= optional({"order": _NAME, "follows": _NAME, "unique": _NAMES})
 _LINKED: Keys = {
     "format": _NAME,
     "version": whole(1),

@@ -301,7 +301,8 @@ class LinkedModel:
         """Draw synthetic people, as many as the original has unless told otherwise, and their events.
 
         Keys are 1, 2, ...; every event has the key of one of the people, and some people have no events. The same model
-        and seed give the same tables. The order of a person's events means nothing.
+        and seed give the same tables. A person's events stand in the order that the schema names; without one, theirs
+        means nothing.
         """
         drawn = list(self._blocks(people, seed))
         return pl.concat([block[0] for block in drawn]), pl.concat([block[1] for block in drawn])
