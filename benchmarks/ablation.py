@@ -66,7 +66,9 @@ PLANNED: Mapping[str, tuple[str, Any]] = {
     "scores": ("sklar.fitting.third.plan_scores", _never),
 }
 FITTED: Mapping[str, tuple[str, Any]] = {
-    "mix of shrunk tables": ("sklar.fitting.choose.SHRINKAGE", 0.0),
+    "mix of shrunk tables": ("sklar.fitting.choose.SHRINKAGES", (0.0,)),
+    "shrunk tables alone": ("sklar.fitting.choose.SHRINKAGES", (0.4,)),
+    "what fits miss": ("sklar.fitting.choose.MOST_MISSED", -1),
     "capacity by noise": ("sklar.fitting.choose.COMPONENTS", (150, 150)),
     "several fits": ("sklar.fitting.choose.FITS", (2, 2)),
     "pull of what stands out": ("sklar.fitting.descent.MOST_PULL", 0.0),

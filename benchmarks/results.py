@@ -116,6 +116,7 @@ PAGES = (
         name="inference", minutes=15, commands=("experiments.inference --times 30 --fewer 15 --direct 400 --tested 40",)
     ),
     Page(name="inference_raw", minutes=17, commands=("experiments.inference --raw --releases 5 --jobs 2",)),
+    Page(name="linked", minutes=6, commands=("benchmarks.linked --page",)),
     Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
 )
 
