@@ -113,9 +113,9 @@ PAGES = (
         commands=(f"benchmarks.ablation --draws 1 --epsilons 1,4 {_GRAPHICAL}", "benchmarks.ablation --page"),
     ),
     Page(
-        name="inference", minutes=15, commands=("experiments.inference --times 30 --fewer 15 --direct 400 --tested 40",)
+        name="inference", minutes=13, commands=("experiments.inference --times 26 --fewer 13 --direct 400 --tested 40",)
     ),
-    Page(name="inference_raw", minutes=17, commands=("experiments.inference --raw --releases 5 --jobs 2",)),
+    Page(name="inference_raw", minutes=13.5, commands=("experiments.inference --raw --releases 4 --jobs 2",)),
     Page(name="linked", minutes=6, commands=("benchmarks.linked --page",)),
     Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
 )
