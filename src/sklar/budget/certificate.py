@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -27,6 +27,11 @@ from sklar.public.settings import Count, Person
 # Added to the order of the tables that scores are about, one number for each.
 SCORES = 10
 _WAYS = ("one-way", "two-way", "three-way", "four-way")
+_COUNTED = {
+    "people": "people, one row of each",
+    "everyone": "people",
+    "events": "people with events, whose events share one unit of each (not a count of events)",
+}
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
@@ -109,7 +114,7 @@ class Certificate(Tabular):
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    count: Count | None = None
+    count: Count | Literal["everyone", "events"] | None = None
     rows_per_person: int | None = None
     tokens: int | None = None
 
@@ -162,9 +167,14 @@ class Certificate(Tabular):
     @property
     def counted(self) -> str:
         """What counts are of, in words."""
-        if self.count == "people":
-            return "people, one row of each"
-        return "rows" if self.count is None else f"rows, at most {self.rows_per_person:,} of each person"
+        if self.count == "rows":
+            return f"rows, at most {self.rows_per_person:,} of each person"
+        return "rows" if self.count is None else _COUNTED[self.count]
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether rows of each person were chosen at random."""
+        return self.count in get_args(Count)
 
     @property
     def rows(self) -> int:

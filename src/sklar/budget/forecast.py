@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sklar.budget import plan
 from sklar.budget.method import Method
+from sklar.budget.parts import plan_part
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles
@@ -25,6 +26,8 @@ from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
+from sklar.public.events import Part
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
 
@@ -99,6 +102,12 @@ class Forecast(Tabular):
     scores_share: float
     seconds: float
     memory_bytes: float
+    part: Part | None = None
+
+    @property
+    def rows_are_public(self) -> bool:
+        """Whether the number of rows is: that of people with events is not."""
+        return self.budget.rows_are_public and (self.part is None or self.part.of_people)
 
     @property
     def one_way_error(self) -> float:
@@ -181,7 +190,7 @@ class Forecast(Tabular):
         return tuple(self._with(replace(whole, person=each), budget) for each in people)
 
     def _with(self, schema: Schema, budget: Budget) -> Forecast:
-        return forecast(schema, budget, rows=self.n_rows, method=self.method)
+        return forecast(self.part or schema, budget, rows=self.n_rows, method=self.method)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -189,38 +198,45 @@ class Forecast(Tabular):
         rows = [(each.budget.rows_per_person, each.one_way_error, each.pair_error) for each in self.against_rows()]
         own = {"rows": self.n_rows, "attributes": schema.n_attributes, "levels": schema.n_levels}
         stated = {key: getattr(budget, key) for key in ("epsilon", "delta", "neighbors", "rows_per_person")}
-        return {"table": schema.name, **own, **stated} | {
-            "count": None if schema.person is None else schema.person.count,
-            "against_rows_per_person": [
-                {"rows_per_person": most, "one_way_error": round(one, 3), "two_way_error": round(two, 3)}
-                for most, one, two in rows
-            ],
-            "method": self.method.name,
-            "one_way": {
-                "standard_error": round(self.one_way_error, 3),
-                "smallest_share": round(self.one_way_share, 8),
-                "by_attribute": dict(zip(schema.names, self.one_way_sd.round(3).tolist(), strict=True)),
-            },
-            "two_way": {
-                "standard_error": round(self.pair_error, 3),
-                "smallest_share": round(self.pair_share, 8),
-                "tables": self.pair_sd.size,
-                "mostly_noise": len(noisy),
-                "noisiest": [list(pair) for pair in noisy[:1000]],
-            },
-            "three_way": {"most_of_stage_2": self.triples_share, "scores_of_all": self.scores_share},
-            "budget_split": dict(self.split),
-            "private_domains": {
-                finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
-                for finding in self.findings
-                if finding.of == "domain"
-            },
-            "search_noise_factor": round(self.search_factor, 3),
-            "needs": {name: words for name, (words, _) in self.needs.items()},
-            "hopeless": list(self.hopeless),
-            "rough_seconds": round(self.seconds),
-            "rough_memory_mb": round(self.memory_bytes / 1e6),
-        }
+        return (
+            {"table": schema.name, **own, **stated}
+            | {
+                "count": None if schema.person is None else schema.person.count,
+                "against_rows_per_person": [
+                    {"rows_per_person": most, "one_way_error": round(one, 3), "two_way_error": round(two, 3)}
+                    for most, one, two in rows
+                ],
+                "method": self.method.name,
+                "one_way": {
+                    "standard_error": round(self.one_way_error, 3),
+                    "smallest_share": round(self.one_way_share, 8),
+                    "by_attribute": dict(zip(schema.names, self.one_way_sd.round(3).tolist(), strict=True)),
+                },
+                "two_way": {
+                    "standard_error": round(self.pair_error, 3),
+                    "smallest_share": round(self.pair_share, 8),
+                    "tables": self.pair_sd.size,
+                    "mostly_noise": len(noisy),
+                    "noisiest": [list(pair) for pair in noisy[:1000]],
+                },
+                "three_way": {"most_of_stage_2": self.triples_share, "scores_of_all": self.scores_share},
+                "budget_split": dict(self.split),
+                "private_domains": {
+                    finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
+                    for finding in self.findings
+                    if finding.of == "domain"
+                },
+                "search_noise_factor": round(self.search_factor, 3),
+                "needs": {name: words for name, (words, _) in self.needs.items()},
+                "hopeless": list(self.hopeless),
+            }
+            | (
+                # How long linked tables take was not measured.
+                {"rough_seconds": round(self.seconds), "rough_memory_mb": round(self.memory_bytes / 1e6)}
+                if self.part is None
+                else {"part": self.part.name}
+            )
+        )
 
     def lines(self) -> list[str]:
         """For a person to read."""
@@ -262,7 +278,7 @@ class Forecast(Tabular):
 
 
 def forecast(
-    schema: SchemaLike,
+    schema: SchemaLike | Part,
     budget: Budget | None = None,
     *,
     rows: int,
@@ -275,7 +291,8 @@ def forecast(
 
     `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
     Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
-    rules determine are not measured and have no line of their own.
+    rules determine are not measured and have no line of their own. Of linked tables a part is forecast
+    (`Linked.part`), for so many people: of events as if all had some.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -285,12 +302,16 @@ def forecast(
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon, delta=delta, neighbors=neighbors)
-    schema = Schema.of(schema).measured
-    budget, cells = budget_for(schema.person, budget), schema.cells
-    public = rows if budget.rows_are_public else None
+    part, schema = schema if isinstance(schema, Part) else None, Schema.of(schema).measured
+    budget = budget_for(schema.person, budget) if part is None else part.linked.budget_for(budget)
+    public, cells = rows if budget.rows_are_public else None, schema.cells
     search = plan_search(schema, budget, n_rows=public).then(budget)
     known = {"n_rows": public, "importance": schema.importance, "inside": plan.inside_sizes(schema)}
-    stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
+    if part is None:
+        stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
+    else:
+        whole_plan, own = plan_part(part, budget)
+        stages = plan.Stages(budget=budget, first=own, reserve=np.empty(0))
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.
@@ -310,12 +331,19 @@ def forecast(
             costs["where numbers lie inside bins"] = float(np.sum((scales / query.each) ** -2.0))
     if schema.private_domains:
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
-    if first.scales(0).size:
+    if part is not None:
+        costs = {
+            plan.KINDS[query.what][1]: float(np.sum((scales / query.each) ** -2.0))
+            for query, scales in whole_plan.parts
+            if isinstance(query, Shares)
+        }
+    elif first.scales(0).size:
         costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
     whole, m, d = sum(costs.values()), schema.n_attributes, schema.n_levels
     scored = plan.plan_scores(cells, rows, stages, schema.targets)
     asked: dict[str, Any] = {"schema": schema, "n_rows": rows, "budget": budget, "method": method}
-    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": stages.spend + search.spend(budget)}
+    spend = stages.spend + search.spend(budget) if part is None else whole_plan.spend(budget)
+    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": spend, "part": part}
     return Forecast(
         **asked,
         split=tuple((name, cost / whole) for name, cost in costs.items()),
@@ -368,6 +396,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         lines.append(f"Not measured, because rules determine them: {left_out}.")
     if schema.person is not None:
         lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
+    if first.part is not None:
+        lines += said("budget.part" if first.part.of_people else "budget.part_events").splitlines()
     lines += filter(None, [plan.target_words(schema)])
     lines += [
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
@@ -442,6 +472,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             f"{pairs}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
+    if first.part is not None:
+        return lines
     seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
     time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"

@@ -18,6 +18,7 @@ from sklar.machine.stores import reading
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
+    from sklar.public.events import Part
     from sklar.public.schema import Schema
 
 Parameter: TypeAlias = Callable[[Any], Any]
@@ -101,6 +102,26 @@ def schema_of(path: Path) -> Schema:
     from sklar.public.schema import Schema
 
     return Schema.load(path)
+
+
+def described(path: Path, table: str | None) -> list[Schema | Part]:
+    """The schema that a file states; of linked tables the one that --table names, or else both."""
+    from zipfile import is_zipfile
+
+    from sklar.public.events import Linked
+
+    if is_zipfile(path):
+        from sklar.files.archive import is_linked, load_linked
+
+        linked = load_linked(path).linked if table is not None or is_linked(path) else None
+    else:
+        linked = Linked.load(path) if table is not None or Linked.is_at(path) else None
+    return [schema_of(path)] if linked is None else [linked.part(each) for each in ([table] if table else linked.parts)]
+
+
+def described_one(path: Path, table: str | None) -> Schema | Part:
+    """The same, where one table is meant."""
+    return schema_of(path) if table is None else described(path, table)[0]
 
 
 def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:
@@ -203,6 +224,7 @@ MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
 SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
 QUERY = option("--query", HELP["--query"], metavar="SELECT")
 SCHEMA = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path", required=True)
+TABLE = option("--table", HELP["--table"], metavar="people|events")
 SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path")
 SCHEMA_OR_DRAFT = together(
     SCHEMA_IF_GIVEN,

@@ -32,19 +32,21 @@ def sample(
     rows, seed = check_draw(rows, seed)
     check_out(out, **how)
     given, engine = how["given"], how["engine"]
+    under = "" if given is None else f", all with {given},"
     if given is not None and engine != "local":
         raise click.UsageError("--given draws rows on this machine. Leave out --engine.")
     if is_linked(model_path):
-        if events_out is None or engine != "local" or how["spreadsheet"] or given is not None:
+        if events_out is None or engine != "local" or how["spreadsheet"]:
             raise click.UsageError(
-                "the model is of linked tables: give --events-out FILE, and none of --engine, --spreadsheet, --given."
+                "the model is of linked tables: give --events-out FILE, and none of --engine, --spreadsheet."
             )
         linked = load_linked(model_path)
-        watched(linked.write, out, events_out, rows, seed=seed)
+        watched(linked.write, out, events_out, rows, given=given, seed=seed)
         drawn = rows or linked.n_people
         finish(
-            {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
-            f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.",
+            {"people": drawn, "given": given, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
+            f"{drawn:,} synthetic people{under} in {out}, their events in {events_out} (seed {seed}).",
+            "No privacy was spent.",
         )
         return
     if events_out is not None:
@@ -52,7 +54,6 @@ def sample(
     model = load(model_path)
     watched(write_rows, model, out, rows, seed, **how)
     drawn = rows or model.n_rows
-    under = "" if given is None else f", all with {given},"
     finish(
         {"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0},
         f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.",
@@ -108,12 +109,13 @@ def tables(*, model_path: Path, out: Path) -> None:
 
 @command("A report that is safe to publish.", JSON)
 @MODEL
+@shared.TABLE
 @written("--out", "OUT.html", "Where the report goes.", required=True)
-def report(*, model_path: Path, out: Path) -> None:
+def report(*, model_path: Path, table: str | None, out: Path) -> None:
     """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network."""
     from sklar.files.model import report as make
 
-    size = len(make(model_path, out=out).html.encode())
+    size = len(make(model_path, out=out, table=table).html.encode())
     finish(
         {"out": out, "bytes": size},
         f"The report is in {out} ({size / 1e6:.2f} MB).",

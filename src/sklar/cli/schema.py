@@ -151,15 +151,15 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
+@shared.TABLE
 @shared.option("--rows", HELP["schema check --rows"], int)
 @shared.option("--epsilon", "With this privacy budget.", shared.number, default="1")
-def check(*, schema_path: Path, data: Path | str | None, query: str | None, **foreseen: Any) -> None:
+def check(*, schema_path: Path, data: Path | str | None, query: str | None, table: str | None, **foreseen: Any) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have."""
     from sklar.custodian.check import check as look
 
-    described = schema_of(schema_path)
-    table = None if data is None else table_of(data, query)
-    checked = look(described, **foreseen) if table is None else watched(look, described, table, **foreseen)
+    described, rows = shared.described_one(schema_path, table), None if data is None else table_of(data, query)
+    checked = look(described, **foreseen) if rows is None else watched(look, described, rows, **foreseen)
     if not is_given("json"):
         click.echo(f"{schema_path}: ", nl=False)
     print_figures(checked)

@@ -16,16 +16,17 @@ from sklar.cli.options import HELP, MANY, OUT, PATH, SCHEMA, WRITTEN, command, f
 @click.argument("real", type=PATH)
 @click.argument("synthetic", type=PATH)
 @SCHEMA
+@shared.TABLE
 @JSON
 @shared.written("--report", "PRIVATE.html", HELP["--report"])
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
 @option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
-def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
+def evaluate(*, real: Path, synthetic: Path, schema_path: Path, table: str | None, **options: Any) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only."""
     from sklar.custodian.evaluate import evaluate as compare
     from sklar.custodian.evaluate.private_report import MARK
 
-    print_figures(watched(compare, real, synthetic, shared.schema_of(schema_path), **options))
+    print_figures(watched(compare, real, synthetic, shared.described_one(schema_path, table), **options))
     if (made := options["report"]) is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
         if MARK not in made.name:

@@ -150,7 +150,10 @@ def _opened(path: str | Path, wanted: str, *, fitted: bool = True) -> Iterator[t
     linked = wanted == LINKED_FORMAT
     with open_model(path, "model of linked tables" if linked else "model") as (archive, document):
         if document.get("format") == LINKED_FORMAT != wanted:
-            raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
+            raise ModelError(
+                "it is a model of linked tables. Name one of them (--table people, or events), or read both: "
+                "sklar.load_linked."
+            )
         if document.get("format") != wanted:
             own = "that of linked tables" if linked else "a Sklar model's"
             raise ModelError(f"its description is not {own}.")

@@ -9,17 +9,19 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.budget.method import Method
+from sklar.budget.parts import measured_part
 from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
 from sklar.errors import ModelError, OutputError
 from sklar.files.write import SUFFIXES, Library, check_library, check_target, to_library, write_frames, write_text
 from sklar.fitting.density import fit_shapes
+from sklar.fitting.margins import estimate_rows
 from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 else:
     pl = lazily("polars")
 
+AnyModel: TypeAlias = "Model | LinkedModel | str | Path"
 # Bytes that a release may take on disk for each cell of its two-way tables: two noisy counts.
 _EACH_CELL = 16
 
@@ -271,6 +274,8 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
+        if self.certificate.tokens is not None:
+            raise ModelError("one of two linked tables is no model of its own. Save the linked model that it is of.")
         _save(self, path)
 
 
@@ -297,19 +302,43 @@ class LinkedModel:
         """What was spent on this model."""
         return self.measured.certificate
 
-    def sample(self, people: int | None = None, *, seed: int | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def table(self, name: str) -> Model:
+        """One of the tables by itself, "people" or "events", to ask as any model: it costs nothing.
+
+        Events are asked about by person: those of a person share one unit, so that somebody with many counts as much as
+        somebody with few. Rows of it are one event, drawn at random, of each person with events.
+        """
+        measured = measured_part(self.measured, name)
+        own = {"method": "auto", "preset": None, "kind": "mixture" if self.settings["steps"] else "independence"}
+        settings = {**own, "priors": {}, **self.settings}
+        copula = self.classes.copula(name, self.settings["fits"])
+        n_rows = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
+        return Model(measured=measured, copula=copula, n_rows=n_rows, settings=settings)
+
+    def sample(
+        self, people: int | None = None, *, given: Given | None = None, seed: int | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Draw synthetic people, as many as the original has unless told otherwise, and their events.
 
-        Keys are 1, 2, ...; every event has the key of one of the people, and some people have no events. The same model
-        and seed give the same tables. The order of a person's events means nothing.
+        With `given`, all people satisfy a condition on their own attributes, as for `Model.sample`, and have events as
+        such people do. Keys are 1, 2, ...; every event has the key of one of the people, and some people have no
+        events. The same model, condition and seed give the same tables. The order of a person's events means nothing.
         """
-        drawn = list(self._blocks(people, seed))
+        drawn = list(self._blocks(people, seed, given))
         return pl.concat([block[0] for block in drawn]), pl.concat([block[1] for block in drawn])
 
-    def _blocks(self, people: int | None, seed: int | None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def _blocks(
+        self, people: int | None, seed: int | None, given: Given | None
+    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         if people is not None and (type(people) is not int or people < 1):
             raise ModelError(f"people must be a whole number of at least 1, got {people!r}.")
-        sampler = LinkedSampler(self.classes, check_draw(None, seed)[1])
+        chosen = None
+        if given is not None:
+            own = self.table("people")
+            from sklar.answer.condition import condition_of
+
+            chosen = own.copula, *condition_of(given, own.schema, own.shapes)
+        sampler = LinkedSampler(self.classes, check_draw(None, seed)[1], given=chosen)
         return in_order(sampler.draw, blocks(self.n_people if people is None else people, BLOCK_ROWS))
 
     def write(
@@ -318,6 +347,7 @@ class LinkedModel:
         events_path: str | Path,
         people: int | None = None,
         *,
+        given: Given | None = None,
         seed: int | None = None,
         progress: Progress = SILENT,
     ) -> None:
@@ -330,7 +360,7 @@ class LinkedModel:
         for table, schema in enumerate((self.linked.people, self.linked.events)):
             # Drawn once for each file: two files cannot be written from one stream without holding it.
             progress.stage("sample")
-            frames = (block[table] for block in self._blocks(people, seed))
+            frames = (block[table] for block in self._blocks(people, seed, given))
             write_frames(targets[table], columns[table], frames, schema, shown=columns[table])
 
     def summary(self) -> list[str]:
@@ -481,20 +511,25 @@ def _measured(certificate: Certificate) -> list[str]:
     return lines
 
 
-def query(model: Model | str | Path, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False) -> Answer:
+def query(
+    model: AnyModel, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False, table: str | None = None
+) -> Answer:
     """How many rows satisfy a predicate, with error bars where it was measured: `sklar query` as a function.
 
-    `exact` refuses to cut a bin.
+    `exact` refuses to cut a bin. `table` is the one of two linked tables that is asked about.
     """
-    return _model_of(model).query(predicate, level=level, exact=exact)
+    return model_of(model, table).query(predicate, level=level, exact=exact)
 
 
-def infer(model: Model | str | Path, question: str | Callable[[Any, Any], Any], **settings: Any) -> Inference:
+def infer(
+    model: AnyModel, question: str | Callable[[Any, Any], Any], *, table: str | None = None, **settings: Any
+) -> Inference:
     """The answer to a question such as "mean(hours) by sex", or what a function says, with honest errors.
 
-    The settings are those of `Model.infer`: columns, level, target, scores (docs/inference.md).
+    The settings are those of `Model.infer`: columns, level, target, scores (docs/inference.md). `table` is the one of
+    two linked tables that is asked about.
     """
-    return _model_of(model).infer(question, **settings)
+    return model_of(model, table).infer(question, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -515,20 +550,30 @@ class Report:
         write_text(check_target(path, (".html",)), self.html)
 
 
-def report(model: Model | str | Path, *, out: str | Path | None = None) -> Report:
-    """A report that is safe to publish, from a model alone; with `out`, it is written there, too."""
+def report(model: AnyModel, *, out: str | Path | None = None, table: str | None = None) -> Report:
+    """A report that is safe to publish, from a model alone; with `out`, it is written there, too.
+
+    `table` is the one of two linked tables that it is about.
+    """
     from sklar.answer.report import publishable
 
-    target, given = None if out is None else check_target(out, (".html",)), _model_of(model)
-    name = f"{given.schema.name}.sklar" if isinstance(model, Model) else Path(model).name
+    target, given = None if out is None else check_target(out, (".html",)), model_of(model, table)
+    name = Path(model).name if isinstance(model, str | Path) else f"{given.schema.name}.sklar"
     made = Report(name=name, html=publishable(given, file_name=name))
     if target is not None:
         made.save(target)
     return made
 
 
-def _model_of(given: Model | str | Path) -> Model:
-    """The model that a caller gives, by value or as the path of its file."""
-    from sklar.files.archive import load
+def model_of(given: AnyModel, table: str | None = None) -> Model:
+    """The model that a caller gives, by value or as the path of its file; of linked tables that of the one it names."""
+    from sklar.files.archive import load, load_linked
 
-    return given if isinstance(given, Model) else load(given)
+    if isinstance(given, str | Path):
+        given = load(given) if table is None else load_linked(given)
+    if isinstance(given, LinkedModel) and table is not None:
+        return given.table(table)
+    if isinstance(given, LinkedModel) or table is not None:
+        what = "two linked tables. Name one of them, people or events" if table is None else "one table. Name none"
+        raise ModelError(f"the model is of {what}.")
+    return given

@@ -116,7 +116,7 @@ class Schema(Remembering):
                 schema = document.get("schema")
         except ModelError as error:
             raise SchemaError(str(error)) from None
-        if not isinstance(schema, Mapping) or "attributes" not in schema:
+        if not isinstance(schema, Mapping) or not {"attributes", "events"} & set(schema):
             raise SchemaError(f"'{path}' is neither a schema nor a model of one table.")
         return cls.from_dict(schema)
 
@@ -128,6 +128,8 @@ class Schema(Remembering):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from parsed TOML, or from the same structure in JSON."""
+        if {"people", "events"} <= set(document):
+            raise SchemaError(said("public.linked"))
         with within("schema: "):
             declare.require_known_keys(document, ("table", "attributes", "rules", "pairs"))
         table, entries = document.get("table", {}), document.get("attributes")

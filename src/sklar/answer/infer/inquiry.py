@@ -410,7 +410,7 @@ class Inquiry:
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
         # many independent rows, also where several rows of a person are chosen, without replacement.
-        self.population = self.target == "population" or model.certificate.count is not None
+        self.population = self.target == "population" or model.certificate.by_chance
         named = {*asked.names, *asked.by, *asked.outcome}
         named |= {i for each in (asked.event, asked.given) if each is not None for i in each.attributes}
         self.where: Subset = tuple(sorted({self.source(i) for i in named}))
