@@ -200,8 +200,12 @@ class Certificate(Tabular):
     @property
     def spend(self) -> Spend:
         """What the measurements cost, without the search for domains."""
-        tokens = [each.reach / self.rows if each.kind else 1.0 for each in self.measurements]
-        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(self.measurements, tokens, strict=True)]
+        return self.spend_on(self.measurements)
+
+    def spend_on(self, measurements: Sequence[Measurement]) -> Spend:
+        """What these of them cost, at the noise that was drawn."""
+        tokens = [each.reach / self.rows if each.kind else 1.0 for each in measurements]
+        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(measurements, tokens, strict=True)]
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:

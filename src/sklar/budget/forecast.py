@@ -85,7 +85,8 @@ class Forecast(Tabular):
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `split` is the share of the privacy
     cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
     search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
-    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round.
+    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round. How
+    long linked tables take is not foreseen: `seconds` is 0 for a `part` of them.
     """
 
     schema: Schema
@@ -198,45 +199,38 @@ class Forecast(Tabular):
         rows = [(each.budget.rows_per_person, each.one_way_error, each.pair_error) for each in self.against_rows()]
         own = {"rows": self.n_rows, "attributes": schema.n_attributes, "levels": schema.n_levels}
         stated = {key: getattr(budget, key) for key in ("epsilon", "delta", "neighbors", "rows_per_person")}
-        return (
-            {"table": schema.name, **own, **stated}
-            | {
-                "count": None if schema.person is None else schema.person.count,
-                "against_rows_per_person": [
-                    {"rows_per_person": most, "one_way_error": round(one, 3), "two_way_error": round(two, 3)}
-                    for most, one, two in rows
-                ],
-                "method": self.method.name,
-                "one_way": {
-                    "standard_error": round(self.one_way_error, 3),
-                    "smallest_share": round(self.one_way_share, 8),
-                    "by_attribute": dict(zip(schema.names, self.one_way_sd.round(3).tolist(), strict=True)),
-                },
-                "two_way": {
-                    "standard_error": round(self.pair_error, 3),
-                    "smallest_share": round(self.pair_share, 8),
-                    "tables": self.pair_sd.size,
-                    "mostly_noise": len(noisy),
-                    "noisiest": [list(pair) for pair in noisy[:1000]],
-                },
-                "three_way": {"most_of_stage_2": self.triples_share, "scores_of_all": self.scores_share},
-                "budget_split": dict(self.split),
-                "private_domains": {
-                    finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
-                    for finding in self.findings
-                    if finding.of == "domain"
-                },
-                "search_noise_factor": round(self.search_factor, 3),
-                "needs": {name: words for name, (words, _) in self.needs.items()},
-                "hopeless": list(self.hopeless),
-            }
-            | (
-                # How long linked tables take was not measured.
-                {"rough_seconds": round(self.seconds), "rough_memory_mb": round(self.memory_bytes / 1e6)}
-                if self.part is None
-                else {"part": self.part.name}
-            )
-        )
+        return {"table": schema.name, **own, **stated} | {
+            "count": None if schema.person is None else schema.person.count,
+            "against_rows_per_person": [
+                {"rows_per_person": most, "one_way_error": round(one, 3), "two_way_error": round(two, 3)}
+                for most, one, two in rows
+            ],
+            "method": self.method.name,
+            "one_way": {
+                "standard_error": round(self.one_way_error, 3),
+                "smallest_share": round(self.one_way_share, 8),
+                "by_attribute": dict(zip(schema.names, self.one_way_sd.round(3).tolist(), strict=True)),
+            },
+            "two_way": {
+                "standard_error": round(self.pair_error, 3),
+                "smallest_share": round(self.pair_share, 8),
+                "tables": self.pair_sd.size,
+                "mostly_noise": len(noisy),
+                "noisiest": [list(pair) for pair in noisy[:1000]],
+            },
+            "three_way": {"most_of_stage_2": self.triples_share, "scores_of_all": self.scores_share},
+            "budget_split": dict(self.split),
+            "private_domains": {
+                finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
+                for finding in self.findings
+                if finding.of == "domain"
+            },
+            "search_noise_factor": round(self.search_factor, 3),
+            "needs": {name: words for name, (words, _) in self.needs.items()},
+            "hopeless": list(self.hopeless),
+            "rough_seconds": round(self.seconds) or None,
+            "rough_memory_mb": round(self.memory_bytes / 1e6) if self.seconds else None,
+        }
 
     def lines(self) -> list[str]:
         """For a person to read."""
@@ -309,9 +303,9 @@ def forecast(
     known = {"n_rows": public, "importance": schema.importance, "inside": plan.inside_sizes(schema)}
     if part is None:
         stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
+        spend, kinds = stages.spend + search.spend(budget), dict[str, float]()
     else:
-        whole_plan, own = plan_part(part, budget)
-        stages = plan.Stages(budget=budget, first=own, reserve=np.empty(0))
+        stages, spend, kinds = plan_part(part, budget)
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.
@@ -331,18 +325,12 @@ def forecast(
             costs["where numbers lie inside bins"] = float(np.sum((scales / query.each) ** -2.0))
     if schema.private_domains:
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
-    if part is not None:
-        costs = {
-            plan.KINDS[query.what][1]: float(np.sum((scales / query.each) ** -2.0))
-            for query, scales in whole_plan.parts
-            if isinstance(query, Shares)
-        }
-    elif first.scales(0).size:
+    if first.scales(0).size:
         costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
+    costs = kinds or costs
     whole, m, d = sum(costs.values()), schema.n_attributes, schema.n_levels
     scored = plan.plan_scores(cells, rows, stages, schema.targets)
     asked: dict[str, Any] = {"schema": schema, "n_rows": rows, "budget": budget, "method": method}
-    spend = stages.spend + search.spend(budget) if part is None else whole_plan.spend(budget)
     asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": spend, "part": part}
     return Forecast(
         **asked,
@@ -351,7 +339,7 @@ def forecast(
         search_factor=search.factor,
         triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages, schema.targets) else 0.0,
         scores_share=sum(each.share for each in scored[0]) if scored else 0.0,
-        seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
+        seconds=0.0 if part else _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
 
@@ -472,7 +460,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             f"{pairs}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
-    if first.part is not None:
+    if not first.seconds:
         return lines
     seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.certificate import LinkedMeasured, Measured
-from sklar.budget.plan import Plan, plan_linked
+from sklar.budget.plan import KINDS, Plan, Stages, plan_linked
 from sklar.kernel.queries import Block, Shares, Tables
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Spend
 from sklar.public.events import Part
 
 
@@ -28,15 +28,16 @@ def measured_part(measured: LinkedMeasured, name: str) -> Measured:
     return Measured(schema=part.schema, blocks=tuple(blocks), certificate=replace(certificate, **stated))
 
 
-def plan_part(part: Part, budget: Budget) -> tuple[Plan, Plan]:
-    """The plan of both tables, and what it measures of this one at which scales, in people."""
-    whole = plan_linked(part.linked, budget)
-    empty = [
-        Block(query=query, scales=scales, values=np.zeros(query.n_cells, dtype=np.int64))
-        for query, scales in whole.parts
-    ]
-    own = _blocks(part, empty, 0 if budget.rows_are_public else None)
-    return whole, Plan(parts=tuple((block.query, block.scales) for block in own))
+def plan_part(part: Part, budget: Budget) -> tuple[Stages, Spend, dict[str, float]]:
+    """What is measured of one of the tables at which scales, in people; what both cost, and by kinds of tables."""
+    plan, blocks, costs = plan_linked(part.linked, budget), list[Block](), dict[str, float]()
+    for query, scales in plan.parts:
+        blocks.append(Block(query=query, scales=scales, values=np.zeros(query.n_cells, dtype=np.int64)))
+        if isinstance(query, Shares):
+            costs[KINDS[query.what][1]] = float(np.sum((scales / query.each) ** -2.0))
+    own = _blocks(part, blocks, 0 if budget.rows_are_public else None)
+    first = Plan(parts=tuple((block.query, block.scales) for block in own))
+    return Stages(budget=budget, first=first, reserve=np.empty(0)), plan.spend(budget), costs
 
 
 def _blocks(part: Part, blocks: Sequence[Block], n_people: int | None) -> list[Block]:

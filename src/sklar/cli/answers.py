@@ -103,9 +103,9 @@ def query(*, model_path: Path, predicate: str, table: str | None, **how: Any) ->
     Names stand bare or in double quotes, values in single quotes. Comparisons: =, !=, <, <=, >, >=,
     in (...), is missing. Joined by and, or, not and parentheses.
     """
-    from sklar.files.model import query as ask
+    from sklar.files.model import model_of
 
-    print_figures(ask(model_path, predicate, table=table, **how))
+    print_figures(model_of(model_path, table).query(predicate, **how))
 
 
 @command("Means, regressions and tests with honest errors, from a model.", JSON)

@@ -106,17 +106,12 @@ def schema_of(path: Path) -> Schema:
 
 def described(path: Path, table: str | None) -> list[Schema | Part]:
     """The schema that a file states; of linked tables the one that --table names, or else both."""
-    from zipfile import is_zipfile
-
     from sklar.public.events import Linked
 
-    if is_zipfile(path):
-        from sklar.files.archive import is_linked, load_linked
-
-        linked = load_linked(path).linked if table is not None or is_linked(path) else None
-    else:
-        linked = Linked.load(path) if table is not None or Linked.is_at(path) else None
-    return [schema_of(path)] if linked is None else [linked.part(each) for each in ([table] if table else linked.parts)]
+    if table is None and not Linked.is_at(path):
+        return [schema_of(path)]
+    linked = Linked.load(path)
+    return [linked.part(name) for name in ([table] if table else linked.parts)]
 
 
 def described_one(path: Path, table: str | None) -> Schema | Part:

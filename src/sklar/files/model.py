@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import Certificate, Measured, rounded_up
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 else:
     pl = lazily("polars")
 
-AnyModel: TypeAlias = "Model | LinkedModel | str | Path"
 # Bytes that a release may take on disk for each cell of its two-way tables: two noisy counts.
 _EACH_CELL = 16
 
@@ -511,25 +510,20 @@ def _measured(certificate: Certificate) -> list[str]:
     return lines
 
 
-def query(
-    model: AnyModel, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False, table: str | None = None
-) -> Answer:
+def query(model: Model | str | Path, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False) -> Answer:
     """How many rows satisfy a predicate, with error bars where it was measured: `sklar query` as a function.
 
-    `exact` refuses to cut a bin. `table` is the one of two linked tables that is asked about.
+    `exact` refuses to cut a bin.
     """
-    return model_of(model, table).query(predicate, level=level, exact=exact)
+    return model_of(model).query(predicate, level=level, exact=exact)
 
 
-def infer(
-    model: AnyModel, question: str | Callable[[Any, Any], Any], *, table: str | None = None, **settings: Any
-) -> Inference:
+def infer(model: Model | str | Path, question: str | Callable[[Any, Any], Any], **settings: Any) -> Inference:
     """The answer to a question such as "mean(hours) by sex", or what a function says, with honest errors.
 
-    The settings are those of `Model.infer`: columns, level, target, scores (docs/inference.md). `table` is the one of
-    two linked tables that is asked about.
+    The settings are those of `Model.infer`: columns, level, target, scores (docs/inference.md).
     """
-    return model_of(model, table).infer(question, **settings)
+    return model_of(model).infer(question, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -550,7 +544,9 @@ class Report:
         write_text(check_target(path, (".html",)), self.html)
 
 
-def report(model: AnyModel, *, out: str | Path | None = None, table: str | None = None) -> Report:
+def report(
+    model: Model | LinkedModel | str | Path, *, out: str | Path | None = None, table: str | None = None
+) -> Report:
     """A report that is safe to publish, from a model alone; with `out`, it is written there, too.
 
     `table` is the one of two linked tables that it is about.
@@ -565,7 +561,7 @@ def report(model: AnyModel, *, out: str | Path | None = None, table: str | None 
     return made
 
 
-def model_of(given: AnyModel, table: str | None = None) -> Model:
+def model_of(given: Model | LinkedModel | str | Path, table: str | None = None) -> Model:
     """The model that a caller gives, by value or as the path of its file; of linked tables that of the one it names."""
     from sklar.files.archive import load, load_linked
 

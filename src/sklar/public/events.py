@@ -17,7 +17,7 @@ from typing import Any
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
 from sklar.public.attribute import refuse, within
-from sklar.public.description import read_toml, toml_table
+from sklar.public.description import read_described, toml_table
 from sklar.public.schema import Schema
 
 # A person with more events than this is no person, but a mistake in the key.
@@ -72,13 +72,13 @@ class Linked:
 
     @classmethod
     def load(cls, path: str | Path) -> Linked:
-        """Read a file of linked tables (TOML); schemas that it names lie beside it."""
-        return cls.from_dict(read_toml(path), folder=Path(path).parent)
+        """Read a file of linked tables (TOML), or a model file; schemas that it names lie beside it."""
+        return cls.from_dict(read_described(path), folder=Path(path).parent)
 
     @staticmethod
     def is_at(path: str | Path) -> bool:
-        """Whether a file (TOML) describes linked tables."""
-        return _KEYS.keys() <= read_toml(path).keys()
+        """Whether a file describes linked tables."""
+        return _KEYS.keys() <= read_described(path).keys()
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:
