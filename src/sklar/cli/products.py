@@ -30,25 +30,23 @@ def sample(
     from sklar.files.archive import is_linked, load, load_linked
 
     rows, seed = check_draw(rows, seed)
-    check_out(out, **how)
     given, engine = how["given"], how["engine"]
     under = "" if given is None else f", all with {given},"
     if given is not None and engine != "local":
         raise click.UsageError("--given draws rows on this machine. Leave out --engine.")
     if is_linked(model_path):
-        if events_out is None or engine != "local" or how["spreadsheet"]:
-            raise click.UsageError(
-                "the model is of linked tables: give --events-out FILE, and none of --engine, --spreadsheet."
-            )
+        if engine != "local" or how["spreadsheet"]:
+            raise click.UsageError("the model is of linked tables, which take no --engine and no --spreadsheet.")
         linked = load_linked(model_path)
         watched(linked.write, out, events_out, rows, given=given, seed=seed)
         drawn = rows or linked.n_people
         finish(
             {"people": drawn, "given": given, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
-            f"{drawn:,} synthetic people{under} in {out}, their events in {events_out} (seed {seed}).",
+            f"{drawn:,} synthetic people{under} in {out}, their events in {events_out or out} (seed {seed}).",
             "No privacy was spent.",
         )
         return
+    check_out(out, **how)
     if events_out is not None:
         raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
     model = load(model_path)

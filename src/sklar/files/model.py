@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -19,7 +20,17 @@ from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
 from sklar.errors import ModelError, OutputError
-from sklar.files.write import SUFFIXES, Library, check_library, check_target, to_library, write_frames, write_text
+from sklar.files.write import (
+    SUFFIXES,
+    Library,
+    check_library,
+    check_target,
+    check_targets,
+    to_library,
+    write_database,
+    write_frames,
+    write_text,
+)
 from sklar.fitting.density import fit_shapes
 from sklar.fitting.margins import estimate_rows
 from sklar.machine.extras import lazily
@@ -343,24 +354,30 @@ class LinkedModel:
     def write(
         self,
         people_path: str | Path,
-        events_path: str | Path,
+        events_path: str | Path | None = None,
         people: int | None = None,
         *,
         given: Given | None = None,
         seed: int | None = None,
         progress: Progress = SILENT,
     ) -> None:
-        """Sample straight into two CSV, Parquet, Arrow or NDJSON files, a block of people at a time."""
-        targets = check_target(people_path, SUFFIXES), check_target(events_path, SUFFIXES)
-        if targets[0].resolve() == targets[1].resolve():
-            raise ModelError(f"people and events need a file each, got '{people_path}' twice.")
-        _, seed = check_draw(None, seed)
-        columns = linked_columns(self.linked)
-        for table, schema in enumerate((self.linked.people, self.linked.events)):
-            # Drawn once for each file: two files cannot be written from one stream without holding it.
-            progress.stage("sample")
-            frames = (block[table] for block in self._blocks(people, seed, given))
-            write_frames(targets[table], columns[table], frames, schema, shown=columns[table])
+        """Sample straight into two files, a block of people at a time, or into one database of SQLite or DuckDB.
+
+        A file that ends in .duckdb, .sqlite or .db holds both tables, with their keys declared; it needs no second one.
+        """
+        targets, (_, seed) = check_targets(people_path, events_path), check_draw(None, seed)
+        # Drawn once for each table: two files cannot be written from one stream without holding it.
+        every = zip(linked_columns(self.linked), self.linked.parts.values(), strict=True)
+        tables = [
+            (columns, map(itemgetter(at), self._blocks(people, seed, given)), schema)
+            for at, (columns, (schema, _)) in enumerate(every)
+        ]
+        progress.stage("sample")
+        if events_path is None:
+            write_database(targets[0], tables)
+            return
+        for target, (columns, frames, schema) in zip(targets, tables, strict=True):
+            write_frames(target, columns, frames, schema, shown=columns)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

@@ -11,7 +11,7 @@ import datetime as dt
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import chain
@@ -39,6 +39,9 @@ _KINDS = dict[str, tuple[str, str] | None](
 )
 _KINDS |= {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
 SUFFIXES = tuple(_KINDS)
+# Databases, which hold two linked tables with their keys declared.
+DATABASES = (".duckdb", ".sqlite", ".db")
+_KINDS[".duckdb"] = ("duckdb", "sql")
 # What each library's tables are made with, and the extra that installs it.
 _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
@@ -161,6 +164,77 @@ def write_frames(
             # is removed before that would come back.
             time.sleep(_SETTLED)
             raise
+
+
+def check_targets(path: str | Path, other: str | Path | None) -> tuple[Path, ...]:
+    """The files of two linked tables, one each, or the one database that holds both."""
+    if (Path(path).suffix.lower() in DATABASES) != (other is None):
+        ends = f"one file that ends in {', '.join(DATABASES[:-1])} or {DATABASES[-1]} for both"
+        raise OutputError(f"two linked tables need a file each, or {ends}. Name two files, or a database alone.")
+    if other is None:
+        return (check_target(path, DATABASES),)
+    targets = check_target(path, SUFFIXES), check_target(other, SUFFIXES)
+    if targets[0].resolve() == targets[1].resolve():
+        raise OutputError(f"people and events need a file each, got '{path}' twice. Name another file.")
+    return targets
+
+
+def write_database(path: Path, tables: Sequence[tuple[pl.Schema, Iterable[pl.DataFrame], Schema]]) -> None:
+    """A SQLite or DuckDB file of two tables: the first's first column is its key, and the second's refers to it."""
+    import sqlite3
+    from contextlib import closing
+    from tempfile import TemporaryDirectory
+
+    def quoted(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    names = [schema.name for *_, schema in tables]
+    if len({name.lower() for name in names}) < len(names):
+        names = ["people", "events"]
+    key = next(iter(tables[0][0]))
+    declared = "PRIMARY KEY", f"NOT NULL REFERENCES {quoted(names[0])} ({quoted(key)})"
+
+    def made(at: int, kinds: Iterable[str]) -> str:
+        columns = [f"{quoted(name)} {kind}" for name, kind in zip(tables[at][0], kinds, strict=True)]
+        return f"CREATE TABLE {quoted(names[at])} ({columns[0]} {declared[at]}, {', '.join(columns[1:])})"
+
+    with replacing(path) as temporary, TemporaryDirectory() as folder:
+        part = Path(folder) / "part.parquet"
+        refused: tuple[type[Exception], ...] = (sqlite3.Error, ValueError)
+        try:
+            if path.suffix.lower() == ".duckdb":
+                import duckdb
+
+                refused = (duckdb.Error, ValueError)
+                temporary.unlink()
+                with duckdb.connect(temporary) as database:
+                    for at, (columns, frames, _) in enumerate(tables):
+                        write_parquet(part, columns, frames, {})
+                        held = database.read_parquet(str(part))
+                        database.execute(made(at, map(str, held.types)))
+                        held.insert_into(quoted(names[at]))
+                return
+            with closing(sqlite3.connect(temporary)) as lite, lite:
+                for at, (columns, frames, schema) in enumerate(tables):
+                    shown, kinds = _as_sqlite(columns, schema)
+                    lite.execute(made(at, kinds))
+                    places = ", ".join("?" * len(columns))
+                    for frame in frames:
+                        rows = frame.select(shown).iter_rows()
+                        lite.executemany(" ".join(("INSERT INTO", quoted(names[at]), "VALUES (", places, ")")), rows)
+        except refused as error:
+            raise OSError(f"{error}; CSV and Parquet take any table") from None
+
+
+def _as_sqlite(columns: pl.Schema, described: Schema) -> tuple[list[pl.Expr], list[str]]:
+    """Columns as SQLite holds them, and its names of their types: what is no number is text, as in CSV."""
+    known, shown, kinds = {each.name: each for each in described.released}, list[pl.Expr](), list[str]()
+    for at, (name, kind) in enumerate(columns.items()):
+        number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
+        text = None if number else _texts(pl.nth(at), kind, known.get(name))
+        shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
+        kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
+    return shown, kinds
 
 
 def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:
