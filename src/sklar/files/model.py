@@ -25,10 +25,9 @@ from sklar.files.write import (
     Library,
     check_library,
     check_target,
-    check_targets,
     to_library,
-    write_database,
     write_frames,
+    write_linked,
     write_text,
 )
 from sklar.fitting.density import fit_shapes
@@ -365,19 +364,15 @@ class LinkedModel:
 
         A file that ends in .duckdb, .sqlite or .db holds both tables, with their keys declared; it needs no second one.
         """
-        targets, (_, seed) = check_targets(people_path, events_path), check_draw(None, seed)
+        _, seed = check_draw(None, seed)
+        progress.stage("sample")
         # Drawn once for each table: two files cannot be written from one stream without holding it.
         every = zip(linked_columns(self.linked), self.linked.parts.values(), strict=True)
         tables = [
             (columns, map(itemgetter(at), self._blocks(people, seed, given)), schema)
             for at, (columns, (schema, _)) in enumerate(every)
         ]
-        progress.stage("sample")
-        if events_path is None:
-            write_database(targets[0], tables)
-            return
-        for target, (columns, frames, schema) in zip(targets, tables, strict=True):
-            write_frames(target, columns, frames, schema, shown=columns)
+        write_linked(people_path, events_path, tables)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

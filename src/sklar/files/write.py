@@ -12,11 +12,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
@@ -33,6 +34,8 @@ else:
     pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
+# A table of a database: its name, what its first column is, columns, frames, and what they are.
+_Table: TypeAlias = "tuple[str, str, pl.Schema, Iterable[pl.DataFrame], Schema]"
 # Kinds of files, and the package and the extra that writing one needs.
 _KINDS = dict[str, tuple[str, str] | None](
     dict.fromkeys((".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json"))
@@ -179,62 +182,70 @@ def check_targets(path: str | Path, other: str | Path | None) -> tuple[Path, ...
     return targets
 
 
-def write_database(path: Path, tables: Sequence[tuple[pl.Schema, Iterable[pl.DataFrame], Schema]]) -> None:
-    """A SQLite or DuckDB file of two tables: the first's first column is its key, and the second's refers to it."""
-    import sqlite3
-    from contextlib import closing
-    from tempfile import TemporaryDirectory
-
-    def quoted(name: str) -> str:
-        return '"' + name.replace('"', '""') + '"'
-
+def write_linked(
+    path: str | Path, other: str | Path | None, tables: Sequence[tuple[pl.Schema, Iterable[pl.DataFrame], Schema]]
+) -> None:
+    """Write two linked tables to a file each, or to one database: the keys of people, and events that refer to them."""
+    targets = check_targets(path, other)
+    if other is not None:
+        for target, (columns, frames, schema) in zip(targets, tables, strict=True):
+            write_frames(target, columns, frames, schema, shown=columns)
+        return
     names = [schema.name for *_, schema in tables]
-    if len({name.lower() for name in names}) < len(names):
+    if names[0].lower() == names[1].lower():
         names = ["people", "events"]
-    key = next(iter(tables[0][0]))
-    declared = "PRIMARY KEY", f"NOT NULL REFERENCES {quoted(names[0])} ({quoted(key)})"
-
-    def made(at: int, kinds: Iterable[str]) -> str:
-        columns = [f"{quoted(name)} {kind}" for name, kind in zip(tables[at][0], kinds, strict=True)]
-        return f"CREATE TABLE {quoted(names[at])} ({columns[0]} {declared[at]}, {', '.join(columns[1:])})"
-
-    with replacing(path) as temporary, TemporaryDirectory() as folder:
-        part = Path(folder) / "part.parquet"
-        refused: tuple[type[Exception], ...] = (sqlite3.Error, ValueError)
-        try:
-            if path.suffix.lower() == ".duckdb":
-                import duckdb
-
-                refused = (duckdb.Error, ValueError)
-                temporary.unlink()
-                with duckdb.connect(temporary) as database:
-                    for at, (columns, frames, _) in enumerate(tables):
-                        write_parquet(part, columns, frames, {})
-                        held = database.read_parquet(str(part))
-                        database.execute(made(at, map(str, held.types)))
-                        held.insert_into(quoted(names[at]))
-                return
-            with closing(sqlite3.connect(temporary)) as lite, lite:
-                for at, (columns, frames, schema) in enumerate(tables):
-                    shown, kinds = _as_sqlite(columns, schema)
-                    lite.execute(made(at, kinds))
-                    places = ", ".join("?" * len(columns))
-                    for frame in frames:
-                        rows = frame.select(shown).iter_rows()
-                        lite.executemany(" ".join(("INSERT INTO", quoted(names[at]), "VALUES (", places, ")")), rows)
-        except refused as error:
-            raise OSError(f"{error}; CSV and Parquet take any table") from None
+    names = [*map(_quoted, names)]
+    keys = "PRIMARY KEY", f"NOT NULL REFERENCES {names[0]} ({_quoted(next(iter(tables[0][0])))})"
+    write = _into_duckdb if targets[0].suffix.lower() == ".duckdb" else _into_sqlite
+    with replacing(targets[0]) as temporary:
+        write(temporary, [(name, key, *each) for name, key, each in zip(names, keys, tables, strict=True)])
 
 
-def _as_sqlite(columns: pl.Schema, described: Schema) -> tuple[list[pl.Expr], list[str]]:
-    """Columns as SQLite holds them, and its names of their types: what is no number is text, as in CSV."""
-    known, shown, kinds = {each.name: each for each in described.released}, list[pl.Expr](), list[str]()
-    for at, (name, kind) in enumerate(columns.items()):
-        number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
-        text = None if number else _texts(pl.nth(at), kind, known.get(name))
-        shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
-        kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
-    return shown, kinds
+def _into_sqlite(path: Path, tables: Sequence[_Table]) -> None:
+    """What is no number is text, as in CSV."""
+    import sqlite3
+
+    try:
+        with closing(sqlite3.connect(path)) as database, database:
+            for name, key, columns, frames, schema in tables:
+                known, shown, kinds = {each.name: each for each in schema.released}, list[pl.Expr](), list[str]()
+                for at, (column, kind) in enumerate(columns.items()):
+                    number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
+                    text = None if number else _texts(pl.nth(at), kind, known.get(column))
+                    shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
+                    kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
+                database.execute(_created(name, key, columns, kinds))
+                places = ", ".join("?" * len(columns))
+                for frame in frames:
+                    rows = frame.select(shown).iter_rows()
+                    database.executemany(" ".join(("INSERT INTO", name, "VALUES (", places, ")")), rows)
+    except (sqlite3.Error, ValueError) as error:
+        raise OSError(f"{error}; CSV and Parquet take any table") from None
+
+
+def _into_duckdb(path: Path, tables: Sequence[_Table]) -> None:
+    import duckdb
+
+    path.unlink()
+    try:
+        with duckdb.connect(path) as database, TemporaryDirectory() as folder:
+            for name, key, columns, frames, _ in tables:
+                write_parquet(part := Path(folder) / "part.parquet", columns, frames, {})
+                held = database.read_parquet(str(part))
+                database.execute(_created(name, key, columns, map(str, held.types)))
+                held.insert_into(name)
+    except (duckdb.Error, ValueError) as error:
+        raise OSError(f"{error}; CSV and Parquet take any table") from None
+
+
+def _created(name: str, key: str, columns: Iterable[str], kinds: Iterable[str]) -> str:
+    """The statement that makes a table, whose first column is a key."""
+    first, *others = (f"{_quoted(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
+    return f"CREATE TABLE {name} ({', '.join([f'{first} {key}', *others])})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:

@@ -20,7 +20,6 @@ from sklar.answer.report.render import render, short
 from sklar.budget.plan import KINDS, TOKENS, LinkedTable, Plan, linked_queries, linked_tables
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, text_table
-from sklar.custodian.evaluate.raw import Floats
 from sklar.custodian.evaluate.verdict import LIMITS, Reason, Verdict, badness, chance_of_shares, overall, weigh, worst
 from sklar.files.write import check_target, write_text
 from sklar.machine.notebook import Tabular
@@ -35,27 +34,20 @@ _AXES = {"person": "p", "person-person": "pp", "person-event": "pe", "event-even
 _AXES |= {"number-person": "bp", "number-event": "be", "two-events": "e"}
 # Kinds that are of one table alone; all others say how the two go together.
 _ALONE = {"People": ("person", "person-person"), "Events": ("event", "event-event")}
-_DISTINCT, _SUMS = "different levels among a person's events", "sums over a person's events, in tenths of the real ones"
+_DISTINCT, _SUMS = "different levels among a person's events", "sums over a person's events, by tenths"
 _SUMMED, _TENTHS = ("integer", "real", "duration"), np.linspace(0.1, 0.9, 9)
 _BARS = 20
 
 
 class Fit(NamedTuple):
-    """One table: of which part, kind and name, how far shares lie apart, and how far chance alone would bring them."""
+    """One table: of which part, kind and name, how far shares lie apart, why not to use it; its largest cells."""
 
     part: str
     kind: str
     name: str
     lost: float
-    chance: float
-    labels: Sequence[str]
-    shares: Sequence[Floats]
-
-    @property
-    def reasons(self) -> list[Reason]:
-        """Why it is not simply to be used."""
-        words = f"{self.kind}{f' ({self.name})' if self.name else ''}, total variation {self.lost:.3f}"
-        return list(weigh("values", self.lost, self.chance, words))
+    reasons: tuple[Reason, ...]
+    largest: Sequence[tuple[str, float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -69,14 +61,6 @@ class LinkedEvaluation(Tabular):
         return f"LinkedEvaluation({len(self.fits)} tables; {NOTICE})"
 
     @property
-    def kinds(self) -> Mapping[str, list[Fit]]:
-        """The tables by kind, the worst of each first."""
-        ordered = sorted(self.fits, key=lambda fit: fit.chance - fit.lost)
-        return {
-            kind: [fit for fit in ordered if fit.kind == kind] for kind in dict.fromkeys(fit.kind for fit in self.fits)
-        }
-
-    @property
     def summary(self) -> list[tuple[str, Verdict, str]]:
         """People, events, and both together: a verdict on each, and the worst table."""
         told = []
@@ -84,52 +68,40 @@ class LinkedEvaluation(Tabular):
             own = [fit.reasons for fit in self.fits if fit.part == part]
             reasons = sorted((why for each in own for why in each), key=badness)
             words = f"The worst: {reasons[0].words}" if reasons else "Nothing is lost beyond chance and the limits"
-            verdict = overall([worst(why.verdict for why in each) for each in own])
-            told.append((part, verdict, f"{len(own) - sum(map(bool, own))} of {len(own)} tables to use. {words}"))
+            told.append((part, _overall(own), f"{own.count(())} of {len(own)} tables to use. {words}"))
         return told
+
+    @property
+    def worst(self) -> list[Fit]:
+        """Of every kind the table that loses most."""
+        kinds = dict.fromkeys(fit.kind for fit in self.fits)
+        return [max((fit for fit in self.fits if fit.kind == kind), key=lambda fit: fit.lost) for kind in kinds]
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each kind of table: how many, how far they lie apart on average, the worst one, the verdict."""
-        kinds = self.kinds
+        kinds = [[fit for fit in self.fits if fit.kind == own.kind] for own in self.worst]
         return {
-            "what": [*kinds],
-            "tables": [len(fits) for fits in kinds.values()],
-            "distance": [round(float(np.mean([fit.lost for fit in fits])), 4) for fits in kinds.values()],
-            "worst": [fits[0].name for fits in kinds.values()],
-            "its_distance": [round(fits[0].lost, 4) for fits in kinds.values()],
-            "verdict": [
-                overall([worst(why.verdict for why in fit.reasons) for fit in fits]) for fits in kinds.values()
-            ],
+            "what": [own.kind for own in self.worst],
+            "tables": [len(fits) for fits in kinds],
+            "distance": [round(float(np.mean([fit.lost for fit in fits])), 3) for fits in kinds],
+            "worst": [short(own.name, 36) for own in self.worst],
+            "its_distance": [round(own.lost, 3) for own in self.worst],
+            "verdict": [_overall([fit.reasons for fit in fits]) for fits in kinds],
         }
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        columns, names = self.to_columns(), ("what", "verdict", "words")
-        return {
-            "notice": NOTICE,
-            "sizes": dict(zip(("real", "synthetic"), self.sizes, strict=True)),
-            "summary": [dict(zip(names, each, strict=True)) for each in self.summary],
-            "kinds": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
-        }
+        facts = {"notice": NOTICE, "real": self.sizes[0], "synthetic": self.sizes[1], "kinds": self.to_columns()}
+        return facts | {part: {"verdict": verdict, "words": words} for part, verdict, words in self.summary}
 
     def lines(self) -> list[str]:
         """For a person to read, the notice first."""
-        rows = [
-            (what[:48], n, f"{mean:.3f}", short(name, 34), f"{far:.3f}", verdict)
-            for what, n, mean, name, far, verdict in zip(*self.to_columns().values(), strict=True)
-        ]
-        sizes = ["{:,} people with {:,} events".format(*each) for each in self.sizes]
-        title = "Total variation of exact tables, events averaged over people:"
-        table = text_table(
-            title, "{:<49}{:>6}{:>7}  {:<35}{:>6}  {}", ("what", "tables", "mean", "worst", "its", "verdict"), rows
-        )
-        return [
-            NOTICE,
-            "",
-            f"Real: {sizes[0]}. Synthetic: {sizes[1]}.",
-            *(f"{part}: {verdict}. {words}." for part, verdict, words in self.summary),
-            *table,
-        ]
+        real, synthetic = ("{:,} people with {:,} events".format(*each) for each in self.sizes)
+        title, form = "Total variation, shares of events averaged over people:", "{:<52}{:>6}{:>9}  {:<36}{:>6}  {}"
+        rows = [tuple(map(str, row)) for row in zip(*self.to_columns().values(), strict=True)]
+        table = text_table(title, form, ("what", "tables", "mean", "the worst", "its", "verdict"), rows)
+        verdicts = [f"{part}: {verdict}. {words}." for part, verdict, words in self.summary]
+        return [NOTICE, "", f"Real: {real}. Synthetic: {synthetic}.", *verdicts, *table]
 
 
 def evaluate_linked(
@@ -153,14 +125,15 @@ def evaluate_linked(
     first, second = ((each.n_people, int(each.begins[-1])) for each in both)
     found = LinkedEvaluation(sizes=(first, second), fits=(*_measured(both, linked), *_by_person(both, linked)))
     if page is not None:
-        charts = [Hidden(fit=fits[0], drawn=_drawn(fits[0])) for fits in found.kinds.values()]
-        rows = [tuple(map(str, row)) for row in zip(*found.to_columns().values(), strict=True)]
-        names = f"{linked.people.name}” and “{linked.events.name}"
-        shown = Hidden(
-            banner=NOTICE, names=names, summary=found.summary, rows=rows, charts=charts, limits=LIMITS["values"]
-        )
+        charts = [(fit, svg.paired_bars(fit.largest, title=fit.kind, description=fit.name)) for fit in found.worst]
+        rows = [*zip(*found.to_columns().values(), strict=True)]
+        shown = Hidden(banner=NOTICE, linked=linked, found=found, rows=rows, charts=charts, limits=LIMITS["values"])
         write_text(page, render("sklar.custodian.evaluate", "linked.html.j2", shown), private=True)
     return found
+
+
+def _overall(reasons: Sequence[Sequence[Reason]]) -> Verdict:
+    return overall([worst(why.verdict for why in each) for each in reasons])
 
 
 def _measured(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Fit]:
@@ -176,8 +149,8 @@ def _measured(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Fit]:
 
 def _named(table: LinkedTable, linked: Linked) -> tuple[str, list[str]]:
     """The attributes that a table is about, and what its cells are."""
-    ends, names, labels, places = linked.bins, list[str](), list[Sequence[str]](), iter((table.first, table.second))
-    bins = [f"{low}" if low + 1 == end else f"{low} to {end - 1}" for low, end in pairwise(ends)]
+    names, labels, places = list[str](), list[Sequence[str]](), iter((table.first, table.second))
+    bins = [f"{low}" if low + 1 == end else f"{low} to {end - 1}" for low, end in pairwise(linked.bins)]
     axes = _AXES.get(table.kind, "n" * len(table.shape))
     for axis, size in zip(axes, table.shape[-len(axes) :], strict=True):
         if axis in "pe":
@@ -191,41 +164,34 @@ def _named(table: LinkedTable, linked: Linked) -> tuple[str, list[str]]:
 
 
 def _fit(kind: str, name: str, labels: Sequence[str], cells: Sequence[Any]) -> Fit:
-    """The total variation of two tables, in people. A person's events are alike: less than chance is overstated."""
-    totals = [float(each.sum()) for each in cells]
-    shares = [each / max(total, 1e-300) for each, total in zip(cells, totals, strict=True)]
-    lost = float(np.abs(shares[0] - shares[1]).sum()) / 2 if all(totals) else float(any(totals))
-    chance = chance_of_shares(shares[0], (max(round(totals[0]), 1), max(round(totals[1]), 1)))
+    """The total variation of two tables, in people: chance is that of people with one event each, or less."""
     part = next((part for part, kinds in _ALONE.items() if kind in kinds), "Together")
-    return Fit(part, KINDS[kind][1] if kind in KINDS else kind, name, lost, chance, labels, shares)
+    kind, totals = KINDS[kind][1] if kind in KINDS else kind, [float(each.sum()) for each in cells]
+    real, other = (each / max(total, 1e-300) for each, total in zip(cells, totals, strict=True))
+    lost = float(np.abs(real - other).sum()) / 2 if all(totals) else float(any(totals))
+    chance = chance_of_shares(real, (max(round(totals[0]), 1), max(round(totals[1]), 1)))
+    words = f"{kind}{f' ({name})' if name else ''}, total variation {lost:.3f}"
+    largest = np.sort(np.argsort(-np.maximum(real, other), kind="stable")[:_BARS]).tolist()
+    bars = [(labels[at], float(real[at]), float(other[at])) for at in largest]
+    return Fit(part, kind, name, lost, tuple(weigh("values", lost, chance, words)), bars)
 
 
 def _by_person(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Fit]:
     """How many different levels a person's events have, and what their numbers sum to, by midpoints of bins."""
     for place, attribute in enumerate(linked.events.attributes):
-        size, scores = attribute.n_levels, np.zeros(attribute.n_levels)
+        size, scores, distinct, sums = attribute.n_levels, np.zeros(attribute.n_levels), list[Any](), list[Any]()
         if attribute.edges:
             edges = np.asarray(attribute.edges, dtype=np.float64)
             scores[attribute.bin_codes], scores[attribute.point_codes] = (edges[:-1] + edges[1:]) / 2, attribute.points
-        distinct, sums = list[Any](), list[Any]()
         for joined in both:
-            held, some = joined.events[place] >= 0, joined.numbers > 0
-            owner = np.repeat(np.arange(joined.n_people), joined.numbers)[held]
-            codes = joined.events[place][held].astype(np.int64)
+            codes, some = joined.events[place].astype(np.int64), joined.numbers > 0
+            owner = np.repeat(np.arange(joined.n_people), joined.numbers)[codes >= 0]
+            codes = codes[codes >= 0]
             levels = np.bincount(np.unique(owner * size + codes) // size, minlength=joined.n_people)[some]
             distinct.append(np.bincount(levels, minlength=size + 1))
             sums.append(np.bincount(owner, scores[codes], joined.n_people)[some])
         yield _fit(_DISTINCT, attribute.name, [str(number) for number in range(size + 1)], distinct)
         if attribute.edges and attribute.kind in _SUMMED and sums[0].size:
             cuts = np.unique(np.quantile(sums[0], _TENTHS))
-            tenths = [
-                np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1).astype(np.float64) for each in sums
-            ]
+            tenths = [np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1) for each in sums]
             yield _fit(_SUMS, attribute.name, [*(f"to {cut:,.6g}" for cut in cuts), "above"], tenths)
-
-
-def _drawn(fit: Fit) -> str:
-    """The largest cells of a table, real and synthetic."""
-    largest = np.sort(np.argsort(-np.maximum(*fit.shares), kind="stable")[:_BARS])
-    entries = [(fit.labels[at], float(fit.shares[0][at]), float(fit.shares[1][at])) for at in largest.tolist()]
-    return svg.paired_bars(entries, title=f"Shares by {fit.name or fit.kind}", description=f"distance {fit.lost:.3f}")
