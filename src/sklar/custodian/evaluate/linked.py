@@ -62,13 +62,14 @@ class LinkedEvaluation(Tabular):
 
     @property
     def summary(self) -> list[tuple[str, Verdict, str]]:
-        """People, events, and both together: a verdict on each, and the worst table."""
-        told = []
+        """People, events, and both together: the verdict on the worst kind of table, and the worst table."""
+        told, kinds = [], dict(zip(*(self.to_columns()[name] for name in ("what", "verdict")), strict=True))
         for part in (*_ALONE, "Together"):
-            own = [fit.reasons for fit in self.fits if fit.part == part]
-            reasons = sorted((why for each in own for why in each), key=badness)
+            own = [fit for fit in self.fits if fit.part == part]
+            reasons = sorted((why for fit in own for why in fit.reasons), key=badness)
             words = f"The worst: {reasons[0].words}" if reasons else "Nothing is lost beyond chance and the limits"
-            told.append((part, _overall(own), f"{own.count(())} of {len(own)} tables to use. {words}"))
+            kept = f"{sum(not fit.reasons for fit in own)} of {len(own)} tables to use"
+            told.append((part, worst(kinds[fit.kind] for fit in own), f"{kept}. {words}"))
         return told
 
     @property
@@ -86,7 +87,7 @@ class LinkedEvaluation(Tabular):
             "distance": [round(float(np.mean([fit.lost for fit in fits])), 3) for fits in kinds],
             "worst": [short(own.name, 36) for own in self.worst],
             "its_distance": [round(own.lost, 3) for own in self.worst],
-            "verdict": [_overall([fit.reasons for fit in fits]) for fits in kinds],
+            "verdict": [overall([worst(why.verdict for why in fit.reasons) for fit in fits]) for fits in kinds],
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,10 +131,6 @@ def evaluate_linked(
         shown = Hidden(banner=NOTICE, linked=linked, found=found, rows=rows, charts=charts, limits=LIMITS["values"])
         write_text(page, render("sklar.custodian.evaluate", "linked.html.j2", shown), private=True)
     return found
-
-
-def _overall(reasons: Sequence[Sequence[Reason]]) -> Verdict:
-    return overall([worst(why.verdict for why in each) for each in reasons])
 
 
 def _measured(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Fit]:
