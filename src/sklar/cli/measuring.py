@@ -242,7 +242,7 @@ def _naming_charge(model: Model | LinkedModel, kept: Path | None = None) -> Abst
 def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: str, **options: Any) -> None:
     """Print what was released and what it cost, as JSON or as text: public figures."""
     with _naming_charge(model):
-        name, size = model.measured.known.name, model.n_rows if hasattr(model, "n_rows") else model.n_people
+        name, size = model.measured.known.name, model.n_rows
         book = shared.open_ledger(options["ledger"], options["ledger_key"])
         account = None if book is None else book.account(options["dataset"] or name)
         facts = {

@@ -311,6 +311,11 @@ class LinkedModel:
         """What was spent on this model."""
         return self.measured.certificate
 
+    @property
+    def n_rows(self) -> int:
+        """The number of people, as rows of the first table."""
+        return self.n_people
+
     def table(self, name: str) -> Model:
         """One of the tables by itself, "people" or "events", to ask as any model: it costs nothing.
 
