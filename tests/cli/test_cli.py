@@ -318,6 +318,7 @@ def test_a_ledger_by_person_is_charged(linked: tuple[Path, Result]) -> None:
     done = call(*charged, "--json", cwd=folder)
     assert json.loads(done.stdout)["certificate"]["receipt"]["entry"] > 0
     assert 0.99 < book.account("people").spent <= 1.0
+    assert "p.sklar" in call("ledger", "check", "l.db", "p.sklar", cwd=folder).stdout
     call(*charged, cwd=folder, code=1)
     # One for rows is refused, and a data set's name without a ledger.
     Ledger(folder / "rows.db").open_account("people", epsilon=9.0, delta=2**-30)

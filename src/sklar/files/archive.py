@@ -202,6 +202,11 @@ def load_linked(path: str | Path) -> LinkedModel:
         return LinkedModel(measured=measured, classes=classes, n_people=n_people, settings=settings)
 
 
+def load_any(path: str | Path) -> Model | LinkedModel:
+    """Read a model of one table, or of linked ones."""
+    return load_linked(path) if is_linked(path) else load(path)
+
+
 def load_unfitted(path: str | Path) -> Unfitted:
     """Read what a release has measured, of one table or of linked ones, before a model was fitted to it."""
     linked = is_linked(path)
@@ -218,7 +223,7 @@ def resume(path: str | Path, *, progress: Progress = SILENT) -> Model | LinkedMo
 def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method | None) -> bool:
     """Whether a model file is of this schema, but for the domains that its release found, by this budget and method."""
     with suppress(SklarError):
-        model = load_linked(path) if is_linked(path) else load(path)
+        model = load_any(path)
         found: list[Any] = [of.to_dict() for of in (model.measured.known, known)]
         for finding in model.certificate.domains:
             for document in found:

@@ -28,7 +28,7 @@ from sklar.answer.report.publish import shown_of
 from sklar.answer.report.render import render
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, OutputError, SklarError
-from sklar.files.archive import is_linked, load, load_linked, wrote
+from sklar.files.archive import is_linked, load_any, wrote
 from sklar.files.model import LinkedModel, Model
 from sklar.files.tables import write_tables
 from sklar.files.write import write_text
@@ -92,7 +92,7 @@ def publish(
     require_apart(folder, path, key)
     if key is not None:
         private_key(Path(key))
-    loaded = _load(path)
+    loaded = load_any(path)
     progress.stage("verify")
     checks = verify(path, refit=refit, progress=progress).checks
     for check in checks:
@@ -118,10 +118,6 @@ def publish(
             sign_file(place / facts.SUMS, key)
         files = tuple(sorted(_names(place)))
     return Published(folder=folder, rows=rows, seed=seed, files=files, recomputed=recomputed, signer=signer)
-
-
-def _load(path: Path) -> Model | LinkedModel:
-    return load_linked(path) if is_linked(path) else load(path)
 
 
 def _drawn(model: Model | LinkedModel) -> tuple[tuple[str, ...], ...]:
@@ -208,7 +204,7 @@ def content_of(path: Path) -> Content:
 def _is_again(folder: Path, model: Path, seed: int, publication: Publication) -> bool:
     """Whether the same call wrote this folder, without a signature, from a model that the same command fitted."""
     with suppress(OSError, ValueError, SklarError, LookupError):
-        made, own = json.loads((folder / facts.PASSPORT).read_text(encoding="utf-8")), _load(model)
+        made, own = json.loads((folder / facts.PASSPORT).read_text(encoding="utf-8")), load_any(model)
         same = (made["seed"], made["publication"]) == (seed, asdict(publication))
         of = own.measured.known, own.certificate.budget, own.method if isinstance(own, Model) else None
         return same and not signature_path(folder / facts.SUMS).exists() and wrote(folder / facts.MODEL, *of)
@@ -354,7 +350,7 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
     if {key: document.get(key) for key in _FORMAT} != _FORMAT:
         raise OutputError(f"{name} is of another format. Use the Sklar that wrote it")
     # A row is at least the end of its line: no more rows are drawn than the file could hold.
-    model = _load(place / facts.MODEL)
+    model = load_any(place / facts.MODEL)
     size = (place / _drawn(model)[-1][0]).stat().st_size
     if type(rows) is not int or not 1 <= rows <= size or type(seed) is not int or not 0 <= seed < 2**64:
         raise OutputError(f"{name} must state rows and a seed of the files beside it")
