@@ -10,7 +10,6 @@ import pytest
 
 from sklar.answer.query import estimate
 from sklar.budget.forecast import forecast
-from sklar.budget.parts import measured_part
 from sklar.errors import SchemaError
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.queries import Tables
@@ -60,7 +59,7 @@ def test_counts_are_unbiased_with_the_noise_that_they_state(name: str, neighbors
     asked = [PAIRS[name][:1], PAIRS[name][1:], PAIRS[name]]
     totals = true_shares(name)["unit"].sum()
     for release in range(RELEASES):
-        measured = measured_part(measure_linked(*ROWS, LINKED, budget), name)
+        measured = measure_linked(*ROWS, LINKED, budget).part(name)
         for which in asked:
             found = estimate(measured, *which)
             z = (found.counts - truth(name, *which)) / found.standard_errors
@@ -79,7 +78,7 @@ def test_counts_are_unbiased_with_the_noise_that_they_state(name: str, neighbors
 @pytest.mark.parametrize("name", ["people", "events"])
 def test_a_forecast_says_what_a_release_has(name: str, neighbors: Neighbors) -> None:
     budget, part = Budget(epsilon=2.0, neighbors=neighbors), LINKED.part(name)
-    measured, expected = measured_part(measure_linked(*ROWS, LINKED, budget), name), forecast(part, budget, rows=140)
+    measured, expected = measure_linked(*ROWS, LINKED, budget).part(name), forecast(part, budget, rows=140)
     found = [estimate(measured, each).standard_errors[0] for each in PAIRS[name]]
     assert expected.one_way_sd == pytest.approx(found)
     assert expected.pair_sd == pytest.approx(estimate(measured, *PAIRS[name]).standard_errors[0, 0])
@@ -101,7 +100,7 @@ def test_a_single_attribute_has_no_pairs() -> None:
     )
     measured = measure_linked(*ROWS, linked, Budget(epsilon=4.0))
     for name in one:
-        part = measured_part(measured, name)
+        part = measured.part(name)
         assert estimate_rows(part.blocks, "gaussian", part.n_rows) > 0
         assert forecast(linked.part(name), rows=140, epsilon=1.0).pair_sd.size == 0
 

@@ -32,7 +32,7 @@ from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.events import Part
+from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
 
 # Where the smallest epsilon is looked for. Beyond the upper end nobody would call it private.
@@ -231,7 +231,7 @@ class Planned(Tabular):
 
 
 def plan(
-    schema: SchemaLike | Part,
+    schema: SchemaLike | LinkedPart,
     *,
     rows: int,
     want: str | Sequence[str] = (),
@@ -261,7 +261,7 @@ def plan(
     account = None
     if ledger is not None:
         account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(
-            dataset or (asked.linked if isinstance(asked, Part) else schema).name
+            dataset or (asked.linked if isinstance(asked, LinkedPart) else schema).name
         )
     if epsilon is not None:
         return Planned(forecast=first, wants=wants, asked=True, account=account)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables
+from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables, part_blocks
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
@@ -393,6 +393,13 @@ class LinkedMeasured:
             if isinstance(block.query, Shares)
             for table, values, scale in zip(known[block.query.what], block.by_scale(), block.scales, strict=True)
         ]
+
+    def part(self, name: str) -> Measured:
+        """What was measured of one of the tables, as a table by itself (`plan.part_blocks`)."""
+        part, certificate = self.linked.part(name), self.certificate
+        stated = {"count": "everyone"} if part.of_people else {"count": "events", "public_rows": None}
+        blocks = part_blocks(part, self.blocks, certificate.public_rows)
+        return Measured(schema=part.schema, blocks=tuple(blocks), certificate=replace(certificate, **stated))
 
     @property
     def n_people(self) -> int:

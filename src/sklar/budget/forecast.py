@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from sklar.budget import plan
 from sklar.budget.method import Method
-from sklar.budget.parts import plan_part
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles
@@ -27,7 +26,7 @@ from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.wording import said
-from sklar.public.events import Part
+from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
 
@@ -103,7 +102,7 @@ class Forecast(Tabular):
     scores_share: float
     seconds: float
     memory_bytes: float
-    part: Part | None = None
+    part: LinkedPart | None = None
 
     @property
     def rows_are_public(self) -> bool:
@@ -272,7 +271,7 @@ class Forecast(Tabular):
 
 
 def forecast(
-    schema: SchemaLike | Part,
+    schema: SchemaLike | LinkedPart,
     budget: Budget | None = None,
     *,
     rows: int,
@@ -296,7 +295,7 @@ def forecast(
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon, delta=delta, neighbors=neighbors)
-    part, schema = schema if isinstance(schema, Part) else None, Schema.of(schema).measured
+    part, schema = schema if isinstance(schema, LinkedPart) else None, Schema.of(schema).measured
     budget = budget_for(schema.person, budget) if part is None else part.linked.budget_for(budget)
     public, cells = rows if budget.rows_are_public else None, schema.cells
     search = plan_search(schema, budget, n_rows=public).then(budget)
@@ -305,7 +304,7 @@ def forecast(
         stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
         spend, kinds = stages.spend + search.spend(budget), dict[str, float]()
     else:
-        stages, spend, kinds = plan_part(part, budget)
+        stages, spend, kinds = plan.plan_part(part, budget)
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.

@@ -18,7 +18,7 @@ from sklar.machine.stores import reading
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
-    from sklar.public.events import Part
+    from sklar.public.events import LinkedPart
     from sklar.public.schema import Schema
 
 Parameter: TypeAlias = Callable[[Any], Any]
@@ -104,7 +104,7 @@ def schema_of(path: Path) -> Schema:
     return Schema.load(path)
 
 
-def described(path: Path, table: str | None) -> list[Schema | Part]:
+def described(path: Path, table: str | None) -> list[Schema | LinkedPart]:
     """The schema that a file states; of linked tables the one that --table names, or else both."""
     from sklar.public.events import Linked
 
@@ -114,7 +114,7 @@ def described(path: Path, table: str | None) -> list[Schema | Part]:
     return [linked.part(name) for name in ([table] if table else linked.parts)]
 
 
-def described_one(path: Path, table: str | None) -> Schema | Part:
+def described_one(path: Path, table: str | None) -> Schema | LinkedPart:
     """The same, where one table is meant."""
     return schema_of(path) if table is None else described(path, table)[0]
 

@@ -29,7 +29,7 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.wording import said, stated
 from sklar.public.axis import parse_number
-from sklar.public.events import Linked, Part
+from sklar.public.events import Linked, LinkedPart
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
@@ -213,7 +213,7 @@ class SchemaCheck(Tabular):
 
 
 def check(
-    schema: SchemaLike | Part,
+    schema: SchemaLike | LinkedPart,
     data: object | None = None,
     *,
     query: str | None = None,
@@ -237,7 +237,7 @@ def check(
         people = rows_per_person(table, schema, progress=progress) if schema.person else None
         checked = replace(checked, values=values, rows_that_break=broken, people=people)
         one_each = people if schema.person is not None and schema.person.count == "people" else None
-        if not isinstance(given, Part) or given.of_people:
+        if not isinstance(given, LinkedPart) or given.of_people:
             rows = rows or (one_each.people if one_each else sum(getattr(values[0], fate) for fate in _FATES))
     return replace(checked, forecast=foresee(given, rows=rows, epsilon=epsilon)) if rows else checked
 

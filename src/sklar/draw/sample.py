@@ -43,10 +43,7 @@ class BlockSampler:
         self._seed, self._schema = seed, copula.schema.whole or copula.schema
         self._sampler: Sampler = RecordSampler(copula)
         if condition is not None:
-            # Imported here: most rows are drawn without a condition.
-            from sklar.draw.given import given_sampler
-
-            self._schema, self._sampler = condition.schema, given_sampler(copula, condition)
+            self._schema, self._sampler = condition.schema, _under(copula, condition)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
 
@@ -62,6 +59,13 @@ class BlockSampler:
             return decode_dummies(drawn.view(np.bool_), self._schema)
         # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
         return self._decoder.decode(self._schema.complete(drawn), stream(self._seed, number, 1))
+
+
+def _under(copula: Copula, condition: Condition) -> Sampler:
+    # Imported here: most rows are drawn without a condition.
+    from sklar.draw.given import given_sampler
+
+    return given_sampler(copula, condition)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
@@ -101,10 +105,8 @@ class LinkedSampler:
         self._decoders = Decoder(linked.people), Decoder(linked.events)
         self._given: tuple[Sampler, Condition] | None = None
         if given is not None:
-            from sklar.draw.given import given_sampler
-
             copula, condition, shapes = given
-            self._given = given_sampler(copula, condition), condition
+            self._given = _under(copula, condition), condition
             self._decoders = Decoder(condition.schema, shapes=shapes), self._decoders[1]
 
     def _drawn(self, number: int, people: int, rng: np.random.Generator) -> tuple[Ints, Codes]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.budget.method import Method
-from sklar.budget.parts import measured_part
 from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from sklar.answer.plots import Plots
     from sklar.answer.query import Answer, Estimate
     from sklar.budget.certificate import LinkedMeasured
+    from sklar.draw.given import Condition
     from sklar.fitting.classes import LinkedClasses
     from sklar.public.events import Linked
 else:
@@ -173,11 +173,15 @@ class Model:
     def _sampler(self, seed: int, given: Given | None, *, enums: bool = False) -> BlockSampler:
         if given is None:
             return BlockSampler(self.copula, seed, shapes=self.shapes, enums=enums)
+        condition, shapes = self.condition(given)
+        return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
+
+    def condition(self, given: Given) -> tuple[Condition, dict[str, Shape]]:
+        """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides."""
         self._require_records("given")
         from sklar.answer.condition import condition_of
 
-        condition, shapes = condition_of(given, self.schema, self.shapes)
-        return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
+        return condition_of(given, self.schema, self.shapes)
 
     def _require_records(self, what: str) -> None:
         if self.dummies:
@@ -322,7 +326,7 @@ class LinkedModel:
         Events are asked about by person: those of a person share one unit, so that somebody with many counts as much as
         somebody with few. Rows of it are one event, drawn at random, of each person with events.
         """
-        measured = measured_part(self.measured, name)
+        measured = self.measured.part(name)
         own = {"method": "auto", "preset": None, "kind": "mixture" if self.settings["steps"] else "independence"}
         settings = {**own, "priors": {}, **self.settings}
         copula = self.classes.copula(name, self.settings["fits"])
@@ -349,9 +353,7 @@ class LinkedModel:
         chosen = None
         if given is not None:
             own = self.table("people")
-            from sklar.answer.condition import condition_of
-
-            chosen = own.copula, *condition_of(given, own.schema, own.shapes)
+            chosen = own.copula, *own.condition(given)
         sampler = LinkedSampler(self.classes, check_draw(None, seed)[1], given=chosen)
         return in_order(sampler.draw, blocks(self.n_people if people is None else people, BLOCK_ROWS))
 

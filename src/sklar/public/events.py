@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,14 +57,14 @@ class Linked:
         """Each table by its heading: its schema, and the column of its keys."""
         return {"people": (self.people, self.people_key), "events": (self.events, self.events_key)}
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> LinkedPart:
         """One of the tables, by its heading or by its name."""
         found = [heading for heading, (schema, _) in self.parts.items() if name in (heading, schema.name)]
         # Tables of one name are told apart by their headings.
         if name not in found and len(found) != 1:
             known = " or ".join(f"{heading} ('{schema.name}')" for heading, (schema, _) in self.parts.items())
             raise SchemaError(f"linked tables have no table '{name}' of its own. Name {known}.")
-        return Part(linked=self, name=name if name in found else found[0])
+        return LinkedPart(linked=self, name=name if name in found else found[0])
 
     @classmethod
     def of(cls, given: Linked | str | Path) -> Linked:
@@ -77,8 +78,10 @@ class Linked:
 
     @staticmethod
     def is_at(path: str | Path) -> bool:
-        """Whether a file describes linked tables."""
-        return _KEYS.keys() <= read_described(path).keys()
+        """Whether a file describes linked tables. What cannot be read does not: whoever loads it finds out why."""
+        with suppress(SchemaError):
+            return _KEYS.keys() <= read_described(path).keys()
+        return False
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:
@@ -161,7 +164,7 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class LinkedPart:
     """One of two linked tables, "people" or "events", to ask about by itself; of events a person's share one unit."""
 
     linked: Linked
