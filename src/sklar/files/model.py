@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from sklar.answer.plots import Plots
     from sklar.answer.query import Answer, Estimate
     from sklar.budget.certificate import LinkedMeasured
-    from sklar.draw.given import Condition
     from sklar.fitting.classes import LinkedClasses
     from sklar.public.events import Linked
 else:
@@ -176,7 +175,7 @@ class Model:
         condition, shapes = self.condition(given)
         return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
 
-    def condition(self, given: Given) -> tuple[Condition, dict[str, Shape]]:
+    def condition(self, given: Given) -> tuple[Any, dict[str, Shape]]:
         """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides."""
         self._require_records("given")
         from sklar.answer.condition import condition_of

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def publish(
         progress.stage("describe")
         if isinstance(loaded, Model):
             write_tables(loaded.measured, place / facts.TABLES)
-        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, _names(place)))
+        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, _data(loaded)))
         about.recomputed = recomputed
         for name, text in _texts(about).items():
             write_text(place / name, text)
@@ -123,6 +124,11 @@ def publish(
 def _drawn(model: Model | LinkedModel) -> tuple[tuple[str, ...], ...]:
     """The files of synthetic rows, those of one draw together."""
     return facts.ROWS if isinstance(model, Model) else facts.LINKED_ROWS
+
+
+def _data(model: Model | LinkedModel) -> tuple[str, ...]:
+    """The files that are not texts."""
+    return (*facts.DATA,) if isinstance(model, Model) else (facts.MODEL, *chain(*facts.LINKED_ROWS))
 
 
 def _write_rows(model: Model | LinkedModel, place: Path, rows: int, seed: int, progress: Progress) -> None:
@@ -354,7 +360,7 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
     size = (place / _drawn(model)[-1][0]).stat().st_size
     if type(rows) is not int or not 1 <= rows <= size or type(seed) is not int or not 0 <= seed < 2**64:
         raise OutputError(f"{name} must state rows and a seed of the files beside it")
-    about = Facts(model, rows, seed, publication, _contents(place, _names(place)))
+    about = Facts(model, rows, seed, publication, _contents(place, _data(model)))
     about.recomputed = bool(document.get("recomputed"))
     same = wrote == version("sklar")
     if not isinstance(wrote, str) or (same and _passport(about, wrote) != text):
