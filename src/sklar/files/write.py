@@ -207,6 +207,8 @@ def _into_sqlite(path: Path, tables: Sequence[_Table]) -> None:
 
     try:
         with closing(sqlite3.connect(path)) as database, database:
+            # No file of its own, which a kill would leave.
+            database.execute("PRAGMA journal_mode = MEMORY")
             for name, key, columns, frames, schema in tables:
                 known, shown, kinds = {each.name: each for each in schema.released}, list[pl.Expr](), list[str]()
                 for at, (column, kind) in enumerate(columns.items()):

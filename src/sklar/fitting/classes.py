@@ -87,7 +87,8 @@ class LinkedClasses:
             return LatentModel(schema=part.schema, probabilities=self.person, fits=fits)
         levels, kept = self.event.shape[-1], []
         slots = max(min(_SLOTS, _MOST_NUMBERS // levels) // fits, 1)
-        shares = ((1 - self.number[:, :1]) * self.event_class).astype(np.float64).reshape(fits, -1)
+        # A little of every class, so that some have events whatever a file says.
+        shares = ((1 - self.number[:, :1]) * self.event_class + 1e-12).astype(np.float64).reshape(fits, -1)
         for own, event in zip(shares, self.event.reshape(fits, -1, levels), strict=True):
             upto = np.floor(np.cumsum(own) / own.sum() * slots + 0.5).astype(np.int64)
             kept.append(np.repeat(event, np.diff(upto, prepend=0), axis=0))
