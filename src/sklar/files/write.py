@@ -193,7 +193,8 @@ def write_linked(
     names = [*map(_quoted, names)]
     keys = "PRIMARY KEY", f"NOT NULL REFERENCES {names[0]} ({_quoted(next(iter(tables[0][0])))})"
     write = _into_duckdb if targets[0].suffix.lower() == ".duckdb" else _into_sqlite
-    with replacing(targets[0]) as temporary:
+    failed = f"'{path}' could not be written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
+    with failing(OutputError, failed), replacing(targets[0]) as temporary:
         write(temporary, [(name, key, *each) for name, key, each in zip(names, keys, tables, strict=True)])
 
 
@@ -201,39 +202,32 @@ def _into_sqlite(path: Path, tables: Sequence[_Table]) -> None:
     """What is no number is text, as in CSV."""
     import sqlite3
 
-    try:
-        with closing(sqlite3.connect(path)) as database, database:
-            # No file of its own, which a kill would leave.
-            database.execute("PRAGMA journal_mode = MEMORY")
-            for name, key, columns, frames, schema in tables:
-                known, shown, kinds = {each.name: each for each in schema.released}, list[pl.Expr](), list[str]()
-                for at, (column, kind) in enumerate(columns.items()):
-                    number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
-                    text = None if number else _texts(pl.nth(at), kind, known.get(column))
-                    shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
-                    kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
-                database.execute(_created(name, key, columns, kinds))
-                places = ", ".join("?" * len(columns))
-                for frame in frames:
-                    rows = frame.select(shown).iter_rows()
-                    database.executemany(" ".join(("INSERT INTO", name, "VALUES (", places, ")")), rows)
-    except (sqlite3.Error, ValueError) as error:
-        raise OSError(f"{error}; CSV and Parquet take any table") from None
+    with closing(sqlite3.connect(path)) as database, database:
+        # No file of its own, which a kill would leave.
+        database.execute("PRAGMA journal_mode = MEMORY")
+        for name, key, columns, frames, schema in tables:
+            known, shown, kinds = {each.name: each for each in schema.released}, list[pl.Expr](), list[str]()
+            for at, (column, kind) in enumerate(columns.items()):
+                number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
+                text = None if number else _texts(pl.nth(at), kind, known.get(column))
+                shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
+                kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
+            database.execute(_created(name, key, columns, kinds))
+            into = " ".join(("INSERT INTO", name, "VALUES (", ", ".join("?" * len(columns)), ")"))
+            for frame in frames:
+                database.executemany(into, frame.select(shown).iter_rows())
 
 
 def _into_duckdb(path: Path, tables: Sequence[_Table]) -> None:
     import duckdb
 
     path.unlink()
-    try:
-        with duckdb.connect(path) as database, TemporaryDirectory() as folder:
-            for name, key, columns, frames, _ in tables:
-                write_parquet(part := Path(folder) / "part.parquet", columns, frames, {})
-                held = database.read_parquet(str(part))
-                database.execute(_created(name, key, columns, map(str, held.types)))
-                held.insert_into(name)
-    except (duckdb.Error, ValueError) as error:
-        raise OSError(f"{error}; CSV and Parquet take any table") from None
+    with duckdb.connect(path) as database, TemporaryDirectory() as folder:
+        for name, key, columns, frames, _ in tables:
+            write_parquet(part := Path(folder) / "part.parquet", columns, frames, {})
+            held = database.read_parquet(str(part))
+            database.execute(_created(name, key, columns, map(str, held.types)))
+            held.insert_into(name)
 
 
 def _created(name: str, key: str, columns: Iterable[str], kinds: Iterable[str]) -> str:
