@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,8 @@ def test_a_forecast_says_what_a_release_has(name: str, neighbors: Neighbors) -> 
 
 def test_a_single_attribute_has_no_pairs() -> None:
     one = {"people": "\n".join(PEOPLE.splitlines()[:-1]), "events": "\n".join(EVENTS.splitlines()[:-1])}
-    linked = type(LINKED)(
-        **{name: Schema.from_toml(text) for name, text in one.items()}, people_key="id", events_key="person", at_most=4
-    )
+    schemas: dict[str, Any] = {name: Schema.from_toml(text) for name, text in one.items()}
+    linked = replace(LINKED, **schemas)
     measured = measure_linked(*ROWS, linked, Budget(epsilon=4.0))
     for name in one:
         part = measured.part(name)
