@@ -2,7 +2,7 @@
 
 - `python` blocks share one namespace per page; with `>>>` they are doctests.
 - `bash` blocks hold `sklar` commands, one a line (a backslash continues it); they run in this process.
-- `toml` blocks are schemas; a first line `# people.toml` also saves it under that name.
+- `toml` blocks are schemas; a first line `# people.toml` also saves it under that name, as linked tables need.
 - `text` and `json` blocks show output.
 - A comment `<!-- first:` with commands, closed by `-->` on a line of its own, runs them unseen.
 - A comment `<!-- not run: REASON -->` before a block excuses it.
@@ -85,7 +85,10 @@ def run_block(block: Block, namespace: dict[str, Any]) -> None:
         named = re.match(r"# (\S+\.toml)\n", block.code)
         if named:
             Path(named[1]).write_text(block.code)
-        sklar.Schema.from_toml(block.code)
+        if named and sklar.Linked.is_at(named[1]):
+            sklar.Linked.load(named[1])
+        else:
+            sklar.Schema.from_toml(block.code)
     else:
         assert block.language in SHOWN, f"say what it is, one of python, bash, toml, text, json: {block.language!r}"
         if block.language == "json":

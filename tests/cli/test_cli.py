@@ -249,7 +249,56 @@ def test_link_then_sample_then_verify(linked: tuple[Path, Result]) -> None:
     assert people.height == 50
     assert events["person"].is_in(people["id"].implode()).all()
     call("verify", "p.sklar", cwd=folder)
-    assert "give --events-out" in call("sample", "p.sklar", "--out", "o.csv", cwd=folder, code=2).stderr
+    assert "Name two files, or a database" in call("sample", "p.sklar", "--out", "o.csv", cwd=folder, code=1).stderr
+    assert "no --engine" in call("sample", "p.sklar", *out, "--spreadsheet", cwd=folder, code=2).stderr
+    women = call("sample", "p.sklar", "--rows", "9", "--given", "sex = 'F'", "--out", "both.db", cwd=folder)
+    assert "9 synthetic people, all with sex = 'F', in both.db, their events in both.db" in women.stdout
+
+
+def test_each_linked_table_is_asked_about_by_its_name(linked: tuple[Path, Result]) -> None:
+    folder, both = linked[0], ("--schema", "s.toml")
+    for name, asked, other in (("people", "sex", "kind"), ("events", "kind", "sex")):
+        table = ("--table", name)
+        first = {"sex": "F", "kind": "a"}[asked]
+        assert (
+            f"with {asked}='{first}', of" in call("query", "p.sklar", f"{asked}='{first}'", *table, cwd=folder).stdout
+        )
+        assert f"attribute '{other}'" in call("query", "p.sklar", f"{other}='x'", *table, cwd=folder, code=1).stderr
+        assert "(" in call("infer", "p.sklar", f"share({asked})", *table, cwd=folder).stdout
+        call("report", "p.sklar", *table, "--out", f"{name}.html", cwd=folder)
+        want = ("--rows", "200", "--want", f"{asked} within 20%")
+        assert "Smallest epsilon" in call("plan", *both, *table, *want, cwd=folder).stdout
+        real, synthetic = {"people": ("people.csv", "p.csv"), "events": ("e.csv", "ev.csv")}[name]
+        assert f"{name}: " in call("evaluate", real, synthetic, *both, *table, cwd=folder).stdout
+        assert "in no cell" in call("schema", "check", "s.toml", real, *table, cwd=folder).stdout
+    for schema in ("s.toml", "p.sklar"):
+        foreseen = call("forecast", "--schema", schema, "--rows", "200", "--epsilon", "1", "--json", cwd=folder)
+        assert [each["table"] for each in json.loads(foreseen.stdout)] == ["people", "events"]
+    checked = call("schema", "check", "s.toml", "--json", cwd=folder)
+    assert len(json.loads(checked.stdout)) == 2
+
+
+def test_linked_tables_are_compared_with_the_real_ones(linked: tuple[Path, Result]) -> None:
+    files = ("evaluate", "people.csv", "p.csv", "--events", "e.csv", "ev.csv", "--schema", "s.toml")
+    done = call(*files, "--report", "seen.html", cwd=linked[0])
+    assert "Together: " in done.stdout
+    assert "consider PRIVATE-seen.html" in done.stdout
+    assert "Leave out --table" in call(*files, "--table", "people", cwd=linked[0], code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "release people.csv --schema s.toml --epsilon 1 --out o.csv",
+        "fit people.csv --schema s.toml --epsilon 1 --model o.sklar",
+        "plan --schema s.toml --rows 9 --epsilon 1",
+        "evaluate people.csv p.csv --schema s.toml",
+        "schema check s.toml people.csv",
+        "schema review s.toml",
+    ],
+)
+def test_what_takes_one_table_says_how_two_are_released(linked: tuple[Path, Result], line: str) -> None:
+    assert "Release both by sklar link PEOPLE EVENTS" in call(*line.split(), cwd=linked[0], code=1).stderr
 
 
 def test_only_the_custodian_is_told_of_keys_without_a_match(linked: tuple[Path, Result]) -> None:
@@ -269,6 +318,7 @@ def test_a_ledger_by_person_is_charged(linked: tuple[Path, Result]) -> None:
     done = call(*charged, "--json", cwd=folder)
     assert json.loads(done.stdout)["certificate"]["receipt"]["entry"] > 0
     assert 0.99 < book.account("people").spent <= 1.0
+    assert "p.sklar" in call("ledger", "check", "l.db", "p.sklar", cwd=folder).stdout
     call(*charged, cwd=folder, code=1)
     # One for rows is refused, and a data set's name without a ledger.
     Ledger(folder / "rows.db").open_account("people", epsilon=9.0, delta=2**-30)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
 
 import sklar
-from sklar.errors import DataError, ModelError
+from sklar.answer.predicate import QueryError
+from sklar.errors import DataError, ModelError, OutputError
 from sklar.files.archive import is_linked, load, load_linked
 from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
+from sklar.public.schema import Schema
+from tests.conftest import refuses
 from tests.linked import small, tables
 from tests.trust.forge import forged, put
 
@@ -66,7 +72,7 @@ def test_files_hold_what_is_sampled(model: LinkedModel, tmp_path: Path) -> None:
     people, events = model.sample(300, seed=7)
     assert pl.read_csv(tmp_path / "p.csv").equals(people)
     assert pl.read_parquet(tmp_path / "e.parquet").equals(events)
-    with pytest.raises(ModelError, match="need a file each"):
+    with pytest.raises(OutputError, match="need a file each"):
         model.write(tmp_path / "p.csv", tmp_path / "p.csv")
     odd: Any
     for odd in (0, -1, 2.5):
@@ -148,3 +154,85 @@ def test_no_rows_make_a_release_fail(neighbors: Any) -> None:
         # The number of people is public, and none are none.
         with pytest.raises(DataError, match="the table has no rows"):
             sklar.fit_linked(people.clear(), events, small(), epsilon=1.0)
+
+
+@pytest.mark.parametrize("name", ["people", "events"])
+def test_a_table_by_itself_answers_as_any_model_does(model: LinkedModel, saved: Path, name: str) -> None:
+    table, asked = model.table(name), {"people": "sex = 'F'", "events": "urgent = true"}[name]
+    answer, shared = table.query(asked), "whose events share one unit of each (not a count of events)"
+    assert answer.estimate is not None
+    assert answer.choosing_error is None
+    # Half of the people, a third of everybody's events; noise of about 20 of 400.
+    assert abs(answer.estimate / answer.n_rows - {"people": 1 / 2, "events": 1 / 3}[name]) < 0.4
+    assert abs(table.copula.margins().sum() - 2) < 1e-3
+    inferred = table.infer(f"share({asked})", target="table")
+    text = "\n".join([*answer.lines(), *inferred.lines(), sklar.report(saved, table=name).html])
+    assert text.count(shared) == (0 if name == "people" else 4)
+    assert ("It is not the share of events." in text) == (name == "events")
+    assert f"sklar query m.sklar --table {name} " in text
+    assert "with all their events" in text
+    assert "rows, 19 times" not in "".join(answer.lines())
+    assert "people):" in inferred.lines()[0]
+    refuses("is no model of its own. Save the linked model", table.save, "x.sklar", error=ModelError)
+    refuses("of one table. Name none", sklar.report, table, table=name, error=ModelError)
+    refuses("two linked tables. Name one of them, people or events", sklar.report, model, error=ModelError)
+
+
+def test_the_model_of_events_draws_as_the_linked_one(model: LinkedModel) -> None:
+    """One random event of each of 60,000 people: six standard errors, and what rounding of classes may move."""
+    people, events = model.sample(60_000, seed=3)
+    one = events.group_by("person").agg(pl.all().first())
+    kind, urgent = one["kind"].to_numpy(), one["urgent"].to_numpy()
+    shares = np.array([*((kind == each).mean() for each in "abc"), 1 - urgent.mean()])
+    expected = model.table("events").copula.margins()[:4]
+    assert (abs(shares - expected) < 6 * (expected * (1 - expected) / one.height) ** 0.5 + 0.002).all()
+    assert (
+        abs(model.table("people").copula.margins()[0] - (people["sex"].to_numpy() == "F").mean())
+    ) < 6 * 0.5 / 60_000**0.5
+
+
+def test_people_may_be_drawn_under_a_condition(model: LinkedModel) -> None:
+    """Who they are, and what their events are, is as among all people who satisfy it: within six standard errors."""
+    people, events = model.sample(30_000, seed=4)
+    drawn = model.sample(20_000, given="region = 'north' and sex = 'M'", seed=5)
+    assert drawn[0].drop("id").unique().rows() == [("M", "north")]
+    held = people.filter(region="north", sex="M")["id"]
+    among = events.filter(pl.col("person").is_in(held.implode()))
+    per_person = [(events.height / n, n) for events, n in ((among, held.len()), (drawn[1], 20_000))]
+    assert abs(per_person[0][0] - per_person[1][0]) < 6 * 3 * (1 / held.len() + 1 / 20_000) ** 0.5
+    for kind in "abc":
+        # Events of a person are alike: as if there were one of each.
+        one, other = ((each["kind"].to_numpy() == kind).mean() for each in (among, drawn[1]))
+        assert abs(one - other) < 6 * 0.5 * (1 / held.len() + 1 / 20_000) ** 0.5
+    again = model.sample(20_000, given={"region": "north", "sex": "M"}, seed=5)
+    assert again[1].equals(drawn[1])
+    with pytest.raises(QueryError, match="no attribute 'kind'"):
+        model.sample(10, given="kind = 'a'")
+
+
+@pytest.mark.parametrize("ending", ["duckdb", "sqlite", "db"])
+def test_one_database_holds_both_tables_with_their_keys(model: LinkedModel, tmp_path: Path, ending: str) -> None:
+    path, drawn = tmp_path / f"both.{ending}", model.sample(300, seed=7)
+    model.write(path, people=300, seed=7)
+    database: Any = duckdb.connect(path) if ending == "duckdb" else sqlite3.connect(path)
+    for name, frame in zip(("people", "events"), drawn, strict=True):
+        rows = database.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall()
+        assert rows == frame.rows()
+    if ending != "duckdb":
+        database.execute("PRAGMA foreign_keys = ON")
+    for statement in ("INSERT INTO events VALUES (301, 'a', false)", "INSERT INTO people VALUES (1, 'F', 'west')"):
+        with pytest.raises((duckdb.ConstraintException, sqlite3.IntegrityError)):
+            database.execute(statement)
+    database.close()
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    refuses("a file each, or one file that ends in .duckdb, ", model.write, path, tmp_path / "e.csv", error=OutputError)
+    refuses("Name two files, or a database alone", model.write, tmp_path / "p.csv", error=OutputError)
+
+
+@pytest.mark.parametrize("ending", ["duckdb", "sqlite"])
+def test_what_a_database_cannot_hold_leaves_no_file(tmp_path: Path, ending: str) -> None:
+    people = Schema.from_toml('[attributes]\nsex = {type = "boolean"}\nSex = {type = "boolean"}')
+    rows = pl.DataFrame({"id": [1, 2], "sex": [True, False], "Sex": [True, False]})
+    made = sklar.fit_linked(rows, tables(20)[1], replace(small(), people=people), epsilon=1.0)
+    refuses("take any table. Nothing was left behind", made.write, tmp_path / f"both.{ending}", error=OutputError)
+    assert not [*tmp_path.iterdir()]

@@ -234,7 +234,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("start", "filler", "repeats", "message"), [
     (b"", b"[],", 1 << 24, "its description is larger than any model's"),
     (b'{"schema": [', b"[],", 1 << 20, "its description holds more than 300,000 values"),
-    (b'{"schema": 1}', b" ", 1 << 20, "is neither a schema nor a model of one table"),
+    (b'{"schema": 1}', b" ", 1 << 20, "is neither a schema nor a model"),
     (b"[", b"0]", 1, "its description is not a Sklar model's"),
     (b"[", b"", 0, r"is damaged \(JSONDecodeError\)"),
 ])  # fmt: skip

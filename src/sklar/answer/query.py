@@ -255,7 +255,7 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, exact:
             high = min(found.count + reach, max(most.count + most.half_width, found.count))
         sd = math.hypot(found.standard_error, error, most_beyond / normal)
         direct |= {"estimate": found.count, "standard_error": sd, "low": low - most_beyond, "high": high + most_beyond}
-        if model.certificate.count is not None:
+        if model.certificate.by_chance:
             # The chance of choosing rows is part of the interval, here as in `infer`.
             picked = min(max(found.count / model.n_rows, 0.0), 1.0)
             error = direct["choosing_error"] = math.sqrt(model.n_rows * picked * (1 - picked))

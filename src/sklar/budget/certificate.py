@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables
+from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables, part_blocks
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
@@ -27,6 +27,11 @@ from sklar.public.settings import Count, Person
 # Added to the order of the tables that scores are about, one number for each.
 SCORES = 10
 _WAYS = ("one-way", "two-way", "three-way", "four-way")
+_COUNTED = {
+    "people": "people, one row of each",
+    "everyone": "people",
+    "events": "people with events, whose events share one unit of each (not a count of events)",
+}
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
@@ -106,7 +111,7 @@ class Certificate(Tabular):
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    count: Count | None = None
+    count: Count | Literal["everyone", "events"] | None = None
     rows_per_person: int | None = None
     tokens: int | None = None
 
@@ -157,9 +162,14 @@ class Certificate(Tabular):
     @property
     def counted(self) -> str:
         """What counts are of, in words."""
-        if self.count == "people":
-            return "people, one row of each"
-        return "rows" if self.count is None else f"rows, at most {self.rows_per_person:,} of each person"
+        if self.count == "rows":
+            return f"rows, at most {self.rows_per_person:,} of each person"
+        return "rows" if self.count is None else _COUNTED[self.count]
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether rows of each person were chosen at random."""
+        return self.count in get_args(Count)
 
     @property
     def rows(self) -> int:
@@ -185,8 +195,12 @@ class Certificate(Tabular):
     @property
     def spend(self) -> Spend:
         """What the measurements cost, without the search for domains."""
-        tokens = [each.reach / self.rows if each.kind else 1.0 for each in self.measurements]
-        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(self.measurements, tokens, strict=True)]
+        return self.spend_on(self.measurements)
+
+    def spend_on(self, measurements: Sequence[Measurement]) -> Spend:
+        """What these of them cost, at the noise that was drawn."""
+        tokens = [each.reach / self.rows if each.kind else 1.0 for each in measurements]
+        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(measurements, tokens, strict=True)]
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:
@@ -374,6 +388,13 @@ class LinkedMeasured:
             if isinstance(block.query, Shares)
             for table, values, scale in zip(known[block.query.what], block.by_scale(), block.scales, strict=True)
         ]
+
+    def part(self, name: str) -> Measured:
+        """What was measured of one of the tables, as a table by itself (`plan.part_blocks`)."""
+        part, certificate = self.linked.part(name), self.certificate
+        stated = {"count": "everyone"} if part.of_people else {"count": "events", "public_rows": None}
+        blocks = part_blocks(part, self.blocks, certificate.public_rows)
+        return Measured(schema=part.schema, blocks=tuple(blocks), certificate=replace(certificate, **stated))
 
     @property
     def n_people(self) -> int:

@@ -25,6 +25,8 @@ from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
+from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
 
@@ -82,7 +84,8 @@ class Forecast(Tabular):
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `split` is the share of the privacy
     cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
     search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
-    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round.
+    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round. How
+    long linked tables take is not foreseen: `seconds` is 0 for a `part` of them.
     """
 
     schema: Schema
@@ -99,6 +102,12 @@ class Forecast(Tabular):
     scores_share: float
     seconds: float
     memory_bytes: float
+    part: LinkedPart | None = None
+
+    @property
+    def rows_are_public(self) -> bool:
+        """Whether the number of rows is: that of people with events is not."""
+        return self.budget.rows_are_public and (self.part is None or self.part.of_people)
 
     @property
     def one_way_error(self) -> float:
@@ -181,7 +190,7 @@ class Forecast(Tabular):
         return tuple(self._with(replace(whole, person=each), budget) for each in people)
 
     def _with(self, schema: Schema, budget: Budget) -> Forecast:
-        return forecast(schema, budget, rows=self.n_rows, method=self.method)
+        return forecast(self.part or schema, budget, rows=self.n_rows, method=self.method)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -218,8 +227,8 @@ class Forecast(Tabular):
             "search_noise_factor": round(self.search_factor, 3),
             "needs": {name: words for name, (words, _) in self.needs.items()},
             "hopeless": list(self.hopeless),
-            "rough_seconds": round(self.seconds),
-            "rough_memory_mb": round(self.memory_bytes / 1e6),
+            "rough_seconds": round(self.seconds) or None,
+            "rough_memory_mb": round(self.memory_bytes / 1e6) if self.seconds else None,
         }
 
     def lines(self) -> list[str]:
@@ -262,7 +271,7 @@ class Forecast(Tabular):
 
 
 def forecast(
-    schema: SchemaLike,
+    schema: SchemaLike | LinkedPart,
     budget: Budget | None = None,
     *,
     rows: int,
@@ -275,7 +284,8 @@ def forecast(
 
     `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
     Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
-    rules determine are not measured and have no line of their own.
+    rules determine are not measured and have no line of their own. Of linked tables a part is forecast
+    (`Linked.part`), for so many people: of events as if all had some.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -285,12 +295,16 @@ def forecast(
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon, delta=delta, neighbors=neighbors)
-    schema = Schema.of(schema).measured
-    budget, cells = budget_for(schema.person, budget), schema.cells
-    public = rows if budget.rows_are_public else None
+    part, schema = schema if isinstance(schema, LinkedPart) else None, Schema.of(schema).measured
+    budget = budget_for(schema.person, budget) if part is None else part.linked.budget_for(budget)
+    public, cells = rows if budget.rows_are_public else None, schema.cells
     search = plan_search(schema, budget, n_rows=public).then(budget)
     known = {"n_rows": public, "importance": schema.importance, "inside": plan.inside_sizes(schema)}
-    stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
+    if part is None:
+        stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
+        spend, kinds = stages.spend + search.spend(budget), dict[str, float]()
+    else:
+        stages, spend, kinds = plan.plan_part(part, budget)
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.
@@ -312,10 +326,11 @@ def forecast(
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
     if first.scales(0).size:
         costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
+    costs = kinds or costs
     whole, m, d = sum(costs.values()), schema.n_attributes, schema.n_levels
     scored = plan.plan_scores(cells, rows, stages, schema.targets)
     asked: dict[str, Any] = {"schema": schema, "n_rows": rows, "budget": budget, "method": method}
-    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": stages.spend + search.spend(budget)}
+    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": spend, "part": part}
     return Forecast(
         **asked,
         split=tuple((name, cost / whole) for name, cost in costs.items()),
@@ -323,7 +338,7 @@ def forecast(
         search_factor=search.factor,
         triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages, schema.targets) else 0.0,
         scores_share=sum(each.share for each in scored[0]) if scored else 0.0,
-        seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
+        seconds=0.0 if part else _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
 
@@ -368,6 +383,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         lines.append(f"Not measured, because rules determine them: {left_out}.")
     if schema.person is not None:
         lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
+    if first.part is not None:
+        lines += said("budget.part" if first.part.of_people else "budget.part_events").splitlines()
     lines += filter(None, [plan.target_words(schema)])
     lines += [
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
@@ -442,6 +459,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             f"{pairs}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
+    if not first.seconds:
+        return lines
     seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
     time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, product
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells, Doubles
-from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Shares, Tables, moved_sets
+from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Parities, Query, Shares, Tables, moved_sets
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
-from sklar.public.events import Linked
+from sklar.public.events import Linked, LinkedPart
 from sklar.public.outputs import spread
 from sklar.public.schema import TARGET_WEIGHT, Schema
 
@@ -649,3 +649,46 @@ def plan_linked(linked: Linked, budget: Budget) -> Plan:
     spend = sum((query.bound(part, budget) for query, part in parts), NOTHING)
     factor = smallest(lambda each: budget.spent(spend * each) <= budget.epsilon, start=1.0)
     return Plan(parts=tuple((query, drawable(part * factor)) for query, part in parts))
+
+
+def plan_part(part: LinkedPart, budget: Budget) -> tuple[Stages, Spend, dict[str, float]]:
+    """What is measured of one of the tables at which scales, in people; what both cost, and by kinds of tables."""
+    plan, blocks, costs = plan_linked(part.linked, budget), list[Block](), dict[str, float]()
+    for query, scales in plan.parts:
+        blocks.append(Block(query=query, scales=scales, values=np.zeros(query.n_cells, dtype=np.int64)))
+        if isinstance(query, Shares):
+            costs[KINDS[query.what][1]] = float(np.sum((scales / query.each) ** -2.0))
+    own = part_blocks(part, blocks, 0 if budget.rows_are_public else None)
+    first = Plan(parts=tuple((block.query, block.scales) for block in own))
+    return Stages(budget=budget, first=first, reserve=np.empty(0)), plan.spend(budget), costs
+
+
+def part_blocks(part: LinkedPart, blocks: Sequence[Block], n_people: int | None) -> list[Block]:
+    """One of two linked tables as a table by itself: contingency tables over people, with the noise that was drawn.
+
+    In tables of people everybody stands in one cell. In tables of events a person's events share one unit: a count says
+    how many people there are whose events are such, each by as much as that is true of them. It is no count of events,
+    and its whole is the number of people with events.
+    """
+    # In people: whole numbers no more where a person deals several tokens.
+    held: dict[str, tuple[Any, Any]] = {
+        block.query.what: (block.values / block.query.each, block.scales / block.query.each)
+        for block in blocks
+        if isinstance(block.query, Shares)
+    }
+    if part.of_people:
+        found = {order: held[kind] for order, kind in enumerate(("people", "person", "person-person")) if kind in held}
+    else:
+        # One-way tables of events come in two halves, whose noises are independent.
+        halves, scales = held["event"]
+        sums = [pair.reshape(2, -1).sum(axis=0) for pair in np.split(halves, 2 * part.schema.offsets[1:-1])]
+        number, scale = held["number"]
+        # People with events: all but those of the first cell, or the sum of all other cells.
+        others = number[1:].sum() if n_people is None else n_people - number[0]
+        noise = scale * (1 if n_people is not None else (number.size - 1) ** 0.5)
+        found = {0: (np.array([others]), noise), 1: (np.concatenate(sums), scales * 2**0.5)}
+        found |= {2: held["event-event"]} if "event-event" in held else {}
+    return [
+        Block(query=Tables(cells=part.schema.cells, order=order), scales=scales.copy(), values=values)
+        for order, (values, scales) in found.items()
+    ]

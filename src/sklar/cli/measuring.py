@@ -234,7 +234,7 @@ def _naming_charge(model: Model | LinkedModel, kept: Path | None = None) -> Abst
 def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: str, **options: Any) -> None:
     """Print what was released and what it cost, as JSON or as text: public figures."""
     with _naming_charge(model):
-        name, size = model.measured.known.name, model.n_rows if hasattr(model, "n_rows") else model.n_people
+        name, size = model.measured.known.name, model.n_rows
         book = shared.open_ledger(options["ledger"], options["ledger_key"])
         account = None if book is None else book.account(options["dataset"] or name)
         facts = {
@@ -265,27 +265,25 @@ def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: s
 @option("--people", "People to draw.  [default: as many as the original has]", shared.MANY, to="n_people")
 @shared.SEED
 @shared.rows_out(text="Where the synthetic people go.")
-@shared.rows_out("--events-out", "Where their events go.")
+@shared.rows_out("--events-out", HELP["link --events-out"], required=False)
 @shared.together(shared.MODEL_OUT, shared.REPLACE)
 def link(
     *, people: Path | str, events: Path | str, n_people: int | None, seed: int | None, out: str, **options: Any
 ) -> None:
     """Measure PEOPLE and their EVENTS once with noise, fit a model of both, and draw synthetic tables from it."""
     from sklar.draw.sample import check_draw
-    from sklar.files.write import SUFFIXES, check_target
+    from sklar.files.write import check_target, check_targets
     from sklar.kernel.theorems import Budget
     from sklar.public.events import Linked
     from sklar.release import fit_linked
 
-    events_out = options["events_out"]
-    if check_target(out, SUFFIXES).resolve() == check_target(events_out, SUFFIXES).resolve():
-        raise click.UsageError("people and events need a file each: --out and --events-out name the same one.")
+    events_out, outs = options["events_out"], check_targets(out, options["events_out"])
     model_path = check_target(options["model_path"] or Path(out).with_suffix(".sklar"), (".sklar",))
     n_people, seed = check_draw(n_people, seed)
     charge = {"ledger": shared.open_ledger(options["ledger"], options["ledger_key"]), "dataset": options["dataset"]}
     linked, kept = Linked.load(options["schema_path"]), _beside(model_path)
     budget = linked.budget_for(Budget(**{name: options[name] for name in _BUDGET[:3]}))
-    _require_own([model_path, out, events_out], linked, budget, None, replace=options["replace"])
+    _require_own([model_path, *outs], linked, budget, None, replace=options["replace"])
     with show_progress() as progress:
         if options["check_first"]:
             from sklar.custodian.check import check_links
@@ -300,7 +298,7 @@ def link(
     _report_cost(
         model,
         {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "model": model_path},
-        f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}).",
+        f"{drawn:,} synthetic people in {out}, their events in {outs[-1]} (seed {seed}).",
         f"The model is in {model_path}. More people cost no privacy:",
         f"sklar sample {model_path} --rows N --out FILE --events-out FILE",
         **options,

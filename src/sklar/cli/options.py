@@ -19,6 +19,7 @@ from sklar.machine.stores import reading
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
+    from sklar.public.events import LinkedPart
     from sklar.public.schema import Schema
 
 Parameter: TypeAlias = Callable[[Any], Any]
@@ -100,6 +101,21 @@ def schema_of(path: Path) -> Schema:
     from sklar.public.schema import Schema
 
     return Schema.load(path)
+
+
+def described(path: Path, table: str | None) -> list[Schema | LinkedPart]:
+    """The schema that a file states; of linked tables the one that --table names, or else both."""
+    from sklar.public.events import Linked
+
+    if table is None and not Linked.is_at(path):
+        return [schema_of(path)]
+    linked = Linked.load(path)
+    return [linked.part(name) for name in ([table] if table else linked.parts)]
+
+
+def described_one(path: Path, table: str | None) -> Schema | LinkedPart:
+    """The same, where one table is meant."""
+    return schema_of(path) if table is None else described(path, table)[0]
 
 
 def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:
@@ -202,6 +218,7 @@ MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
 SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
 QUERY = option("--query", HELP["--query"], metavar="SELECT")
 SCHEMA = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path", required=True)
+TABLE = option("--table", HELP["--table"], metavar="people|events")
 SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path")
 SCHEMA_OR_DRAFT = together(
     SCHEMA_IF_GIVEN,

@@ -30,29 +30,28 @@ def sample(
     from sklar.files.archive import is_linked, load, load_linked
 
     rows, seed = check_draw(rows, seed)
-    check_out(out, **how)
     given, engine = how["given"], how["engine"]
+    under = "" if given is None else f", all with {given},"
     if given is not None and engine != "local":
         raise click.UsageError("--given draws rows on this machine. Leave out --engine.")
     if is_linked(model_path):
-        if events_out is None or engine != "local" or how["spreadsheet"] or given is not None:
-            raise click.UsageError(
-                "the model is of linked tables: give --events-out FILE, and none of --engine, --spreadsheet, --given."
-            )
+        if engine != "local" or how["spreadsheet"]:
+            raise click.UsageError("the model is of linked tables, which take no --engine and no --spreadsheet.")
         linked = load_linked(model_path)
-        watched(linked.write, out, events_out, rows, seed=seed)
+        watched(linked.write, out, events_out, rows, given=given, seed=seed)
         drawn = rows or linked.n_people
         finish(
-            {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
-            f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.",
+            {"people": drawn, "given": given, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
+            f"{drawn:,} synthetic people{under} in {out}, their events in {events_out or out} (seed {seed}).",
+            "No privacy was spent.",
         )
         return
+    check_out(out, **how)
     if events_out is not None:
         raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
     model = load(model_path)
     watched(write_rows, model, out, rows, seed, **how)
     drawn = rows or model.n_rows
-    under = "" if given is None else f", all with {given},"
     finish(
         {"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0},
         f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.",
@@ -108,12 +107,13 @@ def tables(*, model_path: Path, out: Path) -> None:
 
 @command("A report that is safe to publish.", JSON)
 @MODEL
+@shared.TABLE
 @written("--out", "OUT.html", "Where the report goes.", required=True)
-def report(*, model_path: Path, out: Path) -> None:
+def report(*, model_path: Path, table: str | None, out: Path) -> None:
     """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network."""
     from sklar.files.model import report as make
 
-    size = len(make(model_path, out=out).html.encode())
+    size = len(make(model_path, out=out, table=table).html.encode())
     finish(
         {"out": out, "bytes": size},
         f"The report is in {out} ({size / 1e6:.2f} MB).",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.cli import options as shared
-from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, warn, watched
+from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_answer, warn, watched
 from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, schema_of, table_of
 from sklar.errors import SchemaError
 
@@ -145,19 +145,22 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
+@shared.TABLE
 @shared.option("--rows", HELP["schema check --rows"], int)
 @shared.option("--epsilon", "With this privacy budget.", shared.number, default="1")
-def check(*, schema_path: Path, data: Path | str | None, query: str | None, **foreseen: Any) -> None:
+def check(*, schema_path: Path, data: Path | str | None, query: str | None, table: str | None, **foreseen: Any) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have."""
     from sklar.custodian.check import check as look
 
-    described = schema_of(schema_path)
-    table = None if data is None else table_of(data, query)
-    checked = look(described, **foreseen) if table is None else watched(look, described, table, **foreseen)
-    if not is_given("json"):
-        click.echo(f"{schema_path}: ", nl=False)
-    print_figures(checked)
-    if warn_of_unfit(checked.values or ()):
+    rows, parts = None if data is None else table_of(data, query), shared.described(schema_path, table)
+    if rows is None:
+        checks = [look(part, **foreseen) for part in parts]
+    else:
+        checks = [watched(look, shared.described_one(schema_path, table), rows, **foreseen)]
+    lines = [f"{schema_path}: {line}" if at == 0 else line for each in checks for at, line in enumerate(each.lines())]
+    documents = [each.to_dict() for each in checks]
+    print_answer(documents if documents[1:] else documents[0], lines)
+    if warn_of_unfit([value for each in checks for value in each.values or ()]):
         sys.exit(1)
 
 

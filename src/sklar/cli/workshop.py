@@ -16,17 +16,29 @@ from sklar.cli.options import HELP, MANY, OUT, PATH, SCHEMA, WRITTEN, command, f
 @click.argument("real", type=PATH)
 @click.argument("synthetic", type=PATH)
 @SCHEMA
+@shared.TABLE
+@option("--events", HELP["evaluate --events"], PATH, nargs=2, metavar="REAL SYNTHETIC")
 @JSON
 @shared.written("--report", "PRIVATE.html", HELP["--report"])
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
 @option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
-def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
+def evaluate(
+    *, real: Path, synthetic: Path, schema_path: Path, table: str | None, events: tuple[Path, Path] | None, **how: Any
+) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only."""
     from sklar.custodian.evaluate import evaluate as compare
     from sklar.custodian.evaluate.private_report import MARK
 
-    print_figures(watched(compare, real, synthetic, shared.schema_of(schema_path), **options))
-    if (made := options["report"]) is not None and not is_given("json"):
+    if events is None:
+        found: Any = watched(compare, real, synthetic, shared.described_one(schema_path, table), **how)
+    else:
+        from sklar.custodian.evaluate.linked import evaluate_linked
+
+        if {how.pop("target"), how.pop("test"), table} != {None}:
+            raise click.UsageError("--events compares both linked tables. Leave out --table, --target and --test.")
+        found = watched(evaluate_linked, (real, events[0]), (synthetic, events[1]), schema_path, **how)
+    print_figures(found)
+    if (made := how["report"]) is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
         if MARK not in made.name:
             say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")

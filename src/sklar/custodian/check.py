@@ -29,7 +29,7 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.wording import failing, said, stated
 from sklar.public.axis import parse_number
-from sklar.public.events import Linked
+from sklar.public.events import Linked, LinkedPart
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
@@ -213,7 +213,7 @@ class SchemaCheck(Tabular):
 
 
 def check(
-    schema: SchemaLike,
+    schema: SchemaLike | LinkedPart,
     data: object | None = None,
     *,
     query: str | None = None,
@@ -225,9 +225,10 @@ def check(
 
     `schema` is a schema, the path of one, or a model for its schema; `data` a path or anything that exports an Arrow
     stream; with a `query`, a DuckDB file or the address of a database. What a release at this epsilon would find of
-    every column is said for so many `rows`: as given, as the schema states, or as `data` has.
+    every column is said for so many `rows`: as given, as the schema states, or as `data` has. Of linked tables one is
+    checked (`Linked.part`), and `rows` are people.
     """
-    schema = Schema.of(schema)
+    given, schema = schema, Schema.of(schema)
     rows, checked = rows or schema.rows_about, SchemaCheck(schema=schema)
     if data is not None:
         table = data if query is None else Query(data, query)  # type: ignore[arg-type]
@@ -236,8 +237,9 @@ def check(
         people = rows_per_person(table, schema, progress=progress) if schema.person else None
         checked = replace(checked, values=values, rows_that_break=broken, people=people)
         one_each = people if schema.person is not None and schema.person.count == "people" else None
-        rows = rows or (one_each.people if one_each else sum(getattr(values[0], fate) for fate in _FATES))
-    return replace(checked, forecast=foresee(schema, rows=rows, epsilon=epsilon)) if rows else checked
+        if not isinstance(given, LinkedPart) or given.of_people:
+            rows = rows or (one_each.people if one_each else sum(getattr(values[0], fate) for fate in _FATES))
+    return replace(checked, forecast=foresee(given, rows=rows, epsilon=epsilon)) if rows else checked
 
 
 def _batches(data: object, schema: Schema, stage: str, progress: Progress) -> Iterator[pl.DataFrame]:

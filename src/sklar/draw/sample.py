@@ -11,9 +11,9 @@ import numpy as np
 from sklar.draw.blocks import BLOCK_ROWS, Copula, Sampler, blocks, stream
 from sklar.draw.course import Chain, level_drawer
 from sklar.draw.decode import AxisDecoder, Decoder, Shape, decode_dummies, dummy_schema, record_schema
-from sklar.draw.repair import RecordSampler
+from sklar.draw.repair import RecordSampler, component_odds, pick
 from sklar.errors import ModelError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Codes, Ints
 from sklar.machine.extras import lazily
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sklar.public.events import Linked
 else:
     pl = lazily("polars")
+
+# People whose classes are weighed at once.
+_WEIGHED = 2048
 
 
 class BlockSampler:
@@ -41,10 +44,7 @@ class BlockSampler:
         self._seed, self._schema = seed, copula.schema.whole or copula.schema
         self._sampler: Sampler = RecordSampler(copula)
         if condition is not None:
-            # Imported here: most rows are drawn without a condition.
-            from sklar.draw.given import given_sampler
-
-            self._schema, self._sampler = condition.schema, given_sampler(copula, condition)
+            self._schema, self._sampler = condition.schema, _under(copula, condition)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
 
@@ -60,6 +60,13 @@ class BlockSampler:
             return decode_dummies(drawn.view(np.bool_), self._schema)
         # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
         return self._decoder.decode(self._schema.complete(drawn), stream(self._seed, number, 1))
+
+
+def _under(copula: Copula, condition: Condition) -> Sampler:
+    # Imported here: most rows are drawn without a condition.
+    from sklar.draw.given import given_sampler
+
+    return given_sampler(copula, condition)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
@@ -80,11 +87,17 @@ def linked_columns(linked: Linked) -> tuple[pl.Schema, pl.Schema]:
 
 
 class LinkedSampler:
-    """Draws any block of people, with keys 1, 2, ..., and their events: a function of (model, seed, number, people)."""
+    """Draws any block of people, with keys 1, 2, ..., and their events: a function of (model, seed, number, people).
 
-    def __init__(self, classes: LinkedClasses, seed: int) -> None:
+    With `given`, the model of people by themselves, a condition on it and the shapes inside its divided bins, people
+    have the model's distribution given the condition, and a class by how likely it is given their attributes.
+    """
+
+    def __init__(
+        self, classes: LinkedClasses, seed: int, *, given: tuple[Copula, Condition, Mapping[str, Shape]] | None = None
+    ) -> None:
         linked = self._linked = classes.linked
-        self._seed = seed
+        self._seed, self._chances = seed, classes.person
         self._n_classes, self._n_kinds = classes.event_class.shape
         self._person = level_drawer(classes.person, linked.people.cells)
         self._number = level_drawer(classes.number, Cells([linked.at_most + 1]))
@@ -92,13 +105,34 @@ class LinkedSampler:
         self._event = level_drawer(classes.event.reshape(-1, classes.event.shape[-1]), linked.events.cells)
         self._decoders = Decoder(linked.people), Decoder(linked.events)
         self._classes, self._chain = classes, None if classes.laws is None else Chain(classes.laws)
+        self._given: tuple[Sampler, Condition] | None = None
+        if given is not None:
+            copula, condition, shapes = given
+            self._given = _under(copula, condition), condition
+            self._decoders = Decoder(condition.schema, shapes=shapes), self._decoders[1]
+
+    def _drawn(self, number: int, people: int, rng: np.random.Generator) -> tuple[Ints, Codes]:
+        """The classes of the people of a block, and their codes."""
+        if self._given is None:
+            of_class = rng.integers(self._n_classes, size=people)
+            return of_class, self._person(of_class, rng)
+        sampler, condition = self._given
+        codes, cells = sampler.draw(self._seed, number, people), self._linked.people.cells
+        finer = condition.schema.measured.offsets[:-1, None] + codes
+        whole = condition.origin[finer] - cells.offsets[:-1, None]
+        each = range(cells.n_attributes)
+        picked = [
+            pick(component_odds(self._chances, cells.offsets, part, each).cumsum(axis=1), rng)
+            for part in np.array_split(whole, -(-people // _WEIGHED), axis=1)
+        ]
+        return np.concatenate(picked), codes
 
     def draw(self, block: tuple[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The people of a block, given as its number and its size, and their events, in order where they have one."""
         number, people = block
         rng, values = stream(self._seed, number, 2), stream(self._seed, number, 3)
-        of_class = rng.integers(self._n_classes, size=people)
-        codes, counts = self._person(of_class, rng), self._number(of_class, rng)[0]
+        of_class, codes = self._drawn(number, people, rng)
+        counts = self._number(of_class, rng)[0]
         owner, times, known = np.repeat(np.arange(people), counts), None, {}
         course, whose = self._linked.course, of_class[owner]
         if self._chain is None or course is None:

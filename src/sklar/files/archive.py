@@ -150,7 +150,10 @@ def _opened(path: str | Path, wanted: str, *, fitted: bool = True) -> Iterator[t
     linked = wanted == LINKED_FORMAT
     with open_model(path, "model of linked tables" if linked else "model") as (archive, document):
         if document.get("format") == LINKED_FORMAT != wanted:
-            raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
+            raise ModelError(
+                "it is a model of linked tables. Name one of them (--table people, or events), or read both: "
+                "sklar.load_linked."
+            )
         if document.get("format") != wanted:
             own = "that of linked tables" if linked else "a Sklar model's"
             raise ModelError(f"its description is not {own}.")
@@ -199,6 +202,11 @@ def load_linked(path: str | Path) -> LinkedModel:
         return LinkedModel(measured=measured, classes=classes, n_people=n_people, settings=settings)
 
 
+def load_any(path: str | Path) -> Model | LinkedModel:
+    """Read a model of one table, or of linked ones."""
+    return load_linked(path) if is_linked(path) else load(path)
+
+
 def load_unfitted(path: str | Path) -> Unfitted:
     """Read what a release has measured, of one table or of linked ones, before a model was fitted to it."""
     linked = is_linked(path)
@@ -215,7 +223,7 @@ def resume(path: str | Path, *, progress: Progress = SILENT) -> Model | LinkedMo
 def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method | None) -> bool:
     """Whether a model file is of this schema, but for the domains that its release found, by this budget and method."""
     with suppress(SklarError):
-        model = load_linked(path) if is_linked(path) else load(path)
+        model = load_any(path)
         found: list[Any] = [of.to_dict() for of in (model.measured.known, known)]
         for finding in model.certificate.domains:
             for document in found:

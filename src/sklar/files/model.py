@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -18,8 +19,18 @@ from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
 from sklar.draw.decode import Shape, dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
 from sklar.errors import ModelError, OutputError
-from sklar.files.write import SUFFIXES, Library, check_library, check_target, to_library, write_frames, write_text
+from sklar.files.write import (
+    SUFFIXES,
+    Library,
+    check_library,
+    check_target,
+    to_library,
+    write_frames,
+    write_linked,
+    write_text,
+)
 from sklar.fitting.density import fit_shapes
+from sklar.fitting.margins import estimate_rows
 from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
@@ -161,11 +172,15 @@ class Model:
     def _sampler(self, seed: int, given: Given | None, *, enums: bool = False) -> BlockSampler:
         if given is None:
             return BlockSampler(self.copula, seed, shapes=self.shapes, enums=enums)
+        condition, shapes = self.condition(given)
+        return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
+
+    def condition(self, given: Given) -> tuple[Any, dict[str, Shape]]:
+        """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides."""
         self._require_records("given")
         from sklar.answer.condition import condition_of
 
-        condition, shapes = condition_of(given, self.schema, self.shapes)
-        return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
+        return condition_of(given, self.schema, self.shapes)
 
     def _require_records(self, what: str) -> None:
         if self.dummies:
@@ -271,6 +286,8 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
+        if self.certificate.tokens is not None:
+            raise ModelError("one of two linked tables is no model of its own. Save the linked model that it is of.")
         _save(self, path)
 
 
@@ -297,42 +314,72 @@ class LinkedModel:
         """What was spent on this model."""
         return self.measured.certificate
 
-    def sample(self, people: int | None = None, *, seed: int | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    @property
+    def n_rows(self) -> int:
+        """The number of people, as rows of the first table."""
+        return self.n_people
+
+    def table(self, name: str) -> Model:
+        """One of the tables by itself, "people" or "events", to ask as any model: it costs nothing.
+
+        Events are asked about by person: those of a person share one unit, so that somebody with many counts as much as
+        somebody with few. Rows of it are one event, drawn at random, of each person with events.
+        """
+        measured = self.measured.part(name)
+        own = {"method": "auto", "preset": None, "kind": "mixture" if self.settings["steps"] else "independence"}
+        settings = {**own, "priors": {}, **self.settings}
+        copula = self.classes.copula(name, self.settings["fits"])
+        n_rows = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
+        return Model(measured=measured, copula=copula, n_rows=n_rows, settings=settings)
+
+    def sample(
+        self, people: int | None = None, *, given: Given | None = None, seed: int | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Draw synthetic people, as many as the original has unless told otherwise, and their events.
 
-        Keys are 1, 2, ...; every event has the key of one of the people, and some people have no events. The same model
-        and seed give the same tables. A person's events stand in the order that the schema names; without one, theirs
-        means nothing.
+        With `given`, all people satisfy a condition on their own attributes, as for `Model.sample`, and have events as
+        such people do. Keys are 1, 2, ...; every event has the key of one of the people, and some people have no
+        events. The same model, condition and seed give the same tables. A person's events stand in the order that the
+        schema names; without one, theirs means nothing.
         """
-        drawn = list(self._blocks(people, seed))
+        drawn = list(self._blocks(people, seed, given))
         return pl.concat([block[0] for block in drawn]), pl.concat([block[1] for block in drawn])
 
-    def _blocks(self, people: int | None, seed: int | None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def _blocks(
+        self, people: int | None, seed: int | None, given: Given | None
+    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         if people is not None and (type(people) is not int or people < 1):
             raise ModelError(f"people must be a whole number of at least 1, got {people!r}.")
-        sampler = LinkedSampler(self.classes, check_draw(None, seed)[1])
+        chosen = None
+        if given is not None:
+            own = self.table("people")
+            chosen = own.copula, *own.condition(given)
+        sampler = LinkedSampler(self.classes, check_draw(None, seed)[1], given=chosen)
         return in_order(sampler.draw, blocks(self.n_people if people is None else people, BLOCK_ROWS))
 
     def write(
         self,
         people_path: str | Path,
-        events_path: str | Path,
+        events_path: str | Path | None = None,
         people: int | None = None,
         *,
+        given: Given | None = None,
         seed: int | None = None,
         progress: Progress = SILENT,
     ) -> None:
-        """Sample straight into two CSV, Parquet, Arrow or NDJSON files, a block of people at a time."""
-        targets = check_target(people_path, SUFFIXES), check_target(events_path, SUFFIXES)
-        if targets[0].resolve() == targets[1].resolve():
-            raise ModelError(f"people and events need a file each, got '{people_path}' twice.")
+        """Sample straight into two files, a block of people at a time, or into one database of SQLite or DuckDB.
+
+        A file that ends in .duckdb, .sqlite or .db holds both tables, with their keys declared; it needs no second one.
+        """
         _, seed = check_draw(None, seed)
-        columns = linked_columns(self.linked)
-        for table, schema in enumerate((self.linked.people, self.linked.events)):
-            # Drawn once for each file: two files cannot be written from one stream without holding it.
-            progress.stage("sample")
-            frames = (block[table] for block in self._blocks(people, seed))
-            write_frames(targets[table], columns[table], frames, schema, shown=columns[table])
+        progress.stage("sample")
+        # Drawn once for each table: two files cannot be written from one stream without holding it.
+        every = zip(linked_columns(self.linked), self.linked.parts.values(), strict=True)
+        tables = [
+            (columns, map(itemgetter(at), self._blocks(people, seed, given)), schema)
+            for at, (columns, (schema, _)) in enumerate(every)
+        ]
+        write_linked(people_path, events_path, tables)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
@@ -481,7 +528,7 @@ def query(model: Model | str | Path, predicate: str, *, level: float = DEFAULT_L
 
     `exact` refuses to cut a bin.
     """
-    return _model_of(model).query(predicate, level=level, exact=exact)
+    return model_of(model).query(predicate, level=level, exact=exact)
 
 
 def infer(model: Model | str | Path, question: str | Callable[[Any, Any], Any], **settings: Any) -> Inference:
@@ -489,7 +536,7 @@ def infer(model: Model | str | Path, question: str | Callable[[Any, Any], Any], 
 
     The settings are those of `Model.infer`: columns, level, target, scores (docs/inference.md).
     """
-    return _model_of(model).infer(question, **settings)
+    return model_of(model).infer(question, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -510,20 +557,32 @@ class Report:
         write_text(check_target(path, (".html",)), self.html)
 
 
-def report(model: Model | str | Path, *, out: str | Path | None = None) -> Report:
-    """A report that is safe to publish, from a model alone; with `out`, it is written there, too."""
+def report(
+    model: Model | LinkedModel | str | Path, *, out: str | Path | None = None, table: str | None = None
+) -> Report:
+    """A report that is safe to publish, from a model alone; with `out`, it is written there, too.
+
+    `table` is the one of two linked tables that it is about.
+    """
     from sklar.answer.report import publishable
 
-    target, given = None if out is None else check_target(out, (".html",)), _model_of(model)
-    name = f"{given.schema.name}.sklar" if isinstance(model, Model) else Path(model).name
+    target, given = None if out is None else check_target(out, (".html",)), model_of(model, table)
+    name = Path(model).name if isinstance(model, str | Path) else f"{given.schema.name}.sklar"
     made = Report(name=name, html=publishable(given, file_name=name))
     if target is not None:
         made.save(target)
     return made
 
 
-def _model_of(given: Model | str | Path) -> Model:
-    """The model that a caller gives, by value or as the path of its file."""
-    from sklar.files.archive import load
+def model_of(given: Model | LinkedModel | str | Path, table: str | None = None) -> Model:
+    """The model that a caller gives, by value or as the path of its file; of linked tables that of the one it names."""
+    from sklar.files.archive import load, load_linked
 
-    return given if isinstance(given, Model) else load(given)
+    if isinstance(given, str | Path):
+        given = load(given) if table is None else load_linked(given)
+    if isinstance(given, LinkedModel) and table is not None:
+        return given.table(table)
+    if isinstance(given, LinkedModel) or table is not None:
+        what = "two linked tables. Name one of them, people or events" if table is None else "one table. Name none"
+        raise ModelError(f"the model is of {what}.")
+    return given

@@ -11,12 +11,13 @@ import datetime as dt
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
@@ -34,12 +35,17 @@ else:
     pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
+# A table of a database: its name, what its first column is, columns, frames, and what they are.
+_Table: TypeAlias = "tuple[str, str, pl.Schema, Iterable[pl.DataFrame], Schema]"
 # Kinds of files, and the package and the extra that writing one needs.
 _KINDS = dict[str, tuple[str, str] | None](
     dict.fromkeys((".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json"))
 )
 _KINDS |= {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
 SUFFIXES = tuple(_KINDS)
+# Databases, which hold two linked tables with their keys declared.
+DATABASES = (".duckdb", ".sqlite", ".db")
+_KINDS[".duckdb"] = ("duckdb", "sql")
 # What each library's tables are made with, and the extra that installs it.
 _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
@@ -157,6 +163,81 @@ def write_frames(
             # is removed before that would come back.
             time.sleep(_SETTLED)
             raise
+
+
+def check_targets(path: str | Path, other: str | Path | None) -> tuple[Path, ...]:
+    """The files of two linked tables, one each, or the one database that holds both."""
+    if (Path(path).suffix.lower() in DATABASES) != (other is None):
+        ends = f"one file that ends in {', '.join(DATABASES[:-1])} or {DATABASES[-1]} for both"
+        raise OutputError(f"two linked tables need a file each, or {ends}. Name two files, or a database alone.")
+    if other is None:
+        return (check_target(path, DATABASES),)
+    targets = check_target(path, SUFFIXES), check_target(other, SUFFIXES)
+    if targets[0].resolve() == targets[1].resolve():
+        raise OutputError(f"people and events need a file each, got '{path}' twice. Name another file.")
+    return targets
+
+
+def write_linked(
+    path: str | Path, other: str | Path | None, tables: Sequence[tuple[pl.Schema, Iterable[pl.DataFrame], Schema]]
+) -> None:
+    """Write two linked tables to a file each, or to one database: the keys of people, and events that refer to them."""
+    targets = check_targets(path, other)
+    if other is not None:
+        for target, (columns, frames, schema) in zip(targets, tables, strict=True):
+            write_frames(target, columns, frames, schema, shown=columns)
+        return
+    names = [schema.name for *_, schema in tables]
+    if names[0].lower() == names[1].lower():
+        names = ["people", "events"]
+    names = [*map(_quoted, names)]
+    keys = "PRIMARY KEY", f"NOT NULL REFERENCES {names[0]} ({_quoted(next(iter(tables[0][0])))})"
+    write = _into_duckdb if targets[0].suffix.lower() == ".duckdb" else _into_sqlite
+    failed = f"'{path}' could not be written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
+    with failing(OutputError, failed), replacing(targets[0]) as temporary:
+        write(temporary, [(name, key, *each) for name, key, each in zip(names, keys, tables, strict=True)])
+
+
+def _into_sqlite(path: Path, tables: Sequence[_Table]) -> None:
+    """What is no number is text, as in CSV."""
+    import sqlite3
+
+    with closing(sqlite3.connect(path)) as database, database:
+        # No file of its own, which a kill would leave.
+        database.execute("PRAGMA journal_mode = MEMORY")
+        for name, key, columns, frames, schema in tables:
+            known, shown, kinds = {each.name: each for each in schema.released}, list[pl.Expr](), list[str]()
+            for at, (column, kind) in enumerate(columns.items()):
+                number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
+                text = None if number else _texts(pl.nth(at), kind, known.get(column))
+                shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
+                kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
+            database.execute(_created(name, key, columns, kinds))
+            into = " ".join(("INSERT INTO", name, "VALUES (", ", ".join("?" * len(columns)), ")"))
+            for frame in frames:
+                database.executemany(into, frame.select(shown).iter_rows())
+
+
+def _into_duckdb(path: Path, tables: Sequence[_Table]) -> None:
+    import duckdb
+
+    path.unlink()
+    with duckdb.connect(path) as database, TemporaryDirectory() as folder:
+        for name, key, columns, frames, _ in tables:
+            write_parquet(part := Path(folder) / "part.parquet", columns, frames, {})
+            held = database.read_parquet(str(part))
+            database.execute(_created(name, key, columns, map(str, held.types)))
+            held.insert_into(name)
+
+
+def _created(name: str, key: str, columns: Iterable[str], kinds: Iterable[str]) -> str:
+    """The statement that makes a table, whose first column is a key."""
+    first, *others = (f"{_quoted(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
+    return f"CREATE TABLE {name} ({', '.join([f'{first} {key}', *others])})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:

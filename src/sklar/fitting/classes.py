@@ -32,6 +32,7 @@ from sklar.draw.blocks import ReadArray
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import start_logits
+from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, project, project_levels, scale_levels
 from sklar.fitting.order import ARRAYS, CourseLaws, fit_course, graded, law_shapes
 from sklar.fitting.steps import RATE, contrasts
@@ -54,6 +55,8 @@ _PERSON_SD, _NUMBER_SD, _COMMON_SD, _EVENT_SD = 0.5, 0.3, 0.4, 1.0
 # Of the logits of people and of events: a class of events is a small part of one of people.
 _RATES, _DAMPING = (RATE / 2, RATE), 0.1
 _FLOOR = 1e-5
+# Components of a model of events by themselves, and numbers that they hold.
+_SLOTS, _MOST_NUMBERS = 1 << 14, 1 << 26
 # A file holds probabilities in single precision.
 _ROUNDING = 1e-3
 
@@ -77,6 +80,24 @@ class LinkedClasses:
         if self.laws is not None:
             held |= {name: getattr(self.laws, name) for name in ARRAYS}
         return {name: chances.ravel() for name, chances in held.items()}
+
+    def copula(self, name: str, fits: int) -> LatentModel:
+        """The model of one of the tables by itself: of people, or of one event, drawn at random, of each person with
+        events.
+
+        Classes of events are not equally likely: each gets its share of `_SLOTS` components of its fit, rounded.
+        """
+        part, fits = self.linked.part(name), fits if fits and len(self.person) % fits == 0 else 1
+        if part.of_people:
+            return LatentModel(schema=part.schema, probabilities=self.person, fits=fits)
+        levels, kept = self.event.shape[-1], []
+        slots = max(min(_SLOTS, _MOST_NUMBERS // levels) // fits, 1)
+        # A little of every class, so that some have events whatever a file says.
+        shares = ((1 - self.number[:, :1]) * self.event_class + 1e-12).astype(np.float64).reshape(fits, -1)
+        for own, event in zip(shares, self.event.reshape(fits, -1, levels), strict=True):
+            upto = np.floor(np.cumsum(own) / own.sum() * slots + 0.5).astype(np.int64)
+            kept.append(np.repeat(event, np.diff(upto, prepend=0), axis=0))
+        return LatentModel(schema=part.schema, probabilities=np.concatenate(kept), fits=fits)
 
     @classmethod
     def read(cls, linked: Linked, settings: Mapping[str, Any], array: ReadArray) -> LinkedClasses:

@@ -162,7 +162,7 @@ def estimate_rows(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | N
     for block in blocks:
         query = block.query
         if isinstance(query, Tables) and query.order <= 2 and is_of_schema(block):
-            totals = np.add.reduceat(block.values, query.offsets[:-1], dtype=np.int64)
+            totals = np.add.reduceat(block.values, query.offsets[:-1], dtype=np.float64)
             # A sum of cells has the variance of each cell times their number.
             weight = 1 / (query.sizes * noise_variance(mechanism, block.scales))
             weighted += float(weight @ totals)

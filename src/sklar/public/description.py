@@ -115,6 +115,20 @@ def written(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode()
 
 
+def read_described(path: str | Path) -> dict[str, Any]:
+    """What a schema file (TOML) states, or the schema of a model file."""
+    if not zipfile.is_zipfile(path):
+        return read_toml(path)
+    try:
+        with open_model(path) as (_archive, document):
+            schema = document.get("schema")
+    except ModelError as error:
+        raise SchemaError(str(error)) from None
+    if not isinstance(schema, dict) or not {"attributes", "events"} & schema.keys():
+        raise SchemaError(f"'{path}' is neither a schema nor a model.")
+    return schema
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """What a schema file holds."""
     try:

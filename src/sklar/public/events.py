@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import ceil
@@ -20,7 +21,7 @@ from typing import Any
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
 from sklar.public.attribute import Attribute, refuse, within
-from sklar.public.description import read_toml, toml_table
+from sklar.public.description import read_described, toml_table
 from sklar.public.outputs import grain, spread
 from sklar.public.schema import Schema
 
@@ -121,6 +122,15 @@ class Linked:
         """Each table by its heading: its schema, and the column of its keys."""
         return {"people": (self.people, self.people_key), "events": (self.events, self.events_key)}
 
+    def part(self, name: str) -> LinkedPart:
+        """One of the tables, by its heading or by its name."""
+        found = [heading for heading, (schema, _) in self.parts.items() if name in (heading, schema.name)]
+        # Tables of one name are told apart by their headings.
+        if name not in found and len(found) != 1:
+            known = " or ".join(f"{heading} ('{schema.name}')" for heading, (schema, _) in self.parts.items())
+            raise SchemaError(f"linked tables have no table '{name}' of its own. Name {known}.")
+        return LinkedPart(linked=self, name=name if name in found else found[0])
+
     @classmethod
     def of(cls, given: Linked | str | Path) -> Linked:
         """What a caller gives, by value or as the path of its file."""
@@ -128,8 +138,15 @@ class Linked:
 
     @classmethod
     def load(cls, path: str | Path) -> Linked:
-        """Read a file of linked tables (TOML); schemas that it names lie beside it."""
-        return cls.from_dict(read_toml(path), folder=Path(path).parent)
+        """Read a file of linked tables (TOML), or a model file; schemas that it names lie beside it."""
+        return cls.from_dict(read_described(path), folder=Path(path).parent)
+
+    @staticmethod
+    def is_at(path: str | Path) -> bool:
+        """Whether a file describes linked tables. What cannot be read does not: whoever loads it finds out why."""
+        with suppress(SchemaError):
+            return _KEYS.keys() <= read_described(path).keys()
+        return False
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:
@@ -219,6 +236,24 @@ class Linked:
         """Refuse entries that a draft proposed and nobody has reviewed."""
         self.people.require_reviewed()
         self.events.require_reviewed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedPart:
+    """One of two linked tables, "people" or "events", to ask about by itself; of events a person's share one unit."""
+
+    linked: Linked
+    name: str
+
+    @property
+    def schema(self) -> Schema:
+        """What is publicly known of it."""
+        return self.linked.parts[self.name][0]
+
+    @property
+    def of_people(self) -> bool:
+        """Whether its rows are people."""
+        return self.name == "people"
 
 
 def _check(schema: Schema, key: object) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import zipfile
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from typing import Any, Protocol, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.errors import ModelError, SchemaError
+from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells, read_only
 from sklar.machine.notebook import html_card
 from sklar.machine.wording import said
@@ -30,7 +29,7 @@ from sklar.public import declare, settings
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Provenance, Remembering, Words, refuse, repeated, within
 from sklar.public.axis import AttributeKind
 from sklar.public.declare import MAX_LEVELS
-from sklar.public.description import open_model, parse_toml, read_toml, toml_key, toml_table
+from sklar.public.description import parse_toml, read_described, toml_key, toml_table
 from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidden_rules, origins, parse_rules
 
 __all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
@@ -98,16 +97,7 @@ class Schema(Remembering):
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read a schema file (TOML), or the schema of a model file."""
-        if not zipfile.is_zipfile(path):
-            return cls.from_dict(read_toml(path))
-        try:
-            with open_model(path) as (_archive, document):
-                schema = document.get("schema")
-        except ModelError as error:
-            raise SchemaError(str(error)) from None
-        if not isinstance(schema, Mapping) or "attributes" not in schema:
-            raise SchemaError(f"'{path}' is neither a schema nor a model of one table.")
-        return cls.from_dict(schema)
+        return cls.from_dict(read_described(path))
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
@@ -117,6 +107,8 @@ class Schema(Remembering):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from parsed TOML, or from the same structure in JSON."""
+        if {"people", "events"} <= set(document):
+            raise SchemaError(said("public.linked"))
         with within("schema: "):
             declare.require_known_keys(document, ("table", "attributes", "rules", "pairs"))
         table, entries = document.get("table", {}), document.get("attributes")

@@ -51,6 +51,8 @@ _ABOUT = {
     "table": "the table itself",
     "people": "the table's people, of each of whom one row was chosen at random",
     "rows": "the table's people, of each of whom rows were chosen at random up to the limit",
+    "everyone": "the table itself",
+    "events": "the table's people with events",
 }
 _EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
 _QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
@@ -117,12 +119,13 @@ class Inference(Tabular):
     cautions: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)
     about: str = _ABOUT["population"]
+    unit: str = "rows"
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        facts = {"about": f"{self.about}, {self.n_rows:,} rows"}
+        facts = {"about": f"{self.about}, {self.n_rows:,} {self.unit}"}
         return html_card(self.statistic, facts, self.to_columns(), verdict=self.cautions, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +141,7 @@ class Inference(Tabular):
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        lines = [f"{self.statistic}, of {self.about} ({self.n_rows:,} rows):"]
+        lines = [f"{self.statistic}, of {self.about} ({self.n_rows:,} {self.unit}):"]
         if self.test is not None:
             shown = f"{self.test.p_value:.3g}" if self.test.p_value >= 1e-4 else "below 0.0001"
             verdict = f"rejected at the level {1 - self.level:.4g}"
@@ -410,7 +413,7 @@ class Inquiry:
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
         # many independent rows, also where several rows of a person are chosen, without replacement.
-        self.population = self.target == "population" or model.certificate.count is not None
+        self.population = self.target == "population" or model.certificate.by_chance
         named = {*asked.names, *asked.by, *asked.outcome}
         named |= {i for each in (asked.event, asked.given) if each is not None for i in each.attributes}
         self.where: Subset = tuple(sorted({self.source(i) for i in named}))
@@ -585,7 +588,7 @@ class Inquiry:
         notes = {
             f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,
-            f"counted are {certificate.counted}": certificate.count is not None,
+            f"counted are {certificate.counted}": certificate.count not in (None, "everyone"),
             "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",
             "every row is taken to have a level of every attribute": taken,
         }
@@ -601,5 +604,6 @@ class Inquiry:
             notes=(*self.notes, *(note for note, applies in notes.items() if applies)),
             cautions=tuple(dict.fromkeys(self.cautions)),
             limits=self.limits,
-            about=_ABOUT[self.model.certificate.count or "table" if self.target == "table" else "population"],
+            about=_ABOUT[certificate.count or "table" if self.target == "table" else "population"],
+            unit="rows" if certificate.tokens is None else "people",
         )

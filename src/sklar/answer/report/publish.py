@@ -160,6 +160,7 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
         "together": together(certificate),
+        "part": {"everyone": "people", "events": "events"}.get(str(certificate.count)),
         "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
         "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
@@ -212,8 +213,7 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
     for each in certificate.measurements:
         # Scores are in parts of a row.
         noise = each.scale / PARTS if each.order > SCORES else each.scale
-        own = cost(Spend.of(each.scale, each.moves, each.reach))
-        spent.append((str(each.stage), each.what, each.tables, noise, own))
+        spent.append((str(each.stage), each.what, each.tables, noise, cost(certificate.spend_on([each]))))
     whole, measurements, searches = sum(own for *_, own in spent), [], []
     for (stage, what), group in groupby(spent, key=lambda each: each[:2]):
         _, _, tables, scales, costs = zip(*group, strict=True)
@@ -231,7 +231,7 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
 def together(certificate: Certificate) -> str:
     """How many attributes were counted together at most, in words."""
     # Scores are of tables of so many attributes.
-    most = max(each.order % SCORES for each in certificate.measurements)
+    most = max(2 if certificate.tokens else each.order % SCORES for each in certificate.measurements)
     return ("no", "one", "two", "three", "four")[min(most, 4)]
 
 

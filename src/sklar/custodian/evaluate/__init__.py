@@ -29,7 +29,7 @@ from sklar.custodian.evaluate.conjunctions import choose_triples as choose_tripl
 from sklar.custodian.evaluate.conjunctions import read as read_codes
 from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
 from sklar.custodian.evaluate.raw import RawTable, RowSample
-from sklar.custodian.evaluate.verdict import LIMITS, VERDICTS, ColumnFit, Reason, badness, compare_column
+from sklar.custodian.evaluate.verdict import LIMITS, VERDICTS, ColumnFit, Reason, badness, compare_column, overall
 from sklar.custodian.evaluate.verdict import worst as worst_of
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
@@ -157,7 +157,6 @@ class Evaluation(Tabular):
         told = []
         for what, held in every.items():
             times = Counter(verdict for _, verdict, _ in held)
-            overall = VERDICTS[(times["use"] < len(held)) + (2 * times["do not use"] > len(held))]
             words = f"{len(held):,}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS if times[name])
             if what == "Pairs" and self.score is not None and self.score.dependence is not None:
                 words += f"; {self.score.dependence:.0f} of 100 of dependence is kept"
@@ -166,7 +165,11 @@ class Evaluation(Tabular):
                 words += f". The worst: {name}, {why.words}"
             elif times["use"] < len(held):
                 words += ". None is worse than its columns"
-            told.append((what, overall, words) if held else (what, "not compared", _NOTHING[what]))
+            told.append(
+                (what, overall([verdict for _, verdict, _ in held]), words)
+                if held
+                else (what, "not compared", _NOTHING[what])
+            )
         return told
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
@@ -217,11 +220,11 @@ class Evaluation(Tabular):
         heads: tuple[str, ...] = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
         title = "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:"
         form = "{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}"
-        lines += [*_table(title, form, heads, (each.cells() for each in self.results))]
+        lines += [*text_table(title, form, heads, (each.cells() for each in self.results))]
         if self.scores:
             title = f"Predicting '{self.scores[0].target}' on real test rows:"
             heads = ("trained on", "learner", "rows", "accuracy", "AUC")
-            lines += _table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
+            lines += text_table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
         return [line.rstrip() for line in lines]
 
     def _lines_of_verdicts(self) -> Iterator[str]:
@@ -243,7 +246,8 @@ class Evaluation(Tabular):
             yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ") or [""]
 
 
-def _table(title: str, form: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def text_table(title: str, form: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A title, and rows of texts below their heads."""
     return ["", title, "", *(form.format(*row) for row in (heads, *rows))]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -85,6 +86,12 @@ def badness(reason: Reason) -> tuple[int, float]:
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst of them."""
     return VERDICTS[max((VERDICTS.index(each) for each in verdicts), default=0)]
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """All are to be used if each is; if more than half of them are not to be used, they are not."""
+    times = Counter(verdicts)
+    return VERDICTS[(times["use"] < len(verdicts)) + (2 * times["do not use"] > len(verdicts))]
 
 
 def chance_of_shares(shares: Floats, rows: tuple[int, int], times: Floats | float = 1.0) -> float:

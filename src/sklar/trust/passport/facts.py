@@ -17,7 +17,7 @@ from sklar.answer.report.publish import described, typical_errors
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
-from sklar.files.model import Model
+from sklar.files.model import LinkedModel, Model
 from sklar.public.outputs import output_of, plain_output
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_name, shown_table
@@ -35,6 +35,10 @@ SUMS = "SHA256SUMS"
 # What the folder says in the words of others: its files, each with what it is, and names of types and licenses.
 WORDS = tomllib.loads((files("sklar.trust.passport") / "words.toml").read_text("utf-8"))
 FILES: dict[str, str] = WORDS["files"]
+LINKED_FILES: dict[str, str] = WORDS["linked_files"]
+# The files of synthetic rows, those of one draw together: of one table, and of linked ones.
+ROWS = ((ROWS_PARQUET,), (ROWS_CSV,))
+LINKED_ROWS = (("people.parquet", "events.parquet"), ("people.csv", "events.csv"))
 SIGNED = (MODEL, SUMS)
 DESCRIPTIONS = ("datapackage.json", "croissant.json", "dcat.jsonld")
 # The files that standards describe, with their media types.
@@ -132,19 +136,28 @@ class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
     `epsilon` and `delta` are upper bounds, `errors` typical errors of a one-way and a two-way count (95%),
-    `contents` those of the files in `DATA`. `recomputed` says whether the publisher's refit gave the model.
+    `contents` those of the files in `DATA` and of rows. `recomputed` says whether the publisher's refit gave the model.
+    Of linked tables, `model` is that of people, and `whole` that of both.
     """
 
     recomputed = False
 
     def __init__(
-        self, model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]
+        self,
+        whole: Model | LinkedModel,
+        rows: int,
+        seed: int,
+        publication: Publication,
+        contents: Mapping[str, Content],
     ) -> None:
-        self.model, self.rows, self.seed, self.publication, self.contents = model, rows, seed, publication, contents
+        self.rows, self.seed, self.publication, self.contents = rows, seed, publication, contents
+        self.whole, self.linked = whole, whole.linked if isinstance(whole, LinkedModel) else None
+        self.model = model = whole if isinstance(whole, Model) else whole.table("people")
         schema, stated = model.schema, model.certificate
         self.errors = typical_errors(model)
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
-        self.title = f"{shown_table(schema)}: differentially private synthetic data"
+        events = "" if self.linked is None else f" and {shown_table(self.linked.events)}"
+        self.title = f"{shown_table(schema)}{events}: differentially private synthetic data"
         self.slug = re.sub("[^a-z0-9]+", "-", schema.name.lower()).strip("-") or "table"
         replaced = stated.neighbors == "replace-one"
         self.unit = f"{'the content' if replaced else 'the presence'} of any one {stated.unit}"
@@ -156,9 +169,10 @@ class Facts:
         about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
         size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"
         self.description = (
-            f"{about}These {rows:,} records are invented. They follow the statistics of a confidential table "
-            f"of {size} {'people' if stated.count == 'people' else 'rows'} and {schema.n_attributes:,} attributes. "
-            f"{self.promise}"
+            f"{about}These {rows:,} {'people and their events' if events else 'records'} are invented. They follow the "
+            f"statistics of {'confidential tables' if events else 'a confidential table'} of {size} "
+            f"{'rows' if stated.count in (None, 'rows') else 'people'} and {schema.n_attributes:,} attributes"
+            f"{', and of their events' if events else ''}. {self.promise}"
         )
         year = "year" if publication.date is None else publication.date[:4]
         self.citation = (

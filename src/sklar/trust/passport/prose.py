@@ -56,6 +56,9 @@ def yaml(document: Mapping[str, Any]) -> str:
 
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
+    if facts.linked is not None:
+        listed = [[code(name), what] for name, what in files.LINKED_FILES.items()]
+        return filled("LINKED.md.j2", facts, listed=listed)
     schema = facts.model.schema
     # Names that a shell takes as they are; the paper's copula answers counts alone.
     infers, measured = facts.model.copula.components() is not None, facts.model.measured_schema.attributes

@@ -21,7 +21,7 @@ from typing import IO, Any
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.errors import ModelError, SignatureError, SklarError
-from sklar.files.archive import arrays_of, describe, is_linked, load, load_linked, member
+from sklar.files.archive import arrays_of, describe, load_any, member
 from sklar.files.model import LinkedModel, Model
 from sklar.fitting.density import searched
 from sklar.kernel.queries import Shares, Tables
@@ -156,7 +156,7 @@ def verify(
     if not Path(path).is_file():
         raise ModelError(f"'{path}' is missing: there is no such file. Name a model file, or a folder of publish.")
     try:
-        model = load_linked(path) if is_linked(path) else load(path)
+        model = load_any(path)
     except SklarError as error:
         return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
     result = verify_model(model, str(path))
