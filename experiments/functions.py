@@ -29,8 +29,9 @@ import polars as pl
 
 from experiments import record
 from experiments.asked import counts_of, measure_counts
-from sklar.answer.infer.inquiry import Declared, Inquiry, Statistic
+from sklar.answer.infer.inquiry import Declared, Inquiry
 from sklar.answer.infer.numerical import table_of
+from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.files.model import Model, fit_tables
 from sklar.files.write import write_text

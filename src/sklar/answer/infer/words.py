@@ -1,0 +1,347 @@
+"""Questions in words: how a text is read. It is never evaluated as code, and its functions are a closed list.
+
+    question  = statistic ["weighted" "by" name] ["where" predicate] | "independent" "(" name "," name ")" ["where" ...]
+    statistic = [("difference" | "ratio") "of"] value ["by" name { "," name }] | ["ratio" "of"] formula
+    value     = measure ["/" measure]
+    measure   = ("share" | "odds") "(" predicate ")" | "share" "(" name ")"
+              | ("mean" | "sum" | "sd" | "var" | "median" | "gini") "(" product ")"
+              | "quantile" "(" product "," part ")" | ("corr" | "spearman") "(" product "," product ")"
+    formula   = outcome "~" term { "+" term } | ("ols" | "logit" | "poisson") "(" outcome "~" term { "+" term } ")"
+    outcome   = product | predicate
+    term      = product { "*" product }, each by itself and all their products
+    product   = factor { ":" factor }; outside of formulas "*" is the same
+    factor    = name ["^" power] | ("log" | "log1p" | "sqrt" | "exp" | "abs" | "C") "(" name ")"
+
+Names, values and predicates are written as `query` takes them (`answer.predicate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from sklar.answer.effects import Floats
+from sklar.answer.predicate import (
+    COMPARED,
+    Expression,
+    QueryError,
+    Token,
+    TokenReader,
+    find_attribute,
+    parse,
+    resolve,
+    tokenize,
+)
+from sklar.public.schema import Schema
+
+_EXAMPLES = "Ask mean(x), median(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
+# Of a measure: how many products it takes, and how an answer begins.
+MEASURES = {
+    "mean": (1, "mean of "),
+    "share": (0, "share of rows with "),
+    "odds": (0, "odds of "),
+    "sum": (1, "sum of "),
+    "sd": (1, "standard deviation of "),
+    "var": (1, "variance of "),
+    "median": (1, "median of "),
+    "quantile": (1, "quantile of "),
+    "gini": (1, "Gini coefficient of "),
+    "corr": (2, "correlation of "),
+    "spearman": (2, "rank correlation of "),
+}
+FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
+    "": np.asarray,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "abs": np.abs,
+}
+FAMILIES = {"ols": "linear", "logit": "logistic", "poisson": "Poisson"}
+_POWERS, _QUANTILES = ("2", "3"), ("median", "quantile")
+
+
+class Factor(NamedTuple):
+    """A function of an attribute: of its numbers, or "C", of its categories."""
+
+    function: str
+    attribute: int
+
+
+Product: TypeAlias = tuple[Factor, ...]
+
+
+class Measure(NamedTuple):
+    """A number that rows have: of products, of the rows with an event, or of all levels of an attribute."""
+
+    word: str
+    text: str
+    products: tuple[Product, ...] = ()
+    event: Expression | None = None
+    levels: int | None = None
+    part: float = 0.5
+
+    @property
+    def attributes(self) -> set[int]:
+        """What it looks at."""
+        named = {factor.attribute for product in self.products for factor in product}
+        named |= set() if self.event is None else set(self.event.attributes)
+        return named if self.levels is None else {self.levels}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistic:
+    """What a question asks for, with its attributes by their place in the schema.
+
+    `measures` are one, or two to divide, or a formula's outcome, whose regressors are `terms`; `names` are what a
+    function or a test of independence looks at.
+    """
+
+    text: str
+    kind: Literal["measure", "independent", "formula", "function"]
+    measures: tuple[Measure, ...] = ()
+    terms: tuple[Product, ...] = ()
+    family: str = ""
+    names: tuple[int, ...] = ()
+    compared: str | None = None
+    by: tuple[int, ...] = ()
+    weight: int | None = None
+    given: Expression | None = None
+    given_text: str = ""
+
+    @property
+    def linear(self) -> Measure | None:
+        """The mean or share that is all that is asked, which is a ratio of sums over rows."""
+        one, alone = self.measures[0], len(self.measures) == 1 and self.weight is None and self.compared != "ratio"
+        return one if alone and (one.word == "share" or (one.word == "mean" and is_plain(one.products[0]))) else None
+
+    @property
+    def coded(self) -> bool:
+        """Whether it is of more than means and variances, so that numbers inside a bin count as equal."""
+        plain = all(is_plain(product) for measure in self.measures for product in measure.products)
+        ranked = any(measure.word in ("gini", "spearman") for measure in self.measures)
+        return self.kind == "formula" or (self.kind == "measure" and (ranked or not plain or self.weight is not None))
+
+    @property
+    def attributes(self) -> set[int]:
+        """All that the question names."""
+        named = {*self.names, *self.by, *(() if self.weight is None else (self.weight,))}
+        named |= {factor.attribute for product in self.terms for factor in product}
+        named |= {i for measure in self.measures for i in measure.attributes}
+        return named | (set() if self.given is None else set(self.given.attributes))
+
+
+def is_plain(product: Product) -> bool:
+    """Whether a product is an attribute as it is."""
+    return len(product) == 1 and product[0].function == ""
+
+
+def shown(product: Product, schema: Schema) -> str:
+    """A product as a person writes it."""
+    texts = [schema.names[i] if not function else f"{function}({schema.names[i]})" for function, i in product]
+    return ":".join(f"{each}^{texts.count(each)}" if texts.count(each) > 1 else each for each in dict.fromkeys(texts))
+
+
+def read_question(text: str, schema: Schema) -> Statistic:
+    """The statistic that a text asks for of a table with this schema."""
+    return _Reader(text, schema).question()
+
+
+class _Reader(TokenReader):
+    hint = f" {_EXAMPLES}"
+
+    def __init__(self, text: str, schema: Schema) -> None:
+        self._text, self._schema, split = text, schema, list[Token]()
+        for token in tokenize(text):
+            # Words such as a+b are divided at the signs, where they are no name.
+            whole = token.kind != "word" or token.text in schema.names
+            pieces = [token.text] if whole else re.split(r"([+:/])", token.text)
+            split += [Token(token.kind, piece, token.at) for piece in pieces if piece or whole]
+        super().__init__(split)
+
+    def question(self) -> Statistic:
+        """The whole text."""
+        compared = self.take("difference", "ratio")
+        if compared:
+            self.expect("of", f"after '{compared}'")
+        tildes = [at for at, token in enumerate(self.tokens) if (token.kind, token.text) == ("sign", "~")]
+        if len(tildes) > 1:
+            raise QueryError("a formula has one '~', got more. Write outcome ~ name + name.")
+        if tildes:
+            asked = self._formula(tildes[0])
+        elif self.take("independent"):
+            asked = self._independent()
+        else:
+            asked = {"kind": "measure", "measures": self._value()}
+        by = self._attributes() if self.take("by") else ()
+        if self.take("weighted"):
+            self.expect("by", "after 'weighted'")
+            (asked["weight"],) = self._attributes(most=1)
+        asked |= self._condition()
+        if self.token.kind != "end":
+            why = "a formula lists names with +, : or * between them" if tildes else "a question ends with 'by' names"
+            raise QueryError(f"{self.shown} is not expected here: {why}, or 'where' a predicate. {_EXAMPLES}")
+        if compared and not by and not (tildes and compared == "ratio"):
+            raise QueryError(f"a {compared} is between groups of a measure. Write {compared} of mean(x) by z.")
+        if by and asked["kind"] != "measure":
+            what = "a formula" if tildes else "a test of independence"
+            raise QueryError(f"{what} has no groups. Remove 'by', or ask for one with where.")
+        if len(set(by)) < len(by):
+            raise QueryError("groups are by different attributes, got one twice. Remove one.")
+        quantiles = any(measure.word in _QUANTILES for measure in asked.get("measures", ()))
+        if quantiles and (compared or len(asked["measures"]) > 1):
+            raise QueryError("a quantile is known up to a bin, and is not compared. Ask for it alone, or by groups.")
+        return Statistic(text=self._text.strip(), compared=compared, by=by, **asked)
+
+    def _find(self) -> int:
+        token, shown = self.token, self.shown
+        if token.kind not in ("name", "word"):
+            raise QueryError(f"an attribute is expected, got {shown}. {_EXAMPLES}")
+        return find_attribute(self.advance(), self._schema)
+
+    def _attributes(self, most: int = 1_000) -> tuple[int, ...]:
+        names = [self._find()]
+        while len(names) < most and self.take(","):
+            names.append(self._find())
+        return tuple(names)
+
+    def _condition(self) -> dict[str, Any]:
+        """The predicate after `where`, if there is one, and its text."""
+        if self.take("where") is None:
+            return {}
+        rest = self._text[self.token.at :]
+        self.at = len(self.tokens) - 1
+        return {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
+
+    def _independent(self) -> dict[str, Any]:
+        self.expect("(", "to begin what is asked about")
+        names = self._attributes()
+        self.expect(")", "to close '('")
+        self._require("independent", names, 2)
+        return {"kind": "independent", "names": names}
+
+    def _require(self, word: str, found: tuple[Any, ...], number: int) -> None:
+        if len(found) != number:
+            raise QueryError(f"{word} takes {number} name{'s'[: number > 1]}, got {len(found)}. {_EXAMPLES}")
+        if len(set(found)) < number:
+            twice = found[0] if isinstance(found[0], tuple) else (Factor("", found[0]),)
+            raise QueryError(
+                f"{word} takes two different attributes, got '{shown(twice, self._schema)}' twice. Name another."
+            )
+
+    def _value(self) -> tuple[Measure, ...]:
+        first = self._measure()
+        return (first, self._measure()) if self.take("/") else (first,)
+
+    def _measure(self) -> Measure:
+        word = self.take(*MEASURES)
+        if word is None:
+            raise QueryError(f"{self.shown} begins no question that can be answered. {_EXAMPLES}")
+        self.expect("(", "to begin what is asked about")
+        number, begins = MEASURES[word]
+        if not number:
+            return self._event(word)
+        products, part = [self._product("*", ":")], 0.5
+        while word != "quantile" and self.take(","):
+            products.append(self._product("*", ":"))
+        if word in _QUANTILES and not is_plain(products[0]):
+            raise QueryError(
+                f"a quantile is of a number as it is, got {shown(products[0], self._schema)}. Name it alone."
+            )
+        if word == "quantile":
+            self.expect(",", "before the part of rows that lies below, such as quantile(x, 0.9)")
+            part = self._part()
+        self.expect(")", "to close '('")
+        self._require(word, tuple(products), number)
+        text = begins + " and ".join(shown(each, self._schema) for each in products)
+        return Measure(word, f"{part:g} {text}" if word == "quantile" else text, tuple(products), part=part)
+
+    def _part(self) -> float:
+        text = self.shown
+        try:
+            part = float(self.advance().text)
+        except ValueError:
+            part = 0.0
+        if not 0 < part < 1:
+            raise QueryError(f"a quantile is of a part between 0 and 1, got {text}. Write quantile(x, 0.9).")
+        return part
+
+    def _event(self, word: str) -> Measure:
+        """Take the name or the predicate of a share or of odds, and what closes it."""
+        start, depth = self.at, 1
+        while depth:
+            token = self.advance()
+            if token.kind == "end":
+                raise QueryError(f"')' is expected to close '(', got the end. {_EXAMPLES}")
+            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        inside = self.tokens[start : self.at]
+        if len(inside) == 2 and word == "share":
+            end, self.at = self.at, start
+            index, self.at = self._find(), end
+            return Measure(word, f"shares of {self._schema.names[index]}", levels=index)
+        text = self._text[inside[0].at : inside[-1].at].strip()
+        return Measure(word, MEASURES[word][1] + text, event=resolve(parse(text), self._schema))
+
+    def _product(self, *signs: str) -> Product:
+        factors = self._factor()
+        while self.take(*signs):
+            factors += self._factor()
+        return tuple(sorted(factors, key=lambda each: each.attribute)) if len(signs) == 1 else factors
+
+    def _factor(self) -> Product:
+        function = ""
+        if self.tokens[min(self.at + 1, len(self.tokens) - 1)].text == "(":
+            listed = {each.lower(): each for each in (*FUNCTIONS, "C") if each}
+            function = listed.get(self.take(*listed) or "", "")
+            if not function:
+                known = ", ".join(listed.values())
+                raise QueryError(f"{self.shown} is no function that questions know. They are {known}.")
+            self.expect("(", "to begin what it is of")
+        index = self._find()
+        if function:
+            self.expect(")", "to close '('")
+        power = 1
+        if self.take("^"):
+            if self.token.text not in _POWERS:
+                raise QueryError(f"a power is {' or '.join(_POWERS)}, got {self.shown}. Write x^2.")
+            power = int(self.advance().text)
+        return (Factor(function, index),) * power
+
+    def _formula(self, tilde: int) -> dict[str, Any]:
+        family = self.take(*FAMILIES) if self.tokens[self.at + 1].text == "(" else None
+        if family:
+            self.expect("(", "to begin a formula")
+        if self.at >= tilde:
+            raise QueryError("an outcome is expected before '~', got nothing. Write outcome ~ name + name.")
+        text = self._text[self.token.at : self.tokens[tilde].at].strip()
+        left = self.tokens[self.at : tilde]
+        if any(token.text.lower() in ("=", "!=", "in", "is", *COMPARED) and token.kind != "name" for token in left):
+            outcome = Measure("outcome", text, event=resolve(parse(text), self._schema))
+            self.at = tilde
+        else:
+            outcome = Measure("outcome", text, (self._product("*", ":"),))
+        self.expect("~", "after the outcome")
+        terms = self._terms()
+        if family:
+            self.expect(")", "to close '('")
+        return {"kind": "formula", "measures": (outcome,), "terms": terms, "family": family or ""}
+
+    def _terms(self) -> tuple[Product, ...]:
+        terms: list[Product] = []
+        while not terms or self.take("+"):
+            crossed = [self._product(":")]
+            while self.take("*"):
+                crossed.append(self._product(":"))
+            for size in range(1, len(crossed) + 1):
+                for chosen in combinations(crossed, size):
+                    product = tuple(sorted(sum(chosen, ()), key=lambda each: each.attribute))
+                    if product in terms:
+                        twice = shown(product, self._schema)
+                        raise QueryError(f"a formula names each term once, got '{twice}' twice. Remove one.")
+                    terms.append(product)
+        return tuple(terms)
