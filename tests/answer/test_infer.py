@@ -433,7 +433,7 @@ REFUSED = {
     "quantile(age, 90)": "a quantile is of a part between 0 and 1, got '90'. Write quantile(x, 0.9).",
     "median(log(age))": "a quantile is of a number as it is, got log(age). Name it alone.",
     "median(age) / mean(age)": "a quantile is known up to a bin, and is not compared. Ask for it alone, or by groups.",
-    "mean(__import__(age))": "'__import__' is no function that questions know. They are log, log1p, sqrt, exp, abs, C.",
+    "mean(__import__(age))": "'__import__' is no function that questions know. They are log, sqrt and C.",
     "age ~ weight^9": "a power is 2 or 3, got '9'. Write x^2.",
     "age ~ sex*": "an attribute is expected, got the end.",
     "age ~ sex - owns": "'-' is not expected here: a formula lists names with +, : or * between them, or 'where' a",

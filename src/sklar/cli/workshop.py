@@ -26,10 +26,37 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) 
     from sklar.custodian.evaluate.private_report import MARK
 
     print_figures(watched(compare, real, synthetic, shared.schema_of(schema_path), **options))
-    if (made := options["report"]) is not None and not is_given("json"):
+    _say_private(options["report"], MARK)
+
+
+def _say_private(made: Path | None, mark: str) -> None:
+    if made is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
-        if MARK not in made.name:
-            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
+        if mark not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'{mark}-{made.name}')}.")
+
+
+@command("An analysis of real rows beside infer's: private.", JSON)
+@click.argument("real", type=PATH)
+@shared.MODEL
+@click.argument("question")
+@option("--level", "Coverage of the confidence intervals.", number, default="0.95")
+@option("--seed", "Draws the synthetic rows.", int, default=0)
+@shared.written("--plot", "PRIVATE.png", "Draw the intervals; private as well.")
+def compare(*, real: Path, model_path: Path, question: str, plot: Path | None, **options: Any) -> None:
+    """Answer QUESTION of the REAL rows, of synthetic rows as if they were real, and by sklar infer, side by side.
+
+    For the custodian's eyes only. QUESTION is as for sklar infer; rows are analyzed by their raw values, with the
+    standard errors that statistics packages have.
+
+    \b
+      sklar compare adult.csv adult.sklar "ols(hours ~ age + sex)" --plot PRIVATE.png
+    """
+    from sklar.custodian.compare import compare as side_by_side
+    from sklar.custodian.evaluate.private_report import MARK
+
+    print_figures(side_by_side(real, model_path, question, plot=plot, **options))
+    _say_private(plot, MARK)
 
 
 @command("All steps, in your browser.")

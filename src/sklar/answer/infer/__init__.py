@@ -17,6 +17,7 @@ from sklar.answer.infer.statistics import (
     answer_quantiles,
     answer_ratios,
 )
+from sklar.answer.infer.words import QUANTILES
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -38,4 +39,4 @@ def answer_to(inquiry: Inquiry) -> Inference:
         return answer_independence(inquiry)
     if asked.linear is not None:
         return answer_ratios(inquiry)
-    return answer_quantiles(inquiry) if asked.measures[0].word in ("median", "quantile") else answer_measures(inquiry)
+    return answer_quantiles(inquiry) if asked.measures[0].word in QUANTILES else answer_measures(inquiry)

@@ -45,8 +45,8 @@ _ABOUT = {
 _CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
-# By how much the variance inside bins may differ from that of the fitted shape.
-_SPREAD = 0.5
+# By how much the variance inside bins may differ from that of the fitted shape, as a part of it.
+_SPREAD = 0.6
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
 _UNITS: dict[str, tuple[float, str]] = {
     "date": (1.0, "days since 1970-01-01"),
@@ -297,7 +297,7 @@ class Inquiry:
         self.limits: dict[str, str] = {}
         self._scored: dict[int, Scores] = {}
         # Variances inside bins count so many times.
-        self._spread = 1.0
+        self.spread = 1.0
         # Shapes of all numbers are fitted together.
         self._shapes = cache(lambda: model.shapes)
 
@@ -354,7 +354,7 @@ class Inquiry:
             if np.any(np.isfinite(own) & ~np.isfinite(found)):
                 name = self.model.schema.names[attribute]
                 self.cautions.append(f"rows in which {function}({name}) has no value are left out.")
-            value, hidden = value * found, around * self._spread if is_plain(product) else hidden
+            value, hidden = value * found, around if is_plain(product) else hidden
         return np.where(np.isfinite(value), value, np.nan), hidden
 
     def counted(self, codes: Codes) -> Floats:
@@ -395,9 +395,9 @@ class Inquiry:
                 self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
                 yield
             self._scored[attribute] = scores
-        self._spread = 1 + _SPREAD
+        self.spread = 1 + _SPREAD
         yield
-        self._spread = 1.0
+        self.spread = 1.0
 
     def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
         """The shares of an attribute's levels by the model, of records `within` or all."""

@@ -212,11 +212,13 @@ def _curves(
             tilted /= tilted.sum()
             means.append(float(tilted @ psi[:, own]))
             values.append(float(statistic(tilted)[own]))
-        curve = Curve(np.array(means), np.array(values), 0.0)
-        nearest = moved[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
-        held = np.isfinite(values).all() and curve.at[0] <= nearest[0] and nearest[1] <= curve.at[-1]
-        flat = spread[own] <= 1e-16 * max(at[own] ** 2, 1e-300)
-        known = held and not flat and bool(np.all(np.diff(curve.values) > 0))
+        # As far as it has values; beyond these, and where no tilt reaches, it goes on as its derivative says.
+        lost, middle = np.flatnonzero(~np.isfinite(values)), _TILTS // 2
+        part = slice(max(lost[lost < middle], default=-1) + 1, min(lost[lost > middle], default=_TILTS))
+        curve = Curve(np.array(means[part]), np.array(values[part]), 0.0)
+        ends = moved[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
+        crossed = curve.value(np.array([ends[0], *curve.at[(ends[0] < curve.at) & (curve.at < ends[1])], ends[1]]))
+        known = spread[own] > 1e-16 * max(at[own] ** 2, 1e-300) and bool(np.all(np.diff(crossed) > 0))
         curves.append(curve._replace(missed=0.0 if known else math.inf))
     # Powers of two, so that figures of similar errors share their tables.
     generator = np.random.Generator(np.random.SFC64(_SEED + 1))

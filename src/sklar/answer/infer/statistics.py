@@ -258,7 +258,8 @@ def weigh(inquiry: Inquiry, codes: Codes) -> tuple[list[str], Weighed]:
     """The figures that a question asks for, and their values as a function of the weights of records."""
     if inquiry.asked.kind == "formula":
         design = design_of(inquiry)
-        return ["(intercept)", *design.names], lambda weights: solve(design.records(codes), weights, design.family)[0]
+        records = design.records(codes)
+        return ["(intercept)", *design.names], lambda weights: design.scale(solve(records, weights, design.family)[0])
     asked, groups = inquiry.asked, list(groups_of(inquiry))
     kept = inquiry.holds(asked.given, codes) * inquiry.counted(codes)
     masks = [math.prod((inquiry.levels(codes, i) == code for i, code in group), start=kept) for _, group in groups]
@@ -292,6 +293,7 @@ def _prepared(inquiry: Inquiry, measure: Measure, codes: Codes) -> dict[str, Cal
         return {"": partial(_measured, measure.word, x, 0 * x)}
     x, hidden = np.stack([inquiry.product(each, codes) for each in measure.products], axis=1)
     known = np.isfinite(x).all(axis=0)
+    hidden *= inquiry.spread if measure.word == "sd" else inquiry.spread - 1
     rows, part = inquiry.effects.n_rows, measure.part
     statistic = partial(_measured, measure.word, x[:, known], hidden[:, known], part=part, rows=rows)
     return {"": lambda weights: statistic(weights[known])}
@@ -311,30 +313,19 @@ def _measured(word: str, x: Floats, hidden: Floats, weights: Floats, part: float
         return mean
     if word == "odds":
         return mean / (1 - mean) if mean < 1 else math.nan
-    if word in ("sd", "var"):
-        variance = float(weights @ ((x[0] - mean) ** 2 + hidden[0])) / total
-        return math.sqrt(max(variance, 0.0)) if word == "sd" else variance
-    if word == "spearman":
-        return correlate(np.stack([_below(each, weights)[2] for each in x]), 0 * x, weights)
-    values, masses, _ = _below(x[0], weights)
-    if word == "gini":
-        upto = np.cumsum(masses * values)
-        return 1 - float(masses @ (2 * upto - masses * values)) / float(upto[-1]) if upto[-1] > 0 else math.nan
-    return float(np.interp(part, np.cumsum(masses) - masses / 2, values))
-
-
-def _below(x: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """The values of a column, their shares, and of each record the share below it, half of its own value's among it."""
-    values, places = np.unique(x, return_inverse=True)
-    masses = np.bincount(places, weights, values.size) / weights.sum()
-    return values, masses, (np.cumsum(masses) - masses / 2)[places]
+    if word == "sd":
+        return math.sqrt(float(weights @ ((x[0] - mean) ** 2 + hidden[0])) / total)
+    order = np.argsort(x[0])
+    upto = np.cumsum(weights[order]) / total
+    return float(x[0][order][min(np.searchsorted(upto, part), order.size - 1)])
 
 
 def correlate(columns: Floats, hidden: Floats, weights: Floats) -> float:
     """The correlation of two columns with variances around them, NaN where one does not vary.
 
-    Means inside bins vary less than numbers, by a factor R^2. For numbers that depend on one another linearly the
-    covariance falls by the product of both, as that of these means over the roots of both says (Spearman 1904).
+    Means inside bins vary less than numbers, each by a factor R^2. That of numbers lies between R R' and 1 / (R R') of
+    the correlation of means: where they depend on nothing but their bins, and where on one another, linearly. So the
+    variances are not those around means, but what these may be off by: it covers both.
     """
     total = float(weights.sum())
     centered = columns - (columns @ weights / total)[:, None]
@@ -490,30 +481,11 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     kinds = {"logistic": "of the log odds of", "Poisson": "of the log of the mean of", "linear": "of"}
     ratios = ""
     if asked.compared:
-        if design.family == "linear":
-            raise QueryError("a linear regression has no ratios, only logistic and Poisson ones. Remove 'ratio of'.")
         ratios = "odds ratios of the " if design.family == "logistic" else "rate ratios of the "
-        figures = [_exponential(figure) for figure in figures]
     terms = ", ".join(shown(each, inquiry.model.schema) for each in asked.terms)
     what = f"{ratios}{design.family} regression {kinds[design.family]} {design.outcome.names[0]} on {terms}"
     weight = "" if asked.weight is None else f" weighted by {inquiry.model.schema.names[asked.weight]}"
     return inquiry.inference(what + weight, figures, joint=joint)
-
-
-def _exponential(figure: Figure) -> Figure:
-    """A figure on the scale of ratios: its ends are the exponentials of those of its logarithm."""
-    value = math.exp(min(figure.estimate, 700.0))
-    low, high = (None if each is None else math.exp(min(each, 700.0)) for each in (figure.low, figure.high))
-    return replace(
-        figure,
-        estimate=value,
-        low=low,
-        high=high,
-        standard_error=value * figure.standard_error,
-        noise_error=value * figure.noise_error,
-        sampling_error=None if figure.sampling_error is None else value * figure.sampling_error,
-        model_error=value * figure.model_error,
-    )
 
 
 class Term(NamedTuple):
@@ -536,6 +508,10 @@ class Design:
     def names(self) -> list[str]:
         """Of all columns but the intercept's."""
         return [name for term in self.terms for name in term.names]
+
+    def scale(self, coefficients: Floats) -> Floats:
+        """Coefficients as the question asks for them: as ratios, of odds or of rates, or as they are."""
+        return np.exp(coefficients) if self.inquiry.asked.compared else coefficients
 
     def columns(self, codes: Codes) -> Floats:
         """Regressors, then the outcome."""
@@ -562,6 +538,8 @@ def design_of(inquiry: Inquiry) -> Design:
     """The regression that is asked for."""
     asked, schema = inquiry.asked, inquiry.model.schema
     outcome, family = _outcome(inquiry)
+    if asked.compared and family == "linear":
+        raise QueryError("a linear regression has no ratios, only logistic and Poisson ones. Remove 'ratio of'.")
     decided = {inquiry.source(i) for i in asked.measures[0].attributes}
     for i in (factor.attribute for term in asked.terms for factor in term):
         if inquiry.source(i) in decided:
@@ -667,13 +645,13 @@ def _mean(x: Floats, family: str) -> tuple[Floats, Floats]:
     return p, p * (1 - p)
 
 
-def solve(records: Records, weights: Floats, family: str, start: Floats | None = None) -> tuple[Floats, Floats]:
+def solve(records: Records, weights: Floats, family: str) -> tuple[Floats, Floats]:
     """Coefficients, shape (q,), and A^-1, shape (q, q), by Newton's method: one step of it in a linear regression."""
     x, y, kept = records
     weights = weights * kept
     linear = family == "linear"
-    solution = start if start is not None and not linear else np.zeros(x.shape[1])
-    if start is None and family == "Poisson":
+    solution = np.zeros(x.shape[1])
+    if family == "Poisson":
         if np.any(y[kept > 0] < 0):
             raise QueryError("a Poisson regression is of numbers that are not negative. Use ols.")
         middle = (y + weights @ y / max(float(weights.sum()), 1e-300)) / 2
@@ -695,12 +673,14 @@ def solve(records: Records, weights: Floats, family: str, start: Floats | None =
 
 def influence_of_formula(design: Design) -> RecordFunction:
     """The influence function of the coefficients of a regression at the model."""
-    reference = design.inquiry.reference
+    inquiry = design.inquiry
+    reference = inquiry.reference
     solution, inverse = solve(design.records(reference.codes), reference.union, design.family)
 
     def influence(codes: Codes) -> Floats:
         x, y, kept = design.records(codes)
-        return np.asarray((x * (kept * (y - _mean(x @ solution, design.family)[0]))[:, None]) @ inverse)
+        psi = (x * (kept * (y - _mean(x @ solution, design.family)[0]))[:, None]) @ inverse
+        return np.asarray(psi * (design.scale(solution) if inquiry.asked.compared else 1.0))
 
     return influence
 

@@ -1,16 +1,14 @@
 """Questions in words: how a text is read. It is never evaluated as code, and its functions are a closed list.
 
     question  = statistic ["weighted" "by" name] ["where" predicate] | "independent" "(" name "," name ")" ["where" ...]
-    statistic = [("difference" | "ratio") "of"] value ["by" name { "," name }] | ["ratio" "of"] formula
-    value     = measure ["/" measure]
-    measure   = ("share" | "odds") "(" predicate ")" | "share" "(" name ")"
-              | ("mean" | "sum" | "sd" | "var" | "median" | "gini") "(" product ")"
-              | "quantile" "(" product "," part ")" | ("corr" | "spearman") "(" product "," product ")"
+    statistic = [("difference" | "ratio") "of"] measure ["/" measure] ["by" name { "," name }] | ["ratio" "of"] formula
+    measure   = ("share" | "odds") "(" predicate ")" | "share" "(" name ")" | "corr" "(" product "," product ")"
+              | ("mean" | "sum" | "sd") "(" product ")" | "median" "(" name ")" | "quantile" "(" name "," part ")"
     formula   = outcome "~" term { "+" term } | ("ols" | "logit" | "poisson") "(" outcome "~" term { "+" term } ")"
     outcome   = product | predicate
     term      = product { "*" product }, each by itself and all their products
     product   = factor { ":" factor }; outside of formulas "*" is the same
-    factor    = name ["^" power] | ("log" | "log1p" | "sqrt" | "exp" | "abs" | "C") "(" name ")"
+    factor    = name ["^" power] | ("log" | "sqrt" | "C") "(" name ")"
 
 Names, values and predicates are written as `query` takes them (`answer.predicate`).
 """
@@ -40,30 +38,12 @@ from sklar.answer.predicate import (
 from sklar.public.schema import Schema
 
 _EXAMPLES = "Ask mean(x), median(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
-# Of a measure: how many products it takes, and how an answer begins.
-MEASURES = {
-    "mean": (1, "mean of "),
-    "share": (0, "share of rows with "),
-    "odds": (0, "odds of "),
-    "sum": (1, "sum of "),
-    "sd": (1, "standard deviation of "),
-    "var": (1, "variance of "),
-    "median": (1, "median of "),
-    "quantile": (1, "quantile of "),
-    "gini": (1, "Gini coefficient of "),
-    "corr": (2, "correlation of "),
-    "spearman": (2, "rank correlation of "),
-}
-FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
-    "": np.asarray,
-    "log": np.log,
-    "log1p": np.log1p,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "abs": np.abs,
-}
+# How answers name measures; all but shares, odds and correlations are of one product.
+_NAMED = {"share": "share of rows with ", "sd": "standard deviation of ", "corr": "correlation of "}
+_MEASURES = ("mean", "share", "odds", "sum", "sd", "median", "quantile", "corr")
+FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {"": np.asarray, "log": np.log, "sqrt": np.sqrt}
 FAMILIES = {"ols": "linear", "logit": "logistic", "poisson": "Poisson"}
-_POWERS, _QUANTILES = ("2", "3"), ("median", "quantile")
+_POWERS, QUANTILES = ("2", "3"), ("median", "quantile")
 
 
 class Factor(NamedTuple):
@@ -124,8 +104,7 @@ class Statistic:
     def coded(self) -> bool:
         """Whether it is of more than means and variances, so that numbers inside a bin count as equal."""
         plain = all(is_plain(product) for measure in self.measures for product in measure.products)
-        ranked = any(measure.word in ("gini", "spearman") for measure in self.measures)
-        return self.kind == "formula" or (self.kind == "measure" and (ranked or not plain or self.weight is not None))
+        return self.kind == "formula" or (self.kind == "measure" and (not plain or self.weight is not None))
 
     @property
     def attributes(self) -> set[int]:
@@ -175,9 +154,14 @@ class _Reader(TokenReader):
         if tildes:
             asked = self._formula(tildes[0])
         elif self.take("independent"):
-            asked = self._independent()
+            self.expect("(", "to begin what is asked about")
+            names = self._attributes()
+            self.expect(")", "to close '('")
+            self._require("independent", tuple((Factor("", each),) for each in names), 2)
+            asked = {"kind": "independent", "names": names}
         else:
-            asked = {"kind": "measure", "measures": self._value()}
+            first = self._measure()
+            asked = {"kind": "measure", "measures": (first, self._measure()) if self.take("/") else (first,)}
         by = self._attributes() if self.take("by") else ()
         if self.take("weighted"):
             self.expect("by", "after 'weighted'")
@@ -193,7 +177,7 @@ class _Reader(TokenReader):
             raise QueryError(f"{what} has no groups. Remove 'by', or ask for one with where.")
         if len(set(by)) < len(by):
             raise QueryError("groups are by different attributes, got one twice. Remove one.")
-        quantiles = any(measure.word in _QUANTILES for measure in asked.get("measures", ()))
+        quantiles = any(measure.word in QUANTILES for measure in asked.get("measures", ()))
         if quantiles and (compared or len(asked["measures"]) > 1):
             raise QueryError("a quantile is known up to a bin, and is not compared. Ask for it alone, or by groups.")
         return Statistic(text=self._text.strip(), compared=compared, by=by, **asked)
@@ -218,58 +202,38 @@ class _Reader(TokenReader):
         self.at = len(self.tokens) - 1
         return {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
 
-    def _independent(self) -> dict[str, Any]:
-        self.expect("(", "to begin what is asked about")
-        names = self._attributes()
-        self.expect(")", "to close '('")
-        self._require("independent", names, 2)
-        return {"kind": "independent", "names": names}
-
-    def _require(self, word: str, found: tuple[Any, ...], number: int) -> None:
+    def _require(self, word: str, found: tuple[Product, ...], number: int) -> None:
         if len(found) != number:
             raise QueryError(f"{word} takes {number} name{'s'[: number > 1]}, got {len(found)}. {_EXAMPLES}")
         if len(set(found)) < number:
-            twice = found[0] if isinstance(found[0], tuple) else (Factor("", found[0]),)
-            raise QueryError(
-                f"{word} takes two different attributes, got '{shown(twice, self._schema)}' twice. Name another."
-            )
-
-    def _value(self) -> tuple[Measure, ...]:
-        first = self._measure()
-        return (first, self._measure()) if self.take("/") else (first,)
+            twice = shown(found[0], self._schema)
+            raise QueryError(f"{word} takes two different attributes, got '{twice}' twice. Name another.")
 
     def _measure(self) -> Measure:
-        word = self.take(*MEASURES)
+        word, part = self.take(*_MEASURES), 0.5
         if word is None:
             raise QueryError(f"{self.shown} begins no question that can be answered. {_EXAMPLES}")
         self.expect("(", "to begin what is asked about")
-        number, begins = MEASURES[word]
-        if not number:
+        if word in ("share", "odds"):
             return self._event(word)
-        products, part = [self._product("*", ":")], 0.5
-        while word != "quantile" and self.take(","):
-            products.append(self._product("*", ":"))
-        if word in _QUANTILES and not is_plain(products[0]):
+        products = [self._product("*", ":")]
+        if word in QUANTILES and not is_plain(products[0]):
             raise QueryError(
                 f"a quantile is of a number as it is, got {shown(products[0], self._schema)}. Name it alone."
             )
         if word == "quantile":
             self.expect(",", "before the part of rows that lies below, such as quantile(x, 0.9)")
-            part = self._part()
+            text = self.advance().text
+            if not re.fullmatch(r"0?\.\d*[1-9]\d*", text):
+                raise QueryError(f"a quantile is of a part between 0 and 1, got '{text}'. Write quantile(x, 0.9).")
+            part = float(text)
+        while self.take(","):
+            products.append(self._product("*", ":"))
         self.expect(")", "to close '('")
-        self._require(word, tuple(products), number)
-        text = begins + " and ".join(shown(each, self._schema) for each in products)
-        return Measure(word, f"{part:g} {text}" if word == "quantile" else text, tuple(products), part=part)
-
-    def _part(self) -> float:
-        text = self.shown
-        try:
-            part = float(self.advance().text)
-        except ValueError:
-            part = 0.0
-        if not 0 < part < 1:
-            raise QueryError(f"a quantile is of a part between 0 and 1, got {text}. Write quantile(x, 0.9).")
-        return part
+        self._require(word, tuple(products), 1 + (word == "corr"))
+        named = " and ".join(shown(each, self._schema) for each in products)
+        begins = f"{part:g} " if word == "quantile" else ""
+        return Measure(word, begins + _NAMED.get(word, f"{word} of ") + named, tuple(products), part=part)
 
     def _event(self, word: str) -> Measure:
         """Take the name or the predicate of a share or of odds, and what closes it."""
@@ -285,7 +249,7 @@ class _Reader(TokenReader):
             index, self.at = self._find(), end
             return Measure(word, f"shares of {self._schema.names[index]}", levels=index)
         text = self._text[inside[0].at : inside[-1].at].strip()
-        return Measure(word, MEASURES[word][1] + text, event=resolve(parse(text), self._schema))
+        return Measure(word, _NAMED.get(word, "odds of ") + text, event=resolve(parse(text), self._schema))
 
     def _product(self, *signs: str) -> Product:
         factors = self._factor()
@@ -296,11 +260,9 @@ class _Reader(TokenReader):
     def _factor(self) -> Product:
         function = ""
         if self.tokens[min(self.at + 1, len(self.tokens) - 1)].text == "(":
-            listed = {each.lower(): each for each in (*FUNCTIONS, "C") if each}
-            function = listed.get(self.take(*listed) or "", "")
+            function = (self.take("c", *filter(None, FUNCTIONS)) or "").replace("c", "C")
             if not function:
-                known = ", ".join(listed.values())
-                raise QueryError(f"{self.shown} is no function that questions know. They are {known}.")
+                raise QueryError(f"{self.shown} is no function that questions know. They are log, sqrt and C.")
             self.expect("(", "to begin what it is of")
         index = self._find()
         if function:
