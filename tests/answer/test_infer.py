@@ -521,7 +521,7 @@ def test_a_regression_is_refused_where_noise_hides_how_regressors_vary() -> None
 def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
     ones, weights, split = np.ones(4), np.full(4, 0.25), np.array([0.0, 0.0, 1.0, 1.0])
     tied, apart = (Records(np.stack(x, axis=1), split, ones) for x in ([ones, split, 2 * split], [ones, split]))
-    assert math.isnan(correlate(np.ones((2, 4)), np.zeros((2, 4)), weights))
+    assert math.isnan(correlate(np.ones((2, 4)), np.zeros((2, 4)), weights, 9))
     single = with_blocks(model, exactly(model).measured.blocks[0])
     cases: dict[str, Callable[[], Any]] = {
         "the regressors must not determine one another": lambda: solve(tied, weights, "linear"),

@@ -46,7 +46,7 @@ _CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
 # By how much the variance inside bins may differ from that of the fitted shape, as a part of it.
-_SPREAD = 0.6
+SPREAD = 0.6
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
 _UNITS: dict[str, tuple[float, str]] = {
     "date": (1.0, "days since 1970-01-01"),
@@ -296,8 +296,8 @@ class Inquiry:
         self.cautions: list[str] = []
         self.limits: dict[str, str] = {}
         self._scored: dict[int, Scores] = {}
-        # Variances inside bins count so many times.
-        self.spread = 1.0
+        # Whether what is not known of variances inside bins is added to a statistic.
+        self.spread = False
         # Shapes of all numbers are fitted together.
         self._shapes = cache(lambda: model.shapes)
 
@@ -395,15 +395,22 @@ class Inquiry:
                 self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
                 yield
             self._scored[attribute] = scores
-        self.spread = 1 + _SPREAD
+        self.spread = True
         yield
-        self.spread = 1.0
+        self.spread = False
 
     def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
         """The shares of an attribute's levels by the model, of records `within` or all."""
         codes, size = self.reference.codes, self.model.schema.attributes[attribute].n_levels
         weights = self.reference.union if within is None else self.reference.union * within(codes)
         return np.bincount(self.levels(codes, attribute), weights, size).astype(np.float64)
+
+    def _hidden(self, attribute: int) -> float:
+        """The part of a number's variance that lies inside its bins, as if it were even there."""
+        scores = self._scored[attribute]
+        shares, own = self._shares(attribute) * scores.known, scores.filled
+        inside = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
+        return inside / max(inside + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
@@ -473,16 +480,20 @@ class Inquiry:
                 f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it, and nothing "
                 "says how wrong that may be. There is no interval, but bounds that the noisy tables leave, or nothing."
             )
-        for attribute, scores in self._scored.items() if self.asked.coded else ():
-            shares, own = self._shares(attribute) * scores.known, scores.filled
-            hidden = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
-            part = hidden / max(hidden + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
+        parts = {self.model.schema.names[i]: self._hidden(i) for i in self._scored}
+        for name, part in parts.items() if self.asked.coded else ():
             if any(abs(each.estimate) * part > _CODED * each.standard_error for each in bounded):
-                name = self.model.schema.names[attribute]
                 self.cautions.append(
                     f"about {100 * part:.2g}% of the variance of '{name}' lies inside its bins, whose numbers count as "
                     "equal here: the same of raw values may differ by about such a part."
                 )
+        apart = math.sqrt(math.prod(parts.values()))
+        correlated = any(measure.word == "corr" for measure in self.asked.measures)
+        if correlated and any(apart > each.standard_error for each in bounded):
+            self.cautions.append(
+                f"inside bins numbers may depend on one another in ways that no table shows: up to {apart:.2g} of the "
+                "correlation. Narrower bins leave less."
+            )
         if self.model.certificate.count == "rows":
             self.cautions.append(
                 f"of each person at most {self.model.certificate.rows_per_person:,} rows count: where people with more "
@@ -503,10 +514,11 @@ class Inquiry:
             f"where {function}numbers lie inside their bins",
             any(np.any(own.errors) for own in self._scored.values()),
         )
-        apart = self.asked.coded
         chance = "sampling" if self.target == "population" else "the choice of rows of people"
-        covered = [each for each, has in ((chance, self.population), (inside, bins and not apart)) if has]
-        covers = " and ".join(["the release's noise", *covered]) + (f", but not {inside}" if bins and apart else "")
+        covered = [each for each, has in ((chance, self.population), (inside, bins and not self.asked.coded)) if has]
+        covers = " and ".join(["the release's noise", *covered]) + (
+            f", but not {inside}" if bins and self.asked.coded else ""
+        )
         notes = {
             f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,

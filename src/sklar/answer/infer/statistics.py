@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, unit_of
+from sklar.answer.infer.inquiry import SPREAD, Figure, Inference, Inquiry, Interval, unit_of
 from sklar.answer.infer.numerical import Weighed, figures_of_weighed, linearize_weighed, listed_records
 from sklar.answer.infer.onestep import (
     MOST_LISTED,
@@ -293,7 +293,7 @@ def _prepared(inquiry: Inquiry, measure: Measure, codes: Codes) -> dict[str, Cal
         return {"": partial(_measured, measure.word, x, 0 * x)}
     x, hidden = np.stack([inquiry.product(each, codes) for each in measure.products], axis=1)
     known = np.isfinite(x).all(axis=0)
-    hidden *= inquiry.spread if measure.word == "sd" else inquiry.spread - 1
+    hidden *= inquiry.spread if measure.word == "corr" else 1 + SPREAD * inquiry.spread
     rows, part = inquiry.effects.n_rows, measure.part
     statistic = partial(_measured, measure.word, x[:, known], hidden[:, known], part=part, rows=rows)
     return {"": lambda weights: statistic(weights[known])}
@@ -307,7 +307,7 @@ def _measured(word: str, x: Floats, hidden: Floats, weights: Floats, part: float
     if total <= 0:
         return math.nan
     if word == "corr":
-        return correlate(x, hidden, weights)
+        return correlate(x, hidden, weights, rows)
     mean = float(weights @ x[0]) / total
     if word in ("mean", "share"):
         return mean
@@ -320,20 +320,23 @@ def _measured(word: str, x: Floats, hidden: Floats, weights: Floats, part: float
     return float(x[0][order][min(np.searchsorted(upto, part), order.size - 1)])
 
 
-def correlate(columns: Floats, hidden: Floats, weights: Floats) -> float:
-    """The correlation of two columns with variances around them, NaN where one does not vary.
+def correlate(columns: Floats, hidden: Floats, weights: Floats, rows: int) -> float:
+    """The correlation of two columns, NaN where one does not vary; with what hidden variances around them may change.
 
-    Means inside bins vary less than numbers, each by a factor R^2. That of numbers lies between R R' and 1 / (R R') of
-    the correlation of means: where they depend on nothing but their bins, and where on one another, linearly. So the
-    variances are not those around means, but what these may be off by: it covers both.
+    Means inside bins vary less than numbers, each by a factor R^2. The correlation of numbers lies between R R' and
+    1 / (R R') of that of means: where they depend on nothing but their bins, and where on one another, linearly. And
+    in so many rows it differs by chance.
     """
     total = float(weights.sum())
     centered = columns - (columns @ weights / total)[:, None]
-    moments = (centered * weights) @ centered.T
-    sds = np.sqrt(np.diag(moments))
-    if np.any(sds <= 1e-6 * math.sqrt(total) * np.abs(columns).max(axis=1)):
+    moments = (centered * weights) @ centered.T / total
+    variances = np.diag(moments)
+    if np.any(np.sqrt(variances) <= 1e-6 * np.abs(columns).max(axis=1)):
         return math.nan
-    return float(moments[0, 1] / math.prod(sds) * math.prod(np.sqrt(1 + hidden @ weights / sds**2)))
+    found, parts_ = float(moments[0, 1] / math.sqrt(math.prod(variances))), hidden @ weights / total / variances
+    around = (centered[0] ** 2 + hidden[0]) * hidden[1] + centered[1] ** 2 * hidden[0]
+    chance = float(weights @ around) / total / math.prod(variances) / (rows * total)
+    return found + math.hypot(found * (math.sqrt(math.prod(1 + SPREAD * parts_)) - 1), math.sqrt(chance))
 
 
 def answer_quantiles(inquiry: Inquiry) -> Inference:
