@@ -114,6 +114,7 @@ PAGES = (
     Page(
         name="inference", minutes=20, commands=("experiments.inference --times 40 --fewer 20 --direct 400 --tested 40",)
     ),
+    Page(name="functions", minutes=25, commands=("experiments.functions --runs 5 --epsilon 1 --epsilon 10 --jobs 2",)),
     Page(name="inference_raw", minutes=20, commands=("experiments.inference --raw --releases 6 --jobs 2",)),
     Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
 )
