@@ -440,6 +440,7 @@ REFUSED = {
     "mean(age) weighted sex": "'by' is expected after 'weighted', got 'sex'.",
     "mean(age) weighted by sex": "attribute 'sex' holds categories, which have no mean.",
     "mean(log(sex))": "attribute 'sex' holds categories, which have no mean.",
+    "age ~ log(sex)": "attribute 'sex' holds categories, which have no mean.",
     "logit(age ~ sex)": "a logistic regression is of a yes or no, and 'age' is a number. Use ols.",
     "ols(sex ~ age)": "an outcome must be a number or have two values, and 'sex' has 2.",
     "ratio of age ~ sex": "a linear regression has no ratios, only logistic and Poisson ones. Remove 'ratio of'.",

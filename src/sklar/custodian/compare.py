@@ -8,7 +8,7 @@ categories that `infer` tells apart. Rows are left out where a column in questio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import polars as pl
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.effects import Codes, Floats
 from sklar.answer.infer import answer_to
-from sklar.answer.infer.inquiry import Inquiry, unit_of
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, unit_of
 from sklar.answer.infer.statistics import weigh
 from sklar.answer.plots import blank_figure
 from sklar.answer.predicate import Expression, QueryError
@@ -28,95 +28,70 @@ from sklar.custodian.evaluate.raw import read_values
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
-from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.notebook import Tabular
 from sklar.rows.encode import encode
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 # Tables of the bootstrap; a standard error is then within 10% or so of its limit.
 _TABLES, _SEED = 200, 2_026
-Interval = tuple[float, float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A figure, three times: the estimate and the ends of its interval; `infer` may have no ends."""
-
-    name: str
-    real: Interval
-    synthetic: Interval
-    infer: tuple[float, float | None, float | None]
-
-    @property
-    def held(self) -> str:
-        """Whether the interval of `infer` holds the figure of the real rows."""
-        _, low, high = self.infer
-        return "no interval" if low is None or high is None else "yes" if low <= self.real[0] <= high else "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Tabular):
-    """An analysis of real rows, of synthetic rows, and by `infer`. PRIVATE, as real rows are in it."""
+    """An analysis of real rows, of synthetic rows as if they were real, and by `infer`. PRIVATE.
 
-    question: str
-    statistic: str
-    level: float
-    real_rows: int
-    synthetic_rows: int
+    `left_out` real rows have a value of no level.
+    """
+
+    real: Inference
+    synthetic: Inference
+    inferred: Inference
     left_out: int
-    figures: tuple[Compared, ...]
-    cautions: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
-    def _repr_html_(self) -> str:
-        facts = {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic"}
-        return html_card(self.statistic, facts, self.to_columns(), verdict=self.cautions, notes=[NOTICE])
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        figures = [asdict(figure) | {"held": figure.held} for figure in self.figures]
-        return {"notice": NOTICE} | asdict(self) | {"figures": figures}
+        return {"notice": NOTICE} | asdict(self) | {"held": self.held}
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each figure."""
-        columns: dict[str, list[Any]] = {"name": [each.name for each in self.figures]}
-        for way in ("real", "synthetic", "infer"):
-            for place, what in enumerate(("", "_low", "_high")):
-                columns[way + what] = [getattr(each, way)[place] for each in self.figures]
-        return columns | {"held": [each.held for each in self.figures]}
+        ways = {"real": self.real, "synthetic": self.synthetic, "infer": self.inferred}
+        columns: dict[str, list[Any]] = {"name": [figure.name for figure in self.real.figures]}
+        for way, found in ways.items():
+            for end, name in (("estimate", way), ("low", f"{way}_low"), ("high", f"{way}_high")):
+                columns[name] = [getattr(figure, end) for figure in found.figures]
+        return columns | {"held": self.held}
+
+    @property
+    def held(self) -> list[bool | None]:
+        """Whether the interval of `infer` holds each figure of the real rows; None where it has none."""
+        pairs = zip(self.real.figures, self.inferred.figures, strict=True)
+        return [None if b.low is None or b.high is None else b.low <= a.estimate <= b.high for a, b in pairs]
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        rows = [["", "real rows", "synthetic rows as if real", "sklar infer", "holds the real figure"]]
-        for each in self.figures:
-            cells = [
-                f"{value:,.4g} ({low:,.4g} to {high:,.4g})" if low is not None and high is not None else f"{value:,.4g}"
-                for value, low, high in (each.real, each.synthetic, each.infer)
-            ]
-            rows.append([each.name, *cells, each.held])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        padded = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        left = f"; {self.left_out:,} rows with a value of no level are left out" if self.left_out else ""
-        counted = f"{self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic ones{left}"
-        title = f"{self.statistic}, {100 * self.level:.4g}% intervals ({counted}):"
-        return [title, *padded, *(f"  CAUTION: {caution}" for caution in self.cautions), NOTICE]
+        known = len(self.held) - self.held.count(None)
+        held = f"{self.held.count(True)} of {known} intervals of infer hold the real figure"
+        lost = [f"  {self.left_out:,} real rows with a value of no level are left out"] if self.left_out else []
+        return [*self.real.lines(), *lost, *self.synthetic.lines(), *self.inferred.lines(), held, NOTICE]
 
-    def plot(self) -> Figure:
+    def plot(self) -> Drawing:
         """The three intervals of every figure, side by side. Needs matplotlib."""
-        figure, ax = blank_figure(6.4, max(1.8, 0.5 * len(self.figures) + 1.2))
-        places = np.arange(len(self.figures))
+        columns = {name: np.array(each) for name, each in self.to_columns().items()}
+        places, names = np.arange(len(self.real.figures)), columns["name"].tolist()
+        figure, ax = blank_figure(6.4, max(1.8, 0.5 * places.size + 1.2))
         for shift, (way, color) in enumerate((("real", "#1f2937"), ("synthetic", "#c2410c"), ("infer", "#2563eb"))):
-            ends = [[each if each is not None else np.nan for each in getattr(one, way)] for one in self.figures]
-            values, lows, highs = np.array(ends, dtype=np.float64).T
-            reach = np.nan_to_num([np.maximum(values - lows, 0), np.maximum(highs - values, 0)])
-            ax.errorbar(values, places + 0.2 * (shift - 1), xerr=reach, fmt="o", ms=4, color=color, label=way)
-        ax.set_yticks(places, [each.name for each in self.figures], fontsize=8)
+            value, low, high = (columns[way + end].astype(np.float64) for end in ("", "_low", "_high"))
+            reach = np.nan_to_num([np.maximum(value - low, 0), np.maximum(high - value, 0)])
+            ax.errorbar(value, places + 0.2 * (shift - 1), xerr=reach, fmt="o", ms=4, color=color, label=way)
+        ax.set_yticks(places, names, fontsize=8)
         ax.invert_yaxis()
         ax.legend(frameon=False, fontsize=8)
-        ax.set_title(f"PRIVATE: {self.question}", loc="left", fontsize=10, fontweight="bold")
+        ax.set_title(f"PRIVATE: {self.real.question}", loc="left", fontsize=10, fontweight="bold")
         return figure
 
 
@@ -150,19 +125,33 @@ class _OfRows(Inquiry):
             scores = np.where(np.isnan(scores), np.nan, values)
         return scores, np.zeros(self.rows)
 
-    def figures(self) -> tuple[list[str], Floats]:
-        """The estimates, shape (q,), and the ends of their intervals: shape (q, 3)."""
+    def answer(self, like: Inference, about: str) -> Inference:
+        """The analysis of these rows, titled as that of `infer` is."""
         if not self.rows:
             raise QueryError("no row has a level of each of these columns. Name other columns, or mend the schema.")
         names, statistic = weigh(self, self._codes.T.astype(np.int64))
-        generator = np.random.Generator(np.random.SFC64(_SEED))
+        generator, drawn = np.random.Generator(np.random.SFC64(_SEED)), list[Floats]()
         estimate = statistic(np.full(self.rows, 1 / self.rows))
-        drawn = []
         for _ in range(_TABLES):
             weights = generator.poisson(1.0, self.rows).astype(np.float64)
             drawn.append(statistic(weights / max(weights.sum(), 1.0)))
-        reach = self.quantile * np.std(drawn, axis=0, ddof=1)
-        return names, np.stack([estimate, estimate - reach, estimate + reach], axis=1)
+        errors = np.std(drawn, axis=0, ddof=1)
+        figures = tuple(
+            Figure(
+                name=name,
+                estimate=value,
+                standard_error=error,
+                low=value - self.quantile * error,
+                high=value + self.quantile * error,
+                measured=1.0,
+                noise_error=0.0,
+                sampling_error=error,
+                model_error=0.0,
+            )
+            for name, value, error in zip(names, estimate.tolist(), errors.tolist(), strict=True)
+        )
+        plain = replace(like, notes=(), cautions=(), joint={}, limits={})
+        return replace(plain, figures=figures, n_rows=self.rows, about=about)
 
 
 def compare(
@@ -183,21 +172,13 @@ def compare(
     inquiry = Inquiry(model, question, level=level)
     if inquiry.asked.kind == "independent":
         raise QueryError("a test has no figures to compare. Ask for a difference or a correlation.")
-    frame = pl.concat(rows_that_count(real, model.schema)[1])
-    own, drawn = _OfRows(inquiry, frame), _OfRows(inquiry, model.sample(seed=seed))
-    (names, true), (_, synthetic), found = own.figures(), drawn.figures(), answer_to(inquiry)
+    own = _OfRows(inquiry, pl.concat(rows_that_count(real, model.schema)[1]))
+    drawn, found = _OfRows(inquiry, model.sample(seed=seed)), answer_to(inquiry)
     made = Comparison(
-        question=question,
-        statistic=found.statistic,
-        level=level,
-        real_rows=own.rows,
-        synthetic_rows=drawn.rows,
+        real=own.answer(found, "the real rows"),
+        synthetic=drawn.answer(found, "synthetic rows as if they were real"),
+        inferred=found,
         left_out=own.left_out,
-        figures=tuple(
-            Compared(name=name, real=tuple(a), synthetic=tuple(b), infer=(each.estimate, each.low, each.high))
-            for name, a, b, each in zip(names, true.tolist(), synthetic.tolist(), found.figures, strict=True)
-        ),
-        cautions=found.cautions,
     )
     if target is not None:
         with replacing(target, private=True) as temporary:

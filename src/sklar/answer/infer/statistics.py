@@ -249,7 +249,7 @@ def answer_measures(inquiry: Inquiry) -> Inference:
         return statistic
 
     step, curves = linearize_weighed(inquiry, records, prepare)
-    tested = inquiry.asked.compared == "difference" or inquiry.asked.measures[0].word in ("corr", "spearman")
+    tested = inquiry.asked.compared == "difference" or inquiry.asked.measures[0].word == "corr"
     figures = figures_of_weighed(inquiry, names, step, curves, tested=tested and len(inquiry.asked.measures) == 1)
     return inquiry.inference(title_of(inquiry), figures)
 
@@ -469,11 +469,8 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     step, curves = linearize_weighed(
         inquiry, records, lambda: weigh(inquiry, records.codes)[1], influence=influence_of_formula(design)
     )
-    names = ["(intercept)", *design.names]
-    figures = [
-        replace(each, p_value=each.p_value if number else None)
-        for number, each in enumerate(figures_of_weighed(inquiry, names, step, curves, tested=True))
-    ]
+    first, *others = figures_of_weighed(inquiry, ["(intercept)", *design.names], step, curves, tested=True)
+    figures = [replace(first, p_value=None), *others]
     joint, at = {}, 1
     for product_, term in zip(asked.terms, design.terms, strict=True):
         if len(term.names) > 1 and all(each.low is not None for each in figures[at : at + len(term.names)]):
@@ -573,13 +570,8 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
             f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
         )
     meant = np.where(np.arange(attribute.n_levels) < values, np.arange(attribute.n_levels) == 1, np.nan)
-    index = product_[0].attribute
-    return (
-        Term(
-            (f"{attribute.name} = {attribute.levels[1]}",), lambda codes: meant[inquiry.levels(codes, index)][:, None]
-        ),
-        "logistic",
-    )
+    index, name = product_[0].attribute, f"{attribute.name} = {attribute.levels[1]}"
+    return Term((name,), lambda codes: meant[inquiry.levels(codes, index)][:, None]), "logistic"
 
 
 def _number(inquiry: Inquiry, product_: Product) -> Term:
@@ -590,7 +582,9 @@ def _term(inquiry: Inquiry, product_: Product) -> Term:
     """Numbers as one column, their product; categories as their own columns; beside others, all products of columns."""
     attributes = inquiry.model.schema.attributes
     blocks = []
-    numbers = tuple(f for f in product_ if f.function != "C" and inquiry.is_number(attributes[f.attribute]))
+    numbers = tuple(
+        f for f in product_ if f.function != "C" and (f.function or inquiry.is_number(attributes[f.attribute]))
+    )
     blocks += [_number(inquiry, numbers)] if numbers else []
     blocks += [_categories(inquiry, factor) for factor in product_ if factor not in numbers]
 
@@ -608,8 +602,6 @@ def _categories(inquiry: Inquiry, factor: Factor) -> Term:
 
     Categories with too few rows have one column together; where even that has too few, they count as the first.
     """
-    if factor.function not in ("", "C"):
-        inquiry.scores(factor.attribute)
     schema, index = inquiry.model.schema, factor.attribute
     attribute, (source, levels) = schema.attributes[index], schema.sources[index]
     eye = np.eye(attribute.n_levels)
