@@ -456,7 +456,10 @@ REFUSED = {
     "mean(age) of sex": "'of' is not expected here: a question ends with 'by' names, or 'where' a predicate.",
     "difference mean(age)": "'of' is expected after 'difference', got 'mean'.",
     "difference of mean(age)": "a difference is between groups of a measure. Write difference of mean(x) by z.",
-    "independent(age, sex) by owns": "a test of independence has no groups. Remove 'by'",
+    "independent(age, sex) by owns": "a test of independence has no groups and no weights. Ask for some rows",
+    "independent(age, sex) weighted by weight": "a test of independence has no groups and no weights. Ask for some",
+    "age ~ sex by owns": "a formula has no groups. Ask for some rows with where.",
+    "age ~ sex*owns*region*weight*age": "at most 4 terms are crossed, got 5. Write x:z for a product.",
     "mean(region)": "attribute 'region' holds categories, which have no mean. Ask for a share, such as "
     "share(region = 'North'), or declare scores.",
     "age ~ sex ~ owns": "a formula has one '~', got more. Write outcome ~ name + name.",

@@ -357,15 +357,16 @@ class Inquiry:
             value, hidden = value * found, around if is_plain(product) else hidden
         return np.where(np.isfinite(value), value, np.nan), hidden
 
-    def counted(self, codes: Codes) -> Floats:
-        """The weight of each record by the attribute that the question weighs by; 0 where it has none."""
+    def kept(self, codes: Codes) -> Floats:
+        """The weight of each record by what the question weighs by; 0 where it has none, or is not asked about."""
+        held = self.holds(self.asked.given, codes)
         if self.asked.weight is None:
-            return np.ones(len(codes))
+            return held
         weights = np.nan_to_num(self.numbers(self.asked.weight, codes)[0], nan=0.0)
         if np.any(weights < 0):
             name = self.model.schema.names[self.asked.weight]
             raise QueryError(f"weights must not be negative, and '{name}' has levels below zero. Weigh by another.")
-        return weights
+        return held * weights
 
     def caution_few(self, unclear: Sequence[str]) -> None:
         """Say of which groups nothing is known."""

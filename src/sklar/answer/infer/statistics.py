@@ -240,6 +240,12 @@ def groups_of(inquiry: Inquiry) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         yield ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group), group
 
 
+def _masks(inquiry: Inquiry, groups: Sequence[tuple[str, list[tuple[int, int]]]], codes: Codes) -> list[Floats]:
+    """The weights of records in each group."""
+    kept = inquiry.kept(codes)
+    return [math.prod((inquiry.levels(codes, i) == code for i, code in group), start=kept) for _, group in groups]
+
+
 def answer_measures(inquiry: Inquiry) -> Inference:
     """Any other measure, or two divided, by groups or not: by their numerical influence function."""
     records, names = listed_records(inquiry), list[str]()
@@ -261,8 +267,7 @@ def weigh(inquiry: Inquiry, codes: Codes) -> tuple[list[str], Weighed]:
         records = design.records(codes)
         return ["(intercept)", *design.names], lambda weights: design.scale(solve(records, weights, design.family)[0])
     asked, groups = inquiry.asked, list(groups_of(inquiry))
-    kept = inquiry.holds(asked.given, codes) * inquiry.counted(codes)
-    masks = [math.prod((inquiry.levels(codes, i) == code for i, code in group), start=kept) for _, group in groups]
+    masks = _masks(inquiry, groups, codes)
     measured = [_prepared(inquiry, measure, codes) for measure in asked.measures]
     names = [", ".join(filter(None, (label, name))) for name, _ in groups for label in measured[0]]
     each = len(measured[0])
@@ -354,11 +359,9 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
 
     def influence(codes: Codes) -> Floats:
         """Rows up to each cut less `part` of all that have a number, then these, group after group."""
-        kept = inquiry.holds(inquiry.asked.given, codes) * inquiry.counted(codes)
         own, terms = steps[inquiry.levels(codes, index)], list[Floats]()
-        for _, group in groups:
-            mask = math.prod((inquiry.levels(codes, i) == code for i, code in group), start=kept * (own >= 0))
-            terms += [mask * ((own <= k) - part) for k in range(cuts.size - 1)] + [mask]
+        for mask in _masks(inquiry, groups, codes):
+            terms += [mask * (own >= 0) * ((own <= k) - part) for k in range(cuts.size - 1)] + [mask * (own >= 0)]
         return np.stack(terms, axis=1)
 
     here = influence(inquiry.reference.codes)
@@ -521,9 +524,9 @@ class Design:
         """What a regression sees of these codes, shape (records, attributes)."""
         columns = self.columns(codes)
         known = np.asarray(np.isfinite(columns).all(axis=1))
-        kept = known * self.inquiry.holds(self.inquiry.asked.given, codes) * self.inquiry.counted(codes)
         columns = np.where(known[:, None], columns, 0.0)
-        return Records(np.column_stack([np.ones(len(codes)), columns[:, :-1]]), columns[:, -1], kept)
+        x = np.column_stack([np.ones(len(codes)), columns[:, :-1]])
+        return Records(x, columns[:, -1], known * self.inquiry.kept(codes))
 
 
 class Records(NamedTuple):

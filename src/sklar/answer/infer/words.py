@@ -43,6 +43,7 @@ _NAMED = {"share": "share of rows with ", "sd": "standard deviation of ", "corr"
 _MEASURES = ("mean", "share", "odds", "sum", "sd", "median", "quantile", "corr")
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {"": np.asarray, "log": np.log, "sqrt": np.sqrt}
 FAMILIES = {"ols": "linear", "logit": "logistic", "poisson": "Poisson"}
+_MOST_CROSSED = 4
 _POWERS, QUANTILES = ("2", "3"), ("median", "quantile")
 
 
@@ -165,16 +166,19 @@ class _Reader(TokenReader):
         by = self._attributes() if self.take("by") else ()
         if self.take("weighted"):
             self.expect("by", "after 'weighted'")
-            (asked["weight"],) = self._attributes(most=1)
-        asked |= self._condition()
+            asked["weight"] = self._find()
+        if self.take("where"):
+            rest = self._text[self.token.at :]
+            self.at = len(self.tokens) - 1
+            asked |= {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
         if self.token.kind != "end":
             why = "a formula lists names with +, : or * between them" if tildes else "a question ends with 'by' names"
             raise QueryError(f"{self.shown} is not expected here: {why}, or 'where' a predicate. {_EXAMPLES}")
         if compared and not by and not (tildes and compared == "ratio"):
             raise QueryError(f"a {compared} is between groups of a measure. Write {compared} of mean(x) by z.")
-        if by and asked["kind"] != "measure":
+        if (by and asked["kind"] != "measure") or (asked["kind"] == "independent" and "weight" in asked):
             what = "a formula" if tildes else "a test of independence"
-            raise QueryError(f"{what} has no groups. Remove 'by', or ask for one with where.")
+            raise QueryError(f"{what} has no groups{' and no weights' * (not tildes)}. Ask for some rows with where.")
         if len(set(by)) < len(by):
             raise QueryError("groups are by different attributes, got one twice. Remove one.")
         quantiles = any(measure.word in QUANTILES for measure in asked.get("measures", ()))
@@ -183,24 +187,15 @@ class _Reader(TokenReader):
         return Statistic(text=self._text.strip(), compared=compared, by=by, **asked)
 
     def _find(self) -> int:
-        token, shown = self.token, self.shown
-        if token.kind not in ("name", "word"):
-            raise QueryError(f"an attribute is expected, got {shown}. {_EXAMPLES}")
+        if self.token.kind not in ("name", "word"):
+            raise QueryError(f"an attribute is expected, got {self.shown}. {_EXAMPLES}")
         return find_attribute(self.advance(), self._schema)
 
-    def _attributes(self, most: int = 1_000) -> tuple[int, ...]:
+    def _attributes(self) -> tuple[int, ...]:
         names = [self._find()]
-        while len(names) < most and self.take(","):
+        while self.take(","):
             names.append(self._find())
         return tuple(names)
-
-    def _condition(self) -> dict[str, Any]:
-        """The predicate after `where`, if there is one, and its text."""
-        if self.take("where") is None:
-            return {}
-        rest = self._text[self.token.at :]
-        self.at = len(self.tokens) - 1
-        return {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
 
     def _require(self, word: str, found: tuple[Product, ...], number: int) -> None:
         if len(found) != number:
@@ -299,6 +294,10 @@ class _Reader(TokenReader):
             crossed = [self._product(":")]
             while self.take("*"):
                 crossed.append(self._product(":"))
+            if len(crossed) > _MOST_CROSSED:
+                raise QueryError(
+                    f"at most {_MOST_CROSSED} terms are crossed, got {len(crossed)}. Write x:z for a product."
+                )
             for size in range(1, len(crossed) + 1):
                 for chosen in combinations(crossed, size):
                     product = tuple(sorted(sum(chosen, ()), key=lambda each: each.attribute))
