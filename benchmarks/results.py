@@ -116,7 +116,7 @@ PAGES = (
     ),
     Page(name="functions", minutes=25, commands=("experiments.functions --runs 5 --epsilon 1 --epsilon 10 --jobs 2",)),
     Page(name="inference_raw", minutes=20, commands=("experiments.inference --raw --releases 6 --jobs 2",)),
-    Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
+    Page(name="flaws", minutes=29.5, commands=("tests.flaws.run",)),
 )
 
 

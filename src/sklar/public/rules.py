@@ -1,7 +1,7 @@
 """Rules: combinations of levels of two attributes that no record has, and attributes that another one determines.
 
-An attribute that another one determines is not measured, and what is forbidden for it becomes forbidden for the other.
-Parsing proves that every level of every measured attribute occurs in some record that honors all rules: each level has
+A determined attribute is not measured; what is forbidden for it becomes forbidden for the one that determines it.
+Parsing proves that every level of every measured attribute occurs in some record that honors all rules. Each level has
 an allowed level in every other attribute, which suffices without cycles; in a cycle `solve` must find such a record.
 """
 
@@ -289,9 +289,8 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
         for one, other, support in ((i, j, free.any(axis=1)), (j, i, free.any(axis=0))):
             if not support.all():
                 level = attributes[one].levels[int(np.argmin(support))]
-                raise SchemaError(
-                    said("public.never", level=level, names=(attributes[one].name, attributes[other].name))
-                )
+                names = (attributes[one].name, attributes[other].name)
+                raise SchemaError(said("public.never", level=level, names=names))
     for group in groups(allowed):
         tied = {pair: free for pair, free in allowed.items() if pair[0] in group}
         # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).

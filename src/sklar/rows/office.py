@@ -1,10 +1,9 @@
 """Workbooks of Excel, and files of Stata and SPSS, to batches, by libraries that are extras.
 
-What is read of a cell depends on that cell and on the file's own description: types that a library would infer from the
-rows of a column are not asked for. Cells of a workbook are texts, as in a CSV file; numbers of Stata and SPSS are
-doubles, those with the format of a day or a moment are that, and what either has marked as missing is null. Labels of
-values are part of the description. As in Parquet files, a text that is not in the encoding which its file declares is
-refused as damage to the file is; so is a workbook of more than 4 GiB, which would be read into memory as a whole.
+What is read of a cell depends on that cell and the file's own description: no type is inferred from rows. Cells of a
+workbook are texts, as in a CSV file; numbers of Stata and SPSS are doubles, or days and moments by their format, and
+values marked as missing are null. Labels of values are part of the description. Text that is not in the declared
+encoding is refused as damage, and so is a workbook of more than 4 GiB, which would be read into memory whole.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.arrow import ColumnType
 from sklar.rows.source import Batches, Source, batch_rows
 
@@ -83,11 +82,9 @@ def open_survey(path: Path, kind: str) -> Source:
     import pyreadstat
 
     read = partial(pyreadstat.read_dta if kind == ".dta" else pyreadstat.read_sav, str(path))
-    try:
+    program = SURVEYS[kind].replace("stata", "Stata").replace("spss", "SPSS")
+    with failing(DataError, said("rows.no_survey", path=path, program=program)):
         _, described = read(metadataonly=True, user_missing=True)
-    except Exception:
-        program = SURVEYS[kind].replace("stata", "Stata").replace("spss", "SPSS")
-        raise DataError(said("rows.no_survey", path=path, program=program)) from None
     held, clocks = described.readstat_variable_types, dict[str, _Clock | None]()
     for name, form in described.original_variable_types.items():
         # How it is shown may stand behind the name of a format: %tdD_m_Y, DATE11.

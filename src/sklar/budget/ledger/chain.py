@@ -1,12 +1,12 @@
 """A ledger's file: one SQLite database, a journal of entries that only grows.
 
 **Chain.** An entry's head is the SHA-256 of the head before it, its own fields and 128 random bits (its salt). A change
-to any entry shows in all later heads, and a head that is published as a receipt tells nothing of the entries: without
-the salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
+to any entry shows in all later heads. A head that is published as a receipt tells nothing of the entries: without the
+salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
 
-**Key.** With a key of 32 bytes, in a file for its owner alone or in the environment, every entry also has HMAC-SHA256
-of its head, its signature. Whoever has the key notices every entry that was not written with it, also where all heads
-were computed anew. A key that is given for a ledger without one is refused: a forger would take the signatures off.
+**Key.** With a key of 32 bytes, in a file for its owner alone or in the environment, every entry also has a signature:
+HMAC-SHA256 of its head. Whoever has the key notices every entry written without it, even where all heads were computed
+anew. A key given for a ledger without one is refused: a forger would take the signatures off.
 
 **Kinds of entries.** `setup` says what the ledger is: its name for the anchor, the secret that fingerprints of files
 are made with, the anchor and the key; the last one holds. `open` gives a data set its total, `charge` charges it,
@@ -27,12 +27,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sklar.budget.account import Entry
 from sklar.budget.receipt import Receipt
 from sklar.errors import LedgerError
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
@@ -138,11 +138,11 @@ class Pages:
         if not (application or version or objects):
             return False
         if application != APPLICATION_ID:
-            raise self._damaged("it belongs to another program")
+            raise self._error("damaged", "it belongs to another program")
         if version != VERSION:
-            raise self._of_another(f"have format version {VERSION}, got {version}")
+            raise self._error("another_sklar", f"have format version {VERSION}, got {version}")
         if self._connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-            raise self._damaged("SQLite's integrity check fails")
+            raise self._error("damaged", "SQLite's integrity check fails")
         return True
 
     def _read(self) -> list[str]:
@@ -151,18 +151,18 @@ class Pages:
         signatures, head = [], ""
         for *fields, digest, salt, signature in self._connection.execute(question):
             if not salt:
-                raise self._of_another(f"have a salt in every entry, got none in entry {fields[0]}")
+                raise self._error("another_sklar", f"have a salt in every entry, got none in entry {fields[0]}")
             head = _head(head, *fields, salt)
             if digest != head or fields[0] != len(self.entries) + 1:
-                raise self._damaged(f"entry {fields[0]} does not follow from those before it")
+                raise self._error("damaged", f"entry {fields[0]} does not follow from those before it")
             self._add(fields, head)
             signatures.append(signature)
             kind, body = self.entries[-1].kind, self.entries[-1].body
             if kind not in _KEYS or body.keys() - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
                 # Only a later Sklar, or a forger who knows how to chain, writes one.
-                raise self._damaged(f"entry {fields[0]} is of an unknown kind")
+                raise self._error("damaged", f"entry {fields[0]} is of an unknown kind")
             if kind == "charge" and any(len(group) != 3 for group in body["scales"]):
-                raise self._of_another(f"charge scales, moves and reaches, got tables in entry {fields[0]}")
+                raise self._error("another_sklar", f"charge scales, moves and reaches, got tables in entry {fields[0]}")
         return signatures
 
     def _add(self, fields: Sequence[Any], head: str) -> None:
@@ -183,13 +183,10 @@ class Pages:
             raise LedgerError(f"ledger '{self.path}' has another key than the one given {differ}. Give its own.")
         for entry, signature in zip(self.entries, signatures, strict=True):
             if not hmac.compare_digest(sign(self._key, entry.head), signature):
-                raise self._damaged(f"entry {entry.number} was not written with its key")
+                raise self._error("damaged", f"entry {entry.number} was not written with its key")
 
-    def _of_another(self, must: str) -> LedgerError:
-        return LedgerError(said("budget.another_sklar", ledger=self.path, must=must))
-
-    def _damaged(self, what: str) -> LedgerError:
-        return LedgerError(said("budget.damaged", ledger=self.path, what=what))
+    def _error(self, key: Literal["damaged", "another_sklar"], why: str) -> LedgerError:
+        return LedgerError(said(f"budget.{key}", ledger=self.path, why=why))
 
 
 @contextmanager
@@ -242,11 +239,9 @@ def find_key(file: Path | None) -> bytes | None:
     text, where = os.environ.get(VARIABLE), f"the environment's {VARIABLE}"
     if file is not None:
         where = f"the key file '{file}'"
-        try:
-            with file.open() as opened:
-                mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
-        except (OSError, UnicodeDecodeError) as error:
-            raise LedgerError(f"{where} cannot be read ({type(error).__name__}). Check the path.") from None
+        unread = f"{where} cannot be read ({{kind}}). Check the path."
+        with failing(LedgerError, unread, (OSError, UnicodeDecodeError)), file.open() as opened:
+            mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
         # On other systems these bits mean nothing.
         if os.name == "posix" and mode & 0o077:
             raise LedgerError(f"{where} must be for its owner alone, got mode {mode:04o}. Run: chmod 600 {file}")
