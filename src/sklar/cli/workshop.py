@@ -23,17 +23,18 @@ from sklar.cli.options import HELP, MANY, OUT, PATH, SCHEMA, WRITTEN, command, f
 def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only."""
     from sklar.custodian.evaluate import evaluate as compare
-    from sklar.custodian.evaluate.private_report import MARK
 
     print_figures(watched(compare, real, synthetic, shared.schema_of(schema_path), **options))
-    _say_private(options["report"], MARK)
+    _say_private(options["report"])
 
 
-def _say_private(made: Path | None, mark: str) -> None:
+def _say_private(made: Path | None) -> None:
+    from sklar.custodian.evaluate.private_report import MARK
+
     if made is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
-        if mark not in made.name:
-            say(f"Its name does not say so: consider {made.with_name(f'{mark}-{made.name}')}.")
+        if MARK not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
 
 
 @command("An analysis of real rows beside infer's: private.", JSON)
@@ -50,13 +51,12 @@ def compare(*, real: Path, model_path: Path, question: str, plot: Path | None, *
     standard errors that statistics packages have.
 
     \b
-      sklar compare adult.csv adult.sklar "ols(hours ~ age + sex)" --plot PRIVATE.png
+      sklar compare adult.csv adult.sklar "share(income = '>50K') by sex" --plot PRIVATE.png
     """
     from sklar.custodian.compare import compare as side_by_side
-    from sklar.custodian.evaluate.private_report import MARK
 
     print_figures(side_by_side(real, model_path, question, plot=plot, **options))
-    _say_private(plot, MARK)
+    _say_private(plot)
 
 
 @command("All steps, in your browser.")

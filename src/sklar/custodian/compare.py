@@ -39,7 +39,7 @@ _TABLES, _SEED = 200, 2_026
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison(Tabular):
+class Compared(Tabular):
     """An analysis of real rows, of synthetic rows as if they were real, and by `infer`. PRIVATE.
 
     `left_out` real rows have a value of no level.
@@ -162,7 +162,7 @@ def compare(
     level: float = DEFAULT_LEVEL,
     seed: int = 0,
     plot: str | Path | None = None,
-) -> Comparison:
+) -> Compared:
     """The same analysis of real rows, of as many synthetic ones, and by `infer`. PRIVATE: for the custodian's eyes.
 
     `plot` (.png) is a file to write, PRIVATE as well. `seed` draws the synthetic rows.
@@ -174,7 +174,7 @@ def compare(
         raise QueryError("a test has no figures to compare. Ask for a difference or a correlation.")
     own = _OfRows(inquiry, pl.concat(rows_that_count(real, model.schema)[1]))
     drawn, found = _OfRows(inquiry, model.sample(seed=seed)), answer_to(inquiry)
-    made = Comparison(
+    made = Compared(
         real=own.answer(found, "the real rows"),
         synthetic=drawn.answer(found, "synthetic rows as if they were real"),
         inferred=found,
