@@ -46,7 +46,7 @@ _CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
 # By how much the variance inside bins may differ from that of the fitted shape, as a part of it.
-SPREAD = 0.6
+SPREAD = 0.75
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
 _UNITS: dict[str, tuple[float, str]] = {
     "date": (1.0, "days since 1970-01-01"),
