@@ -378,6 +378,12 @@ def test_where_numbers_lie_inside_their_bins_is_part_of_the_error_of_a_mean(mode
     assert infer(model, "mean(age)").figures[0].model_error == pytest.approx(float(expected), rel=0.3)
     blind = replace(model, measured=replace(model.measured, blocks=model.measured.blocks[:2]))
     assert infer(blind, "mean(age)").figures[0].model_error == pytest.approx(0.67, abs=0.15)
+    # A tail: its mean may lie anywhere, as a uniform number does.
+    ends = replace(SCHEMA.attribute("weight"), edges=(0.0, 10.0, 20.0, 100.0), points=(), special=())
+    rows = pl.DataFrame({"weight": np.random.default_rng(3).gamma(2.0, 10.0, 2000).clip(0, 99), "owns": [True] * 2000})
+    tailed = sklar.fit(rows, Schema(name="t", attributes=(ends, SCHEMA.attribute("owns"))), epsilon=4.0)
+    tailed = replace(tailed, measured=replace(tailed.measured, blocks=tailed.measured.blocks[:2]))
+    assert tailed.shapes["weight"].errors == pytest.approx([1.5, 1.5, 80 / math.sqrt(12)])
 
 
 def test_a_count_beyond_what_a_search_saw_is_no_certain_zero(searched: Model) -> None:
