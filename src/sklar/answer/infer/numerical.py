@@ -220,9 +220,10 @@ def _curves(
         ends = moved[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
         crossed = curve.value(np.array([ends[0], *curve.at[(ends[0] < curve.at) & (curve.at < ends[1])], ends[1]]))
         known = spread[own] > 1e-16 * max(at[own] ** 2, 1e-300) and bool(np.all(np.diff(crossed) > 0))
-        # Noise moves all cells alike, also those that are all but empty.
+        # Noise moves all cells alike, also those that are all but empty. Which way it did must not decide on a caution.
         apart, missed = psi[:, own] - psi[:, own].mean(), 0.0
-        for target in (*ends, moved[own]) if known else ():
+        near, far = abs(moved[own]), abs(moved[own]) + inquiry.quantile * errors[own]
+        for target in (near, -near, far, -far) if known else ():
             noisy = np.maximum(whole + target / max(float(apart @ apart), 1e-300) * apart, 0.0)
             noisy /= noisy.sum()
             off = float(statistic(noisy)[own] - curve.value((noisy - whole) @ psi[:, own]))
