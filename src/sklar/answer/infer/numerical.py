@@ -10,10 +10,9 @@ A first derivative says what a statistic does nearby. Farther away it is followe
 most: the model tilted along psi until the mean of psi is what the noisy tables say, and what its error leaves (the
 least favorable family: Efron 1987). An interval so lies as the statistic is curved, as Fieller's does for a ratio. How
 far that is true is measured: tables are drawn from the model, of the size at which sampling alone would have the
-standard error that was found, and the statistic of each is compared with that of the tilted model; so is that of the
-model as noise moves its cells, all alike, as far as the interval reaches. Where the difference (root mean square over
-tables) exceeds `_CURVED` standard errors the answer cautions. Beyond `_BROKEN` of them, where the statistic turns back,
-and where the derivative is zero, there is no interval.
+standard error that was found, and the statistic of each is compared with that of the tilted model. Where the difference
+(root mean square) exceeds `_CURVED` standard errors the answer cautions. Beyond `_BROKEN` of them, where the statistic
+turns back, and where the derivative is zero, there is no interval.
 """
 
 from __future__ import annotations
@@ -220,15 +219,7 @@ def _curves(
         ends = moved[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
         crossed = curve.value(np.array([ends[0], *curve.at[(ends[0] < curve.at) & (curve.at < ends[1])], ends[1]]))
         known = spread[own] > 1e-16 * max(at[own] ** 2, 1e-300) and bool(np.all(np.diff(crossed) > 0))
-        # Noise moves all cells alike, also those that are all but empty. Which way it did must not decide on a caution.
-        apart, missed = psi[:, own] - psi[:, own].mean(), 0.0
-        near, far = abs(moved[own]), abs(moved[own]) + inquiry.quantile * errors[own]
-        for target in (near, -near, far, -far) if known else ():
-            noisy = np.maximum(whole + target / max(float(apart @ apart), 1e-300) * apart, 0.0)
-            noisy /= noisy.sum()
-            off = float(statistic(noisy)[own] - curve.value((noisy - whole) @ psi[:, own]))
-            missed = max(missed, abs(off) / errors[own] if math.isfinite(off) else math.inf)
-        curves.append(curve._replace(missed=missed if known else math.inf))
+        curves.append(curve._replace(missed=0.0 if known else math.inf))
     # Powers of two, so that figures of similar errors share their tables.
     generator = np.random.Generator(np.random.SFC64(_SEED + 1))
     sizes = np.round(np.log2((spread / errors**2).clip(_LEAST_ROWS, n)))
@@ -239,7 +230,9 @@ def _curves(
         for own in np.flatnonzero(sizes == power).tolist():
             curve = curves[own]
             square = np.mean((found[:, own] - curve.value(means[:, own])) ** 2) - step.beyond[own, own] / size
-            missed = math.sqrt(max(float(square), 0.0)) / errors[own] if np.isfinite(square) else math.inf
+            # Where noise is that of fewer rows than any table has, what is missed grows as its variance does.
+            farther = max(_LEAST_ROWS * errors[own] ** 2 / spread[own], 1.0)
+            missed = farther * math.sqrt(max(float(square), 0.0)) / errors[own] if np.isfinite(square) else math.inf
             curves[own] = curve._replace(missed=max(curve.missed, missed))
     return curves
 
