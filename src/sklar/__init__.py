@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from sklar.files.archive import load, load_linked, resume
     from sklar.files.model import LinkedModel, Model, fit_tables, infer, query, report
-    from sklar.files.tables import read_tables, write_tables
+    from sklar.files.tables import write_tables
     from sklar.kernel.queries import Block
     from sklar.kernel.theorems import Budget
     from sklar.public.events import Linked
@@ -51,8 +51,8 @@ __all__ = [
     "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Linked", "LinkedModel",
     "Measured", "Method", "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema",
     "SchemaError", "SklarError", "Synthesizer", "check", "compare", "draft", "evaluate", "fit", "fit_linked",
-    "fit_tables", "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "read_tables", "report",
-    "resume", "verify", "write_tables",
+    "fit_tables", "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "report", "resume",
+    "verify", "write_tables",
 ]  # fmt: skip
 
 # Where names live. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
@@ -69,7 +69,7 @@ _HOMES = {
     "SklarError",
     "files.archive": "load load_linked resume",
     "files.model": "LinkedModel Model fit_tables infer query report",
-    "files.tables": "read_tables write_tables",
+    "files.tables": "write_tables",
     "kernel.queries": "Block",
     "kernel.theorems": "Budget",
     "public.events": "Linked",
