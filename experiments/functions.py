@@ -4,9 +4,10 @@
     python -m experiments.functions --page
 
 Every run draws a new table, releases it, and asks `model.infer` for each function, about the table and about the
-population. The truth is the same function of the coded rows, numbers at the midpoints of their bins: of the table that
-was released, and of the population that it was drawn from. So it says whether noise and sampling are covered, and not
-whether bins hide anything. Every run is one JSON file; a run whose file exists is not made again.
+population. The truth is the same function of the coded rows, numbers at the midpoints of their bins, and infer is told
+to take midpoints, too: of the table that was released, and of the population that it was drawn from. So it says whether
+noise and sampling are covered, and not whether bins hide anything. Every run is one JSON file; a run whose file exists
+is not made again.
 
 Tables are rows of a population of their own: the generated census, and columns of a Gaussian copula whose margins and
 dependences differ (heavy tails, few levels, rare categories, near determinism, independence).
@@ -29,8 +30,9 @@ import polars as pl
 
 from experiments import record
 from experiments.asked import counts_of, measure_counts
-from sklar.answer.infer.inquiry import Declared, Inquiry, Statistic
+from sklar.answer.infer.inquiry import Declared, Inquiry
 from sklar.answer.infer.numerical import table_of
+from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.files.model import Model, fit_tables
 from sklar.files.write import write_text

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
     from sklar.custodian.check import check
+    from sklar.custodian.compare import compare
     from sklar.custodian.draft import draft
     from sklar.custodian.evaluate import evaluate
     from sklar.errors import (
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Linked", "LinkedModel",
     "Measured", "Method", "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema",
-    "SchemaError", "SklarError", "Synthesizer", "check", "draft", "evaluate", "fit", "fit_linked", "fit_tables",
-    "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "report", "resume",
+    "SchemaError", "SklarError", "Synthesizer", "check", "compare", "draft", "evaluate", "fit", "fit_linked",
+    "fit_tables", "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "report", "resume",
     "verify", "write_tables",
 ]  # fmt: skip
 
@@ -61,6 +62,7 @@ _HOMES = {
     "budget.forecast": "forecast",
     "budget.method": "Method",
     "custodian.check": "check",
+    "custodian.compare": "compare",
     "custodian.draft": "draft",
     "custodian.evaluate": "evaluate",
     "errors": "BudgetError DataError LedgerError MissingExtraError ModelError NoiseError OutputError SchemaError "

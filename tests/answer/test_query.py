@@ -373,6 +373,7 @@ def test_a_query_says_what_it_counts(counted: list[Model]) -> None:
     share = found.estimate / 400
     assert found.choosing_error == pytest.approx(math.sqrt(400 * share * (1 - share)))
     assert any("choosing rows   has a standard error of at most" in line for line in found.lines())
+    assert "  covers          the release's noise, the choice of rows of people" in found.lines()
     assert (found.standard_error or 0.0) > (found.choosing_error or 0.0) > 0
     rows = answer(four, "a = true")
     assert rows.lines()[0].startswith("Rows, at most 4 of each person, with a = true, of ")

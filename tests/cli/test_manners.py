@@ -160,7 +160,7 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
 
 # Commands whose figures are the answer to a question; the others do something, and say so.
 ASKING = (
-    *("verify", "forecast", "plan", "query", "infer", "evaluate"),
+    *("verify", "forecast", "plan", "query", "infer", "evaluate", "compare"),
     *("schema check", "ledger show", "ledger history", "ledger check"),
 )
 

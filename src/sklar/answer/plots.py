@@ -33,7 +33,7 @@ class Plots:
 
     def margins(self, name: str) -> Figure:
         """Shares of an attribute's levels among synthetic rows, beside the noisy counts with their 95% intervals."""
-        figure, ax = _figure(6.4, 3.6)
+        figure, ax = blank_figure(6.4, 3.6)
         schema, n = self.model.schema, self.model.n_rows
         attribute = schema.attribute(name)
         source, levels = schema.sources[schema.names.index(name)]
@@ -65,7 +65,7 @@ class Plots:
         """The share of rows that would have to change to make a pair independent; nothing where noise may be all."""
         schema = self.model.measured_schema
         size = 1.8 + 0.3 * schema.n_attributes
-        figure, ax = _figure(size + 0.8, size)
+        figure, ax = blank_figure(size + 0.8, size)
         square = schema.cells.symmetric(dependences(self.model)[0])
         square[square == 0] = np.nan
         image = ax.imshow(100 * square, cmap="Oranges", vmin=0)
@@ -77,7 +77,8 @@ class Plots:
         return figure
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Any]:
+def blank_figure(width: float, height: float) -> tuple[Figure, Any]:
+    """A figure and its axes. Needs matplotlib."""
     require("matplotlib", what="a plot", package="matplotlib", extra="plot")
     from matplotlib.figure import Figure
 

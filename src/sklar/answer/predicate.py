@@ -118,11 +118,11 @@ class Combined(Expression):
 
 
 _TOKENS = re.compile(
-    r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|[=<>(),])|(?P<word>[\w.+\-:/]+))"""
+    r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|\*\*|[=<>(),*^~])|(?P<word>[\w.+\-:/]+))"""
 )
 COMPARED = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_SAME = {"==": "=", "<>": "!="}
+_SAME = {"==": "=", "<>": "!=", "**": "^"}
 _KEYWORDS = ("and", "or", "not", "in", "is")
 # A predicate is typed by a person; deeper nesting than this is a mistake, or an attempt to exhaust the stack.
 _MAX_DEPTH = 100

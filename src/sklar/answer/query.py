@@ -147,6 +147,9 @@ class Answer:
                 f"  {self._ends:<16}{low:,.0f} to {high:,.0f}"
                 + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
                 f"  measured by     {self.measured_by}",
+                "  covers          the release's noise"
+                + ", the choice of rows of people" * (self.counted != "rows")
+                + ", what shares of cut bins may be" * bool(self.split),
             ]
         if self.split:
             named = ", ".join(self.split)

@@ -25,7 +25,7 @@ COMMANDS = {
     "ledger": ("ledger",),
     "products": ("sample", "tables", "report", "publish", "verify", "sign"),
     "answers": ("forecast", "plan", "query", "infer"),
-    "workshop": ("evaluate", "studio", "audit", "demo", "generate", "warm"),
+    "workshop": ("evaluate", "compare", "studio", "audit", "demo", "generate", "warm"),
 }
 
 

@@ -138,10 +138,16 @@ def infer(
       mean(hours)   mean(hours) by sex   mean(hours) by sex where age >= 25
       share(income = '>50K') by sex      share(education)
       difference of mean(hours) by sex   difference of share(income = '>50K') by sex
-      corr(age, hours)                   independent(sex, region)
-      hours ~ age + sex + education      a linear regression
-      income ~ age + sex                 a logistic one, where the outcome has two values
+      median(hours) by sex               quantile(hours, 0.9)
+      sd(hours)   sum(hours)             mean(gain) / mean(hours)
+      ratio of odds(income = '>50K') by sex
+      corr(age, log(hours))              independent(sex, region)
+      hours ~ age * sex + education      a linear regression; x:z are products, C(x) are categories
+      income ~ age + age^2 + sex         a logistic one, where the outcome has two values
       region = 'North' ~ age + sex       or is a predicate
+      poisson(children ~ age + sex)      a Poisson one; also ols(...), logit(...)
+      ratio of income ~ age + sex        its odds ratios
+    After any of them: weighted by NAME, where PREDICATE.
     Names, values and predicates are written as for sklar query.
     """
     from sklar.files.model import model_of

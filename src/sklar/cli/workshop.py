@@ -27,7 +27,6 @@ def evaluate(
 ) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only."""
     from sklar.custodian.evaluate import evaluate as compare
-    from sklar.custodian.evaluate.private_report import MARK
 
     if events is None:
         found: Any = watched(compare, real, synthetic, shared.described_one(schema_path, table), **how)
@@ -38,10 +37,38 @@ def evaluate(
             raise click.UsageError("--events compares both linked tables. Leave out --table, --target and --test.")
         found = watched(evaluate_linked, (real, events[0]), (synthetic, events[1]), schema_path, **how)
     print_figures(found)
-    if (made := how["report"]) is not None and not is_given("json"):
+    _say_private(how["report"])
+
+
+def _say_private(made: Path | None) -> None:
+    from sklar.custodian.evaluate.private_report import MARK
+
+    if made is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
         if MARK not in made.name:
             say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
+
+
+@command("An analysis of real rows beside infer's: private.", JSON)
+@click.argument("real", type=PATH)
+@shared.MODEL
+@click.argument("question")
+@option("--level", "Coverage of the confidence intervals.", number, default="0.95")
+@option("--seed", "Draws the synthetic rows.", int, default=0)
+@shared.written("--plot", "PRIVATE.png", "Draw the intervals; private as well.")
+def compare(*, real: Path, model_path: Path, question: str, plot: Path | None, **options: Any) -> None:
+    """Answer QUESTION of the REAL rows, of synthetic rows as if they were real, and by sklar infer, side by side.
+
+    For the custodian's eyes only. QUESTION is as for sklar infer; rows are analyzed by their raw values, with the
+    standard errors that statistics packages have.
+
+    \b
+      sklar compare adult.csv adult.sklar "share(income = '>50K') by sex" --plot PRIVATE.png
+    """
+    from sklar.custodian.compare import compare as side_by_side
+
+    print_figures(side_by_side(real, model_path, question, plot=plot, **options))
+    _say_private(plot)
 
 
 @command("All steps, in your browser.")

@@ -96,6 +96,15 @@ class Shape:
         first = np.searchsorted(self.heights, self.bins, side="right") - 1
         return self.places[first], self.places[np.searchsorted(self.heights, self.bins + 1)]
 
+    @property
+    def variances(self) -> Doubles:
+        """The variance of the numbers that are drawn in each bin, shape (b,)."""
+        lows, highs, masses = self.places[:-1], self.places[1:], np.diff(self.heights)
+        bins = np.floor(self.heights[:-1] + masses / 2).astype(np.int64)
+        first = np.bincount(bins, masses * (lows + highs) / 2)[self.bins]
+        second = np.bincount(bins, masses * (lows**2 + lows * highs + highs**2) / 3)[self.bins]
+        return np.asarray(np.maximum(second - first**2, 0.0))
+
     def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> Doubles:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
         return np.interp(bins + generator.random(bins.size), self.heights, self.places)

@@ -287,7 +287,12 @@ def _with_means(
     pieces = [_pieces(shape, place) for place in range(rows.size)]
     means = np.array([float(masses @ (at[:-1] + at[1:])) / 2 for at, masses in pieces])[shape.bins]
     lows, highs = shape.ends
-    errors = _UNKNOWN[unseen is not None] * np.maximum(highs - lows - unit, 0.0)
+    widths = np.maximum(highs - lows - unit, 0.0)
+    errors = _UNKNOWN[unseen is not None] * widths
+    if unseen is None:
+        # Of a tail the bin beside it tells nothing: its mean may lie anywhere.
+        tails = [end for end, beside in ((0, 1), (-1, -2)) if widths.size > 1 and widths[end] >= 2 * widths[beside]]
+        errors[tails] = widths[tails] / np.sqrt(12)
     if unseen is not None:
         end = highs.max() if attribute.clip is None else float(attribute.clip)
         outer = np.maximum((end - means) * (highs == highs.max()), (means - lows.min()) * (lows == lows.min()))

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from sklar.answer.infer.inquiry import Declared, Figure, Inference, Inquiry, Target
 from sklar.answer.infer.numerical import infer_function
-from sklar.answer.infer.statistics import answer_correlation, answer_formula, answer_independence, answer_ratios
+from sklar.answer.infer.statistics import (
+    answer_formula,
+    answer_independence,
+    answer_measures,
+    answer_quantiles,
+    answer_ratios,
+)
+from sklar.answer.infer.words import QUANTILES
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
 
 __all__ = ["Declared", "Figure", "Inference", "Target", "infer", "infer_function"]
-
-_ANSWERS = {"corr": answer_correlation, "independent": answer_independence, "formula": answer_formula}
 
 
 def infer(model: Model, question: str, **settings: Any) -> Inference:
@@ -27,4 +32,11 @@ def infer(model: Model, question: str, **settings: Any) -> Inference:
 
 def answer_to(inquiry: Inquiry) -> Inference:
     """The answer to a question that was asked."""
-    return _ANSWERS.get(inquiry.asked.kind, answer_ratios)(inquiry)
+    asked = inquiry.asked
+    if asked.kind == "formula":
+        return answer_formula(inquiry)
+    if asked.kind == "independent":
+        return answer_independence(inquiry)
+    if asked.linear is not None:
+        return answer_ratios(inquiry)
+    return answer_quantiles(inquiry) if asked.measures[0].word in QUANTILES else answer_measures(inquiry)

@@ -1,20 +1,8 @@
-"""One question to one model: how it is read, what its levels stand for, and the judged answer.
-
-Questions are read by hand, and never evaluated as code:
-
-    question  = statistic ["where" predicate] | "independent" "(" name "," name ")"
-    statistic = ["difference" "of"] measure ["by" name { "," name }] | "corr" "(" name "," name ")" | formula
-    measure   = "mean" "(" name ")" | "share" "(" predicate ")" | "share" "(" name ")"
-    formula   = outcome "~" name { "+" name }
-    outcome   = name | predicate
-
-Names, values and predicates are written as `query` takes them (`answer.predicate`).
-"""
+"""One question to one model: what its levels stand for, and the judged answer."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -26,11 +14,12 @@ from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import limits_of, shown_limits
 from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile, pool_effects
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
-from sklar.answer.predicate import Expression, QueryError, Token, TokenReader, find_attribute, parse, resolve, tokenize
+from sklar.answer.infer.words import FUNCTIONS, Product, Statistic, is_plain, read_question
+from sklar.answer.predicate import Expression, QueryError
 from sklar.draw.decode import Shape
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.outputs import grain
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Attribute
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -54,12 +43,12 @@ _ABOUT = {
     "everyone": "the table itself",
     "events": "the table's people with events",
 }
-_EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
-_QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
 # What is lost inside bins is cautioned about from this part of a standard error on.
 _CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
+# By how much the variance inside bins may differ from that of the fitted shape, as a part of it.
+SPREAD = 0.75
 # Axes that are shown in another unit: what one of it is on the axis, and its name.
 _UNITS: dict[str, tuple[float, str]] = {
     "date": (1.0, "days since 1970-01-01"),
@@ -115,6 +104,7 @@ class Inference(Tabular):
     n_rows: int
     figures: tuple[Figure, ...] = ()
     test: WaldTest | None = None
+    joint: Mapping[str, WaldTest] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +159,11 @@ class Inference(Tabular):
         for name, *cells in rows if self.figures else ():
             padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
             lines.append("  ".join(["", name.ljust(widths[0]), *padded]).rstrip())
+        lines += [
+            f"  {name} jointly: chi-square {each.statistic:,.1f}, {each.degrees} degrees of freedom, "
+            f"p-value {each.p_value:.2g}"
+            for name, each in self.joint.items()
+        ]
         lines += [f"  note: {note}" for note in self.notes]
         return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
 
@@ -176,13 +171,15 @@ class Inference(Tabular):
 class Scores(NamedTuple):
     """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set.
 
-    `errors` are the standard errors of means inside bins, `widths` those of what is drawn there.
+    `errors` are the standard errors of means inside bins, `widths` those of what is drawn there, and `hidden` the
+    variances of numbers around these means.
     """
 
     values: Floats
     by: str
     errors: Floats | float = 0.0
     widths: Floats | float = 0.0
+    hidden: Floats | float = 0.0
 
     @property
     def known(self) -> Floats:
@@ -193,6 +190,11 @@ class Scores(NamedTuple):
     def filled(self) -> Floats:
         """The scores, 0 where there is none."""
         return np.nan_to_num(self.values, nan=0.0)
+
+
+def unit_of(attribute: Attribute) -> tuple[float, str]:
+    """What one of the unit that a number is shown in is on its axis, and the unit's name."""
+    return _UNITS.get(attribute.kind, (1.0, ""))
 
 
 def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapping[str, Shape]]) -> Scores:
@@ -222,7 +224,7 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
             )
         values[: len(numbers)] = numbers
         return Scores(values=values, by="0 and 1" if attribute.boolean else "the numbers themselves")
-    unit, named = _UNITS.get(attribute.kind, (1.0, ""))
+    unit, named = unit_of(attribute)
     shape, step = None if said == "midpoint" else shapes().get(name), grain(attribute)
     edges = np.asarray(attribute.edges, dtype=np.float64)
     means = edges[:-1] + np.diff(edges) / 2
@@ -231,146 +233,19 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
     if step is not None:
         # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
         means = np.maximum(means - float(step) / 2, edges[:-1] if shape is None else edges[:-1][shape.bins])
-    errors, widths = np.zeros(values.size), np.zeros(values.size)
+    errors, widths, hidden = np.zeros((3, values.size))
     if shape is not None and shape.errors is not None:
         lows, highs = shape.ends
         widths[attribute.bin_codes] = np.maximum(highs - lows - float(step or 0), 0.0) / unit
         errors[attribute.bin_codes] = shape.errors / unit
+        hidden[attribute.bin_codes] = shape.variances / unit**2
     values[attribute.bin_codes] = means / unit
     values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
     by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
     if step is not None and np.all(np.diff(edges) <= float(step)):
         by = "the numbers themselves"
     said_by = by + (f", in {named}" if named else "")
-    return Scores(values, said_by, errors, widths)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Statistic:
-    """What a question asks for, with its attributes by their place in the schema.
-
-    `names` are a formula's regressors, or what else it is about; its outcome is an `event` or the attribute `outcome`.
-    """
-
-    text: str
-    kind: Literal["mean", "share", "shares", "corr", "independent", "formula", "function"]
-    names: tuple[int, ...] = ()
-    event: Expression | None = None
-    event_text: str = ""
-    outcome: tuple[int, ...] = ()
-    difference: bool = False
-    by: tuple[int, ...] = ()
-    given: Expression | None = None
-    given_text: str = ""
-
-
-def read_question(text: str, schema: Schema) -> Statistic:
-    """The statistic that a text asks for of a table with this schema."""
-    tildes = [match.start() for match in _QUOTED_OR_TILDE.finditer(text) if match.group() == "~"]
-    if len(tildes) > 1:
-        raise QueryError("a formula has one '~', got more. Write outcome ~ name + name.")
-    if not tildes:
-        return _Reader(text, schema).statistic()
-    left, reader = text[: tildes[0]], _Reader(text[tildes[0] + 1 :], schema)
-    names, given = reader.attributes("+"), reader.condition()
-    reader.end("a formula lists names with + between them")
-    twice = [name for number, name in enumerate(names) if name in names[:number]]
-    if twice:
-        raise QueryError(f"a formula names each attribute once, got '{schema.names[twice[0]]}' twice. Remove one.")
-    tokens = tokenize(left)
-    if tokens[0].kind == "end":
-        raise QueryError("an outcome is expected before '~', got nothing. Write outcome ~ name + name.")
-    outcome = (_find(tokens[0], schema),) if len(tokens) == 2 else ()
-    if outcome and outcome[0] in names:
-        raise QueryError(f"'{schema.names[outcome[0]]}' is the outcome and cannot explain itself. Remove it.")
-    event: dict[str, Any] = {} if outcome else {"event": resolve(parse(left), schema), "event_text": left.strip()}
-    return Statistic(text=text.strip(), kind="formula", names=names, outcome=outcome, **event, **given)
-
-
-def _find(token: Token, schema: Schema) -> int:
-    if token.kind not in ("name", "word"):
-        shown = "the end" if token.kind == "end" else f"'{token.text}'"
-        raise QueryError(f"an attribute is expected, got {shown}. {_EXAMPLES}")
-    return find_attribute(token, schema)
-
-
-class _Reader(TokenReader):
-    hint = f" {_EXAMPLES}"
-
-    def __init__(self, text: str, schema: Schema) -> None:
-        self._text, self._schema, split = text, schema, list[Token]()
-        for token in tokenize(text):
-            # Words such as a+b are divided at the signs, where they are no name.
-            whole = token.kind != "word" or token.text in schema.names
-            pieces = [token.text] if whole else re.split(r"(\+)", token.text)
-            split += [Token(token.kind, piece, token.at) for piece in pieces if piece or whole]
-        super().__init__(split)
-
-    def attributes(self, separator: str) -> tuple[int, ...]:
-        """Take names of attributes."""
-        names: list[int] = []
-        while not names or self.take(separator):
-            names.append(_find(self.advance(), self._schema))
-        return tuple(names)
-
-    def end(self, why: str) -> None:
-        """Nothing may follow."""
-        if self.token.kind != "end":
-            raise QueryError(f"{self.shown} is not expected here: {why}. {_EXAMPLES}")
-
-    def condition(self) -> dict[str, Any]:
-        """The predicate after `where`, if there is one, and its text."""
-        if self.take("where") is None:
-            return {}
-        rest = self._text[self.token.at :]
-        self.at = len(self.tokens) - 1
-        return {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
-
-    def statistic(self) -> Statistic:
-        """A statistic that is no formula."""
-        difference = self.take("difference") is not None
-        if difference:
-            self.expect("of", "after 'difference'")
-        word = self.take("mean", "share", "shares", "corr", "independent")
-        if word is None:
-            raise QueryError(f"{self.shown} begins no question that can be answered. {_EXAMPLES}")
-        self.expect("(", "to begin what is asked about")
-        about = self._share() if word in ("share", "shares") else self._named(word)
-        by = self.attributes(",") if self.take("by") else ()
-        given = self.condition()
-        self.end("a question ends with 'by' names or 'where' a predicate")
-        if difference and (not by or word == "corr"):
-            raise QueryError("a difference is between groups of a mean or a share. Write difference of mean(x) by z.")
-        if word in ("corr", "independent") and by:
-            raise QueryError(f"{word} has no groups. Remove 'by', or ask for one group at a time with where.")
-        if len(set(by)) < len(by):
-            raise QueryError("groups are by different attributes, got one twice. Remove one.")
-        return Statistic(text=self._text.strip(), difference=difference, by=by, **about, **given)
-
-    def _share(self) -> dict[str, Any]:
-        """Take the name or the predicate of a share, and what closes it."""
-        start, depth = self.at, 1
-        while depth:
-            token = self.advance()
-            if token.kind == "end":
-                raise QueryError(f"')' is expected to close '(', got the end. {_EXAMPLES}")
-            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
-        inside = self.tokens[start : self.at]
-        if len(inside) == 2:
-            return {"kind": "shares", "names": (_find(inside[0], self._schema),)}
-        text = self._text[inside[0].at : inside[-1].at].strip()
-        return {"kind": "share", "event": resolve(parse(text), self._schema), "event_text": text}
-
-    def _named(self, word: str) -> dict[str, Any]:
-        """Take the names of any other statistic, and what closes them."""
-        names, number = self.attributes(","), 1 if word == "mean" else 2
-        self.expect(")", "to close '('")
-        if len(names) != number:
-            raise QueryError(f"{word} takes {number} name{'s'[: number > 1]}, got {len(names)}. {_EXAMPLES}")
-        if len(set(names)) < number:
-            twice = self._schema.names[names[0]]
-            raise QueryError(f"{word} takes two different attributes, got '{twice}' twice. Name another.")
-        return {"kind": word, "names": names}
+    return Scores(values, said_by, errors, widths, hidden)
 
 
 class Inquiry:
@@ -408,21 +283,24 @@ class Inquiry:
                 "a population is inferred from independent rows, and this release counts several rows of each person. "
                 "Ask about the target 'table'."
             )
-        self.target: Target = "table" if target == "table" or several else "population"
         self.asked = asked = read_question(question, model.schema) if isinstance(question, str) else question
+        sums = any(measure.word == "sum" for measure in asked.measures)
+        if target == "population" and sums:
+            raise QueryError("a sum is of the rows of a table. Ask about the target 'table', or for a mean.")
+        self.target: Target = "table" if target == "table" or several or sums else "population"
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
         # many independent rows, also where several rows of a person are chosen, without replacement.
         self.population = self.target == "population" or model.certificate.by_chance
-        named = {*asked.names, *asked.by, *asked.outcome}
-        named |= {i for each in (asked.event, asked.given) if each is not None for i in each.attributes}
-        self.where: Subset = tuple(sorted({self.source(i) for i in named}))
+        self.where: Subset = tuple(sorted({self.source(i) for i in asked.attributes}))
         self.effects = pool_effects(model.measured, self.where)
         self.reference = refer(model.copula, model.settings, self.where)
         self.notes: list[str] = []
         self.cautions: list[str] = []
         self.limits: dict[str, str] = {}
         self._scored: dict[int, Scores] = {}
+        # Whether what is not known of variances inside bins is added to a statistic.
+        self.spread = False
         # Shapes of all numbers are fitted together.
         self._shapes = cache(lambda: model.shapes)
 
@@ -464,6 +342,41 @@ class Inquiry:
                 )
         return self._scored[attribute]
 
+    def numbers(self, attribute: int, codes: Codes) -> tuple[Floats, Floats]:
+        """The number of each record, NaN where it has none, and the variance around it."""
+        scores, levels = self.scores(attribute), self.levels(codes, attribute)
+        return scores.values[levels], (np.zeros_like(scores.values) + scores.hidden)[levels]
+
+    def product(self, product: Product, codes: Codes) -> tuple[Floats, Floats]:
+        """The same of a product of functions of attributes; around it, where it is a number as it is."""
+        value, hidden = np.ones(len(codes)), np.zeros(len(codes))
+        for function, attribute in product:
+            own, around = self.numbers(attribute, codes)
+            with np.errstate(all="ignore"):
+                found = FUNCTIONS[function](own)
+            if np.any(np.isfinite(own) & ~np.isfinite(found)):
+                name = self.model.schema.names[attribute]
+                self.cautions.append(f"rows in which {function}({name}) has no value are left out.")
+            value, hidden = value * found, around if is_plain(product) else hidden
+        return np.where(np.isfinite(value), value, np.nan), hidden
+
+    def kept(self, codes: Codes) -> Floats:
+        """The weight of each record by what the question weighs by; 0 where it has none, or is not asked about."""
+        held = self.holds(self.asked.given, codes)
+        if self.asked.weight is None:
+            return held
+        weights = np.nan_to_num(self.numbers(self.asked.weight, codes)[0], nan=0.0)
+        if np.any(weights < 0):
+            name = self.model.schema.names[self.asked.weight]
+            raise QueryError(f"weights must not be negative, and '{name}' has levels below zero. Weigh by another.")
+        return held * weights
+
+    def caution_few(self, unclear: Sequence[str]) -> None:
+        """Say of which groups nothing is known."""
+        if unclear:
+            listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
+            self.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
+
     def inside(self, attribute: int, within: Callable[[Codes], Floats]) -> float:
         """The variance that where numbers lie inside their bins adds to their sum over records `within`, by row.
 
@@ -486,12 +399,22 @@ class Inquiry:
                 self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
                 yield
             self._scored[attribute] = scores
+        self.spread = True
+        yield
+        self.spread = False
 
     def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
         """The shares of an attribute's levels by the model, of records `within` or all."""
         codes, size = self.reference.codes, self.model.schema.attributes[attribute].n_levels
         weights = self.reference.union if within is None else self.reference.union * within(codes)
         return np.bincount(self.levels(codes, attribute), weights, size).astype(np.float64)
+
+    def _hidden(self, attribute: int) -> float:
+        """The part of a number's variance that lies inside its bins, as if it were even there."""
+        scores = self._scored[attribute]
+        shares, own = self._shares(attribute) * scores.known, scores.filled
+        inside = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
+        return inside / max(inside + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
@@ -534,19 +457,25 @@ class Inquiry:
             bounds=held is not None,
         )
 
-    def test(self, step: OneStep) -> WaldTest:
-        """Whether all statistics are zero, by Wald's test: chi-square with as many degrees of freedom as they have."""
+    def test(self, step: OneStep, own: slice = slice(None)) -> WaldTest:
+        """Whether all of these are zero, by Wald's test: chi-square with as many degrees of freedom as they have."""
         from scipy.special import chdtrc
 
-        values, vectors = np.linalg.eigh(step.covariance(population=self.population))
+        values, vectors = np.linalg.eigh(step.covariance(population=self.population)[own, own])
         clear = values > 1e-9 * values.max()
-        statistic, degrees = float(np.sum((step.values @ vectors)[clear] ** 2 / values[clear])), int(clear.sum())
-        measured = 1 - np.trace(step.beyond) / max(np.trace(step.influence), 1e-300)
+        statistic, degrees = float(np.sum((step.values[own] @ vectors)[clear] ** 2 / values[clear])), int(clear.sum())
+        measured = 1 - np.trace(step.beyond[own, own]) / max(np.trace(step.influence[own, own]), 1e-300)
         if measured < MEASURED:
             self.cautions.append(f"only {measured:.0%} of what is tested was measured; the model says the rest")
         return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
 
-    def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
+    def inference(
+        self,
+        statistic: str,
+        figures: Sequence[Figure] = (),
+        test: WaldTest | None = None,
+        joint: Mapping[str, WaldTest] | None = None,
+    ) -> Inference:
         """The answer, with everything that has to be said beside it."""
         bounded = [figure for figure in figures if figure.low is not None and not figure.bounds]
         least = min((figure.measured for figure in figures), default=1.0)
@@ -555,16 +484,20 @@ class Inquiry:
                 f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it, and nothing "
                 "says how wrong that may be. There is no interval, but bounds that the noisy tables leave, or nothing."
             )
-        for attribute, scores in self._scored.items() if self.asked.kind in ("corr", "formula") else ():
-            shares, own = self._shares(attribute) * scores.known, scores.filled
-            hidden = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
-            part = hidden / max(hidden + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
+        parts = {self.model.schema.names[i]: self._hidden(i) for i in self._scored}
+        for name, part in parts.items() if self.asked.coded else ():
             if any(abs(each.estimate) * part > _CODED * each.standard_error for each in bounded):
-                name = self.model.schema.names[attribute]
                 self.cautions.append(
-                    f"about {100 * part:.1g}% of the variance of '{name}' lies inside its bins, whose numbers count as "
+                    f"about {100 * part:.2g}% of the variance of '{name}' lies inside its bins, whose numbers count as "
                     "equal here: the same of raw values may differ by about such a part."
                 )
+        apart = math.sqrt(math.prod(parts.values()))
+        correlated = any(measure.word == "corr" for measure in self.asked.measures)
+        if correlated and any(apart > each.standard_error for each in bounded):
+            self.cautions.append(
+                f"inside bins numbers may depend on one another in ways that no table shows: up to {apart:.2g} of the "
+                "correlation. Narrower bins leave less."
+            )
         if self.model.certificate.count == "rows":
             self.cautions.append(
                 f"of each person at most {self.model.certificate.rows_per_person:,} rows count: where people with more "
@@ -580,11 +513,16 @@ class Inquiry:
             )
         taken = not lost and certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
         widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
-        inside, bins = "where numbers lie inside their bins", any(np.any(own.errors) for own in self._scored.values())
-        apart = self.asked.kind == "formula"
+        function = "the means of " if self.asked.kind == "function" else ""
+        inside, bins = (
+            f"where {function}numbers lie inside their bins",
+            any(np.any(own.errors) for own in self._scored.values()),
+        )
         chance = "sampling" if self.target == "population" else "the choice of rows of people"
-        covered = [each for each, has in ((chance, self.population), (inside, bins and not apart)) if has]
-        covers = " and ".join(["the release's noise", *covered]) + (f", but not {inside}" if bins and apart else "")
+        covered = [each for each, has in ((chance, self.population), (inside, bins and not self.asked.coded)) if has]
+        covers = " and ".join(["the release's noise", *covered]) + (
+            f", but not {inside}" if bins and self.asked.coded else ""
+        )
         notes = {
             f"intervals cover {covers}": bool(bounded),
             widest: wide > _WIDE,
@@ -601,7 +539,8 @@ class Inquiry:
             n_rows=self.effects.n_rows,
             figures=tuple(figures),
             test=test,
-            notes=(*self.notes, *(note for note, applies in notes.items() if applies)),
+            joint=joint or {},
+            notes=(*dict.fromkeys(self.notes), *(note for note, applies in notes.items() if applies)),
             cautions=tuple(dict.fromkeys(self.cautions)),
             limits=self.limits,
             about=_ABOUT[certificate.count or "table" if self.target == "table" else "population"],

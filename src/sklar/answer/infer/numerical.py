@@ -6,11 +6,13 @@ rows of one cell, as the model has them. So the statistic is evaluated once for 
 is then the sum of functions of these tables that has these means. What psi has beyond it is not measured; its variance
 is that of derivatives toward tables drawn from the model, less what the sum explains of them.
 
-A first derivative says what a statistic does nearby. How far that is true is measured: tables are drawn from the model,
-of the size at which sampling alone would have the standard error that was found, and the statistic of each is compared
-with the sum. So is that of the model tilted along psi, as far as the noisy tables moved the figure and a standard error
-to either side. Where the difference (root mean square, or in a direction) exceeds `_CURVED` standard errors the answer
-cautions. Beyond `_BROKEN` of them, or where the derivative is zero, there is no interval.
+A first derivative says what a statistic does nearby. Farther away it is followed along the direction that moves it
+most: the model tilted along psi until the mean of psi is what the noisy tables say, and what its error leaves (the
+least favorable family: Efron 1987). An interval so lies as the statistic is curved, as Fieller's does for a ratio. How
+far that is true is measured: tables are drawn from the model, of the size at which sampling alone would have the
+standard error that was found, and the statistic of each is compared with that of the tilted model. Where the difference
+(root mean square) exceeds `_CURVED` standard errors the answer cautions. Beyond `_BROKEN` of them, where the statistic
+turns back, and where the derivative is zero, there is no interval.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sklar.answer.effects import Codes, Floats
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Statistic
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry
 from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep
+from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.machine.extras import lazily
 
@@ -47,6 +49,8 @@ _TABLES, _TOWARD = 60, 0.05
 _SEED = 20_261_118
 _CURVED, _BROKEN = 0.5, 1.0
 _LEAST_ROWS = 20
+# Tilted models that a statistic is followed along, and how much farther than its interval reaches.
+_TILTS, _FARTHER = 13, 1.25
 
 
 class Listed(NamedTuple):
@@ -104,12 +108,63 @@ def influence_of(statistic: Weighed, records: Listed, at: Floats) -> Floats:
     return np.asarray(cells @ np.stack(columns, axis=1))
 
 
-def linearize_weighed(inquiry: Inquiry, records: Listed, prepare: Callable[[], Weighed]) -> tuple[OneStep, Floats]:
-    """The one-step estimates of a statistic, and how curved each is: the root mean square of what its derivative
-    misses, in standard errors. It is prepared again for other scores of levels.
+class Curve(NamedTuple):
+    """A figure along its direction: its `values` at means of psi, `at`, shape (tilts,) both. It `missed` by so many
+    standard errors, root mean square over tables drawn from the model: infinite where it has no interval.
     """
-    shares, n, statistic = records.shares, inquiry.effects.n_rows, prepare()
-    at = statistic(shares)
+
+    at: Floats
+    values: Floats
+    missed: float
+
+    def value(self, mean: Any) -> Floats:
+        """The figure where psi has this mean."""
+        return np.asarray(np.interp(mean, self.at, self.values - self.at) + mean)
+
+
+def linearize_weighed(
+    inquiry: Inquiry,
+    records: Listed,
+    prepare: Callable[[], Weighed],
+    influence: Callable[[Codes], Floats] | None = None,
+) -> tuple[OneStep, list[Curve]]:
+    """The one-step estimates of a statistic, by its influence function where that is known, and each figure's curve.
+
+    It is prepared again for other scores of levels.
+    """
+    shares, prepared = records.shares, prepare()
+
+    def statistic(weights: Floats) -> Floats:
+        try:
+            return prepared(weights)
+        except QueryError:
+            return np.full(at.size, math.nan)
+
+    at = prepared(shares)
+    if not np.isfinite(at).all():
+        raise QueryError("the model leaves no rows of which this has a value. Ask about more rows.")
+    if influence is None:
+        step, psi = _by_cells(inquiry, records, prepare, statistic, at)
+    else:
+        by_fit = np.stack([prepared(weights) for weights in records.fits])
+        step = inquiry.one_step(
+            Linearized(values=at, by_fit=by_fit, influence=influence, inside=_shifted(inquiry, prepare, shares, at))
+        )
+        psi = influence(records.codes)
+        psi = psi - shares @ psi
+    return step, _curves(inquiry, records, statistic, step, psi, at)
+
+
+def _shifted(inquiry: Inquiry, prepare: Callable[[], Weighed], shares: Floats, at: Floats) -> Floats:
+    """What is not known of numbers inside bins adds to the variance of a statistic."""
+    return sum(((prepare()(shares) - at) ** 2 for _ in inquiry.shifts()), start=np.zeros(at.size))
+
+
+def _by_cells(
+    inquiry: Inquiry, records: Listed, prepare: Callable[[], Weighed], statistic: Weighed, at: Floats
+) -> tuple[OneStep, Floats]:
+    """The one-step estimates by derivatives toward cells, and psi on records."""
+    shares, n = records.shares, inquiry.effects.n_rows
     if (number := records.cells.shape[1]) > _MOST_MOVES or at.size > _MOST_FIGURES:
         raise QueryError(
             f"a statistic is of at most {_MOST_FIGURES:,} numbers and columns with {_MOST_MOVES:,} cells in their "
@@ -123,7 +178,7 @@ def linearize_weighed(inquiry: Inquiry, records: Listed, prepare: Callable[[], W
         return np.asarray(psi[np.searchsorted(flat, np.ravel_multi_index(codes.T, inquiry.reference.sizes))])
 
     by_fit = np.stack([statistic(weights) for weights in records.fits])
-    inside = sum(((prepare()(shares) - at) ** 2 for _ in inquiry.shifts()), start=np.zeros(at.size))
+    inside = _shifted(inquiry, prepare, shares, at)
     step = inquiry.one_step(Linearized(values=at, by_fit=by_fit, influence=influence, inside=inside))
     generator = np.random.Generator(np.random.SFC64(_SEED))
     whole = shares / shares.sum()
@@ -138,47 +193,71 @@ def linearize_weighed(inquiry: Inquiry, records: Listed, prepare: Callable[[], W
             influence=step.influence + beyond,
             beyond=step.beyond + beyond,
         )
-    errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 0.0))
-    spread, curved = np.diag(step.influence), np.zeros(at.size)
+    return step, psi
+
+
+def _curves(
+    inquiry: Inquiry, records: Listed, statistic: Weighed, step: OneStep, psi: Floats, at: Floats
+) -> list[Curve]:
+    """The curves of figures, as far as their intervals reach."""
+    errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
+    spread, n, curves = np.maximum(np.diag(step.influence), 1e-300), inquiry.effects.n_rows, list[Curve]()
+    whole = records.shares / records.shares.sum()
+    moved = step.values - at
+    for own in range(at.size):
+        reach = _FARTHER * (inquiry.quantile + abs(moved[own]) / errors[own])
+        means, values = list[float](), list[float]()
+        for length in np.linspace(-reach, reach, _TILTS) * errors[own] / spread[own]:
+            tilted = whole * np.exp(np.clip(length * psi[:, own], -30, 30))
+            tilted /= tilted.sum()
+            means.append(float(tilted @ psi[:, own]))
+            values.append(float(statistic(tilted)[own]))
+        # As far as it has values; beyond these, and where no tilt reaches, it goes on as its derivative says.
+        lost, middle = np.flatnonzero(~np.isfinite(values)), _TILTS // 2
+        part = slice(max(lost[lost < middle], default=-1) + 1, min(lost[lost > middle], default=_TILTS))
+        curve = Curve(np.array(means[part]), np.array(values[part]), 0.0)
+        ends = moved[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
+        crossed = curve.value(np.array([ends[0], *curve.at[(ends[0] < curve.at) & (curve.at < ends[1])], ends[1]]))
+        known = spread[own] > 1e-16 * max(at[own] ** 2, 1e-300) and bool(np.all(np.diff(crossed) > 0))
+        curves.append(curve._replace(missed=0.0 if known else math.inf))
     # Powers of two, so that figures of similar errors share their tables.
-    sizes = np.log2((np.maximum(spread, 1e-300) / np.maximum(errors**2, 1e-300)).clip(_LEAST_ROWS, n))
-    for power in np.unique(np.round(sizes)):
-        own, missed, size = np.round(sizes) == power, list[Floats](), int(2**power)
-        for drawn in generator.multinomial(size, whole, _TABLES) / size:
-            try:
-                missed.append(statistic(drawn) - at - (drawn - shares) @ psi)
-            except QueryError:
-                missed.append(np.full(at.size, math.inf))
-        square = np.mean(np.square(missed), axis=0) - np.diag(step.beyond) / size
-        curved[own] = (np.sqrt(np.maximum(square, 0.0)) / np.maximum(errors, 1e-300))[own]
-    # In the direction that moves a figure most, as far as the noisy tables moved it, and a standard error.
-    for own, far in product(range(at.size), (0, 1, 2)):
-        length = (errors[own], -errors[own], step.values[own] - at[own])[far] / max(spread[own], 1e-300)
-        tilted = whole * np.exp(np.clip(length * psi[:, own], -30, 30))
-        try:
-            missed_by = (statistic(tilted / tilted.sum()) - at - (tilted / tilted.sum() - shares) @ psi)[own]
-        except QueryError:
-            missed_by = math.inf
-        curved[own] = max(curved[own], abs(missed_by) / max(errors[own], 1e-300))
-    return step, np.where(spread <= 1e-16 * np.maximum(at**2, 1e-300), math.inf, curved)
+    generator = np.random.Generator(np.random.SFC64(_SEED + 1))
+    sizes = np.round(np.log2((spread / errors**2).clip(_LEAST_ROWS, n)))
+    for power in np.unique(sizes):
+        size = int(2**power)
+        drawn = generator.multinomial(size, whole, _TABLES) / size
+        found, means = np.stack([statistic(each) for each in drawn]), (drawn - whole) @ psi
+        for own in np.flatnonzero(sizes == power).tolist():
+            curve = curves[own]
+            square = np.mean((found[:, own] - curve.value(means[:, own])) ** 2) - step.beyond[own, own] / size
+            # Where noise is that of fewer rows than any table has, what is missed grows as its variance does.
+            farther = max(_LEAST_ROWS * errors[own] ** 2 / spread[own], 1.0)
+            missed = farther * math.sqrt(max(float(square), 0.0)) / errors[own] if np.isfinite(square) else math.inf
+            curves[own] = curve._replace(missed=max(curve.missed, missed))
+    return curves
 
 
 def figures_of_weighed(
-    inquiry: Inquiry, names: Sequence[str], step: OneStep, curved: Floats, *, tested: bool = False
+    inquiry: Inquiry, names: Sequence[str], step: OneStep, curves: Sequence[Curve], *, tested: bool = False
 ) -> list[Figure]:
     """The figures of a statistic; where its derivative says too little, without an interval."""
-    figures = []
-    for number, (name, value, slope) in enumerate(zip(names, step.values, np.eye(step.values.size), strict=True)):
-        broken = bool(curved[number] > _BROKEN)
-        ends = (-math.inf, math.inf) if broken else None
-        figures.append(inquiry.figure(name, float(value), slope, step, ends=ends, tested=tested and not broken))
+    figures, slopes = [], np.eye(step.values.size)
+    moved = step.values - np.array([float(curve.value(0.0)) for curve in curves])
+    for name, curve, value, mean, slope in zip(names, curves, step.values, moved, slopes, strict=True):
+        if curve.missed > _BROKEN:
+            figures.append(inquiry.figure(name, float(value), slope, step, ends=(-math.inf, math.inf)))
+            continue
+        error = math.sqrt(max(float(slope @ step.covariance(population=inquiry.population) @ slope), 1e-300))
+        low, high = curve.value(mean + inquiry.quantile * error * np.array([-1, 1])).tolist()
+        local = slope * (high - low) / (2 * inquiry.quantile * error)
+        figures.append(inquiry.figure(name, float(curve.value(mean)), local, step, ends=(low, high), tested=tested))
     for least, most, told in ((_CURVED, _BROKEN, "the interval may be too narrow"), (_BROKEN, math.inf, "it has none")):
-        own = [name for name, each in zip(names, curved, strict=True) if least < each <= most]
+        own = [name for name, each in zip(names, curves, strict=True) if least < each.missed <= most]
         if own:
             listed = ", ".join(own[:6]) + (" and others" if len(own) > 6 else "")
             inquiry.cautions.append(
-                f"not smooth enough at this noise: {listed}. On tables drawn from the model a first-order "
-                f"approximation misses by more than {least:g} standard errors: {told}."
+                f"not smooth enough at this noise: {listed}. On tables drawn from the model an approximation along one "
+                f"direction misses by more than {least:g} standard errors: {told}."
             )
     return figures
 
@@ -216,8 +295,8 @@ def infer_function(
         return partial(called, table_of(inquiry, records.codes))
 
     _require_statistic(called, table_of(inquiry, records.codes), records.shares)
-    step, curved = linearize_weighed(inquiry, records, prepare)
-    figures = figures_of_weighed(inquiry, labels, step, curved)
+    step, curves = linearize_weighed(inquiry, records, prepare)
+    figures = figures_of_weighed(inquiry, labels, step, curves)
     return inquiry.inference(f"{named} of {', '.join(columns)}", figures)
 
 

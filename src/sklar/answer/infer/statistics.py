@@ -14,17 +14,16 @@ all regressors together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval
+from sklar.answer.infer.inquiry import SPREAD, Figure, Inference, Inquiry, Interval, unit_of
 from sklar.answer.infer.numerical import Weighed, figures_of_weighed, linearize_weighed, listed_records
 from sklar.answer.infer.onestep import (
     MOST_LISTED,
@@ -36,7 +35,9 @@ from sklar.answer.infer.onestep import (
     noise_covariance,
     parts,
 )
+from sklar.answer.infer.words import FAMILIES, Factor, Measure, Product, is_plain, shown
 from sklar.answer.predicate import QueryError
+from sklar.public.outputs import grain
 
 RecordFunction = Callable[[Codes], Floats]
 
@@ -101,15 +102,21 @@ def fieller(values: Floats, covariance: Floats, quantile: float) -> tuple[float,
 
 def answer_ratios(inquiry: Inquiry) -> Inference:
     """`mean(x)`, `share(predicate)`, `share(x)`: of all rows, or by groups; and differences from the first group."""
-    asked, names, ratios = inquiry.asked, inquiry.model.schema.names, asked_ratios(inquiry)
+    ratios = asked_ratios(inquiry)
     if 2 * len(ratios) * max(len(inquiry.reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
         raise QueryError("these are too many groups of too many levels at once. Ask about fewer of them, with where.")
     figures = figures_of(inquiry, ratios, inquiry.one_step(linear_in(ratios, inquiry.reference)))
-    kinds = {"share": f"share of rows with {asked.event_text}", "mean": "mean of ", "shares": "shares of "}
-    what = ("difference of " if asked.difference else "") + kinds[asked.kind] + "".join(names[i] for i in asked.names)
+    return inquiry.inference(title_of(inquiry), figures)
+
+
+def title_of(inquiry: Inquiry) -> str:
+    """What is asked, in words."""
+    asked, names = inquiry.asked, inquiry.model.schema.names
+    what = f"{asked.compared} of " if asked.compared else ""
+    what += " over ".join(measure.text for measure in asked.measures)
     what += "".join(f" limited to {limits}" for limits in inquiry.limits.values())
     by = " by " + ", ".join(names[i] for i in asked.by) if asked.by else ""
-    return inquiry.inference(f"{what}{by}", figures)
+    return what + by + ("" if asked.weight is None else f" weighted by {names[asked.weight]}")
 
 
 def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list[Figure]:
@@ -134,10 +141,8 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
         found.append((float(values[top]) / below, slope, interval, clear))
         top += 2
     unclear = [ratio.label for ratio, (*_, clear) in zip(ratios, found, strict=True) if not clear]
-    if unclear:
-        listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
-        inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
-    if not inquiry.asked.difference:
+    inquiry.caution_few(unclear)
+    if not inquiry.asked.compared:
         return [
             inquiry.figure(ratio.label, estimate, slope, step, ends=interval, bounds=partial(bounds_of, inquiry, ratio))
             for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
@@ -186,13 +191,8 @@ def bounds_of(inquiry: Inquiry, ratio: Ratio) -> Interval:
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
     """What is asked of every group, group after group: of rows with these levels of some attributes."""
-    asked, attributes = inquiry.asked, inquiry.model.schema.attributes
-    sizes = [attributes[i].n_levels for i in asked.by]
-    number = math.prod(sizes) * (attributes[asked.names[0]].n_levels if asked.kind == "shares" else 1)
-    if number > _MOST_FIGURES:
-        raise QueryError(
-            f"at most {_MOST_FIGURES:,} figures are given at once, got {number:,}. Ask about fewer groups, with where."
-        )
+    asked, attributes, groups = inquiry.asked, inquiry.model.schema.attributes, list(groups_of(inquiry))
+    measure = asked.measures[0]
 
     def column(index: int, values: Floats) -> RecordFunction:
         return lambda codes: np.asarray(values[inquiry.levels(codes, index)])
@@ -204,19 +204,18 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
         return lambda codes: math.prod((term(codes) for term in terms), start=np.ones(len(codes)))
 
     ratios, everyone = [], not asked.by and asked.given is None
-    for codes in product(*(range(size) for size in sizes)):
-        group = list(zip(asked.by, codes, strict=True))
-        name = ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group)
+    for name, group in groups:
         within: list[RecordFunction] = [partial(inquiry.holds, asked.given), *(level(i, code) for i, code in group)]
         below, scale, inside = [] if everyone else within, 1.0, 0.0
-        if asked.event is not None:
-            tops: dict[str, RecordFunction] = {name or "share": partial(inquiry.holds, asked.event)}
-        elif asked.kind == "shares":
-            (index,), after = asked.names, f", {name}" if name else ""
+        if measure.event is not None:
+            tops: dict[str, RecordFunction] = {name or "share": partial(inquiry.holds, measure.event)}
+        elif measure.levels is not None:
+            index, after = measure.levels, f", {name}" if name else ""
             of, levels = attributes[index].name, attributes[index].levels
             tops = {f"{of} = {each}{after}": level(index, code) for code, each in enumerate(levels)}
         else:
-            (index,), scores = asked.names, inquiry.scores(asked.names[0])
+            index = measure.products[0][0].attribute
+            scores = inquiry.scores(index)
             tops, scale = {name or "mean": column(index, scores.filled)}, float(np.abs(scores.filled).max())
             inside = inquiry.inside(index, multiplied(within))
             if not everyone or not scores.known.all():
@@ -226,33 +225,182 @@ def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
     return ratios
 
 
-def answer_correlation(inquiry: Inquiry) -> Inference:
-    """`corr(x, y)`, over rows that have both."""
-    records, names = listed_records(inquiry), [inquiry.model.schema.names[i] for i in inquiry.asked.names]
+def groups_of(inquiry: Inquiry) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """The groups that are asked about: each one's name, and its level of each attribute."""
+    asked, attributes = inquiry.asked, inquiry.model.schema.attributes
+    sizes = [attributes[i].n_levels for i in asked.by]
+    levels = asked.measures[0].levels
+    number = math.prod(sizes) * (1 if levels is None else attributes[levels].n_levels)
+    if number > _MOST_FIGURES:
+        raise QueryError(
+            f"at most {_MOST_FIGURES:,} figures are given at once, got {number:,}. Ask about fewer groups, with where."
+        )
+    for codes in product(*(range(size) for size in sizes)):
+        group = list(zip(asked.by, codes, strict=True))
+        yield ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group), group
+
+
+def _masks(inquiry: Inquiry, groups: Sequence[tuple[str, list[tuple[int, int]]]], codes: Codes) -> list[Floats]:
+    """The weights of records in each group."""
+    kept = inquiry.kept(codes)
+    return [math.prod((inquiry.levels(codes, i) == code for i, code in group), start=kept) for _, group in groups]
+
+
+def answer_measures(inquiry: Inquiry) -> Inference:
+    """Any other measure, or two divided, by groups or not: by their numerical influence function."""
+    records, names = listed_records(inquiry), list[str]()
 
     def prepare() -> Weighed:
-        kept, columns = inquiry.holds(inquiry.asked.given, records.codes), list[Floats]()
-        for index in inquiry.asked.names:
-            scores, levels = inquiry.scores(index), inquiry.levels(records.codes, index)
-            kept, columns = kept * scores.known[levels], [*columns, scores.filled[levels]]
-        return lambda weights: correlate(np.stack(columns), weights * kept)
+        names[:], statistic = weigh(inquiry, records.codes)
+        return statistic
 
-    step, curved = linearize_weighed(inquiry, records, prepare)
-    figures = figures_of_weighed(inquiry, ["correlation"], step, curved, tested=True)
-    return inquiry.inference(f"correlation of {names[0]} and {names[1]}", figures)
+    step, curves = linearize_weighed(inquiry, records, prepare)
+    tested = inquiry.asked.compared == "difference" or inquiry.asked.measures[0].word == "corr"
+    figures = figures_of_weighed(inquiry, names, step, curves, tested=tested and len(inquiry.asked.measures) == 1)
+    return inquiry.inference(title_of(inquiry), figures)
 
 
-def correlate(columns: Floats, weights: Floats) -> Floats:
-    """The correlation of two columns, shape (1,)."""
+def weigh(inquiry: Inquiry, codes: Codes) -> tuple[list[str], Weighed]:
+    """The figures that a question asks for, and their values as a function of the weights of records."""
+    if inquiry.asked.kind == "formula":
+        design = design_of(inquiry)
+        records = design.records(codes)
+        return ["(intercept)", *design.names], lambda weights: design.scale(solve(records, weights, design.family)[0])
+    asked, groups = inquiry.asked, list(groups_of(inquiry))
+    masks = _masks(inquiry, groups, codes)
+    measured = [_prepared(inquiry, measure, codes) for measure in asked.measures]
+    names = [", ".join(filter(None, (label, name))) for name, _ in groups for label in measured[0]]
+    each = len(measured[0])
+    if asked.compared:
+        joins = " less " if asked.compared == "difference" else " over "
+        names = [name + joins + first for name, first in zip(names[each:], names[:each] * len(groups), strict=False)]
+
+    def statistic(weights: Floats) -> Floats:
+        tops, *bottoms = (np.array([one(weights * mask) for mask in masks for one in own.values()]) for own in measured)
+        with np.errstate(all="ignore"):
+            values = tops / bottoms[0] if bottoms else tops
+            if asked.compared:
+                first = np.tile(values[:each], len(groups) - 1)
+                values = values[each:] - first if asked.compared == "difference" else values[each:] / first
+        return np.asarray(values)
+
+    return [name or asked.measures[0].text for name in names], statistic
+
+
+def _prepared(inquiry: Inquiry, measure: Measure, codes: Codes) -> dict[str, Callable[[Floats], float]]:
+    """A measure of records, as a function of their weights; of shares, one for each level."""
+    if measure.levels is not None:
+        own, attribute = inquiry.levels(codes, measure.levels), inquiry.model.schema.attributes[measure.levels]
+        columns = {f"{attribute.name} = {name}": 1.0 * (own == code) for code, name in enumerate(attribute.levels)}
+        return {name: partial(_measured, "share", column[None], 0 * column[None]) for name, column in columns.items()}
+    if measure.event is not None:
+        x = inquiry.holds(measure.event, codes)[None]
+        return {"": partial(_measured, measure.word, x, 0 * x)}
+    x, hidden = np.stack([inquiry.product(each, codes) for each in measure.products], axis=1)
+    known = np.isfinite(x).all(axis=0)
+    hidden *= inquiry.spread if measure.word == "corr" else 1 + SPREAD * inquiry.spread
+    rows, part = inquiry.effects.n_rows, measure.part
+    statistic = partial(_measured, measure.word, x[:, known], hidden[:, known], part=part, rows=rows)
+    return {"": lambda weights: statistic(weights[known])}
+
+
+def _measured(word: str, x: Floats, hidden: Floats, weights: Floats, part: float = 0.5, rows: int = 1) -> float:
+    """A measure of columns, shape (k, records), with variances around them; NaN where no weight is left."""
     total = float(weights.sum())
+    if word == "sum":
+        return rows * float(weights @ x[0])
     if total <= 0:
-        raise QueryError("the model leaves no rows with both values. Ask about more rows.")
+        return math.nan
+    if word == "corr":
+        return correlate(x, hidden, weights, rows)
+    mean = float(weights @ x[0]) / total
+    if word in ("mean", "share"):
+        return mean
+    if word == "odds":
+        return mean / (1 - mean) if mean < 1 else math.nan
+    if word == "sd":
+        return math.sqrt(float(weights @ ((x[0] - mean) ** 2 + hidden[0])) / total)
+    order = np.argsort(x[0])
+    upto = np.cumsum(weights[order]) / total
+    return float(x[0][order][min(np.searchsorted(upto, part), order.size - 1)])
+
+
+def correlate(columns: Floats, hidden: Floats, weights: Floats, rows: int) -> float:
+    """The correlation of two columns, NaN where one does not vary; with what hidden variances around them may change.
+
+    Means inside bins vary less than numbers, each by a factor R^2. The correlation of numbers lies between R R' and
+    1 / (R R') of that of means: where they depend on nothing but their bins, and where on one another, linearly. And
+    in so many rows it differs by chance.
+    """
+    total = float(weights.sum())
     centered = columns - (columns @ weights / total)[:, None]
-    moments = (centered * weights) @ centered.T
-    sds = np.sqrt(np.diag(moments))
-    if np.any(sds <= 1e-6 * math.sqrt(total) * np.abs(columns).max(axis=1)):
-        raise QueryError("a correlation needs two numbers that vary, and by the model one does not. Ask about another.")
-    return np.array([moments[0, 1] / math.prod(sds)])
+    moments = (centered * weights) @ centered.T / total
+    variances = np.diag(moments)
+    if np.any(np.sqrt(variances) <= 1e-6 * np.abs(columns).max(axis=1)):
+        return math.nan
+    found, parts_ = float(moments[0, 1] / math.sqrt(math.prod(variances))), hidden @ weights / total / variances
+    around = (centered[0] ** 2 + hidden[0]) * hidden[1] + centered[1] ** 2 * hidden[0]
+    chance = float(weights @ around) / total / math.prod(variances) / (rows * total)
+    return found + math.hypot(found * (math.sqrt(math.prod(1 + SPREAD * parts_)) - 1), math.sqrt(chance))
+
+
+def answer_quantiles(inquiry: Inquiry) -> Inference:
+    """Quantiles of a number, by groups or not: where the share of rows below is what is asked, up to its error.
+
+    The share of rows below an edge is known whatever lies inside bins, so an interval ends at edges (Woodruff 1952).
+    """
+    measure, groups = inquiry.asked.measures[0], list(groups_of(inquiry))
+    ((_, index),), part = measure.products[0], measure.part
+    lows, highs = _ends(inquiry, index)
+    apart = [not np.any((lows < high) & (high < highs)) for high in highs]
+    cuts = np.unique(highs[np.isfinite(highs) & apart])
+    steps = np.where(np.isfinite(highs), np.searchsorted(cuts, highs), -1)
+    lows = np.array([lows[steps == k].min() for k in range(cuts.size)])
+
+    def influence(codes: Codes) -> Floats:
+        """Rows up to each cut less `part` of all that have a number, then these, group after group."""
+        own, terms = steps[inquiry.levels(codes, index)], list[Floats]()
+        for mask in _masks(inquiry, groups, codes):
+            terms += [mask * (own >= 0) * ((own <= k) - part) for k in range(cuts.size - 1)] + [mask * (own >= 0)]
+        return np.stack(terms, axis=1)
+
+    here = influence(inquiry.reference.codes)
+    step = inquiry.one_step(
+        Linearized(values=inquiry.reference.union @ here, by_fit=inquiry.reference.weights @ here, influence=influence)
+    )
+    errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
+    figures, few = [], []
+    for number, (name, _) in enumerate(groups):
+        own = slice(number * cuts.size, (number + 1) * cuts.size)
+        *above, held = step.values[own]
+        *reach, clear = inquiry.quantile * errors[own]
+        passed = np.maximum.accumulate([-part * held, *above, (1 - part) * held])
+        k = int(np.clip(np.searchsorted(passed[1:], 0.0), 0, cuts.size - 1))
+        inside = np.clip(-passed[k] / max(passed[k + 1] - passed[k], 1e-300), 0.0, 1.0)
+        low = next((i for i, each in enumerate(np.add(above, reach)) if each >= 0), cuts.size - 1)
+        high = max((i + 1 for i, each in enumerate(np.subtract(above, reach)) if each < 0), default=0)
+        ends = lows[min(low, k)], cuts[max(high, k)]
+        few += [name or measure.text] if held <= clear else []
+        slope, at = np.zeros(step.values.size), own.start + min(k, cuts.size - 2)
+        slope[at] = (ends[1] - ends[0]) / (2 * inquiry.quantile * errors[at])
+        estimate = float(lows[k] + inside * (cuts[k] - lows[k]))
+        known = ends if held > clear else (-math.inf, math.inf)
+        figures.append(inquiry.figure(name or measure.text, estimate, slope, step, ends=known))
+    inquiry.caution_few(few)
+    return inquiry.inference(title_of(inquiry), figures)
+
+
+def _ends(inquiry: Inquiry, index: int) -> tuple[Floats, Floats]:
+    """Between which numbers each level lies, NaN where it has none."""
+    attribute, values = inquiry.model.schema.attributes[index], inquiry.scores(index).values
+    if not attribute.binned or isinstance(inquiry.declared.get(attribute.name), Mapping):
+        return values, values
+    lows, highs = values.copy(), values.copy()
+    edges = np.asarray(attribute.edges, dtype=np.float64)
+    unit, _ = unit_of(attribute)
+    lows[attribute.bin_codes] = edges[:-1] / unit
+    highs[attribute.bin_codes] = np.maximum(edges[1:] - float(grain(attribute) or 0), edges[:-1]) / unit
+    return lows, highs
 
 
 def answer_independence(inquiry: Inquiry) -> Inference:
@@ -307,17 +455,12 @@ def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> L
 
 
 def answer_formula(inquiry: Inquiry) -> Inference:
-    """`y ~ x + z`: a linear regression of a number, a logistic one of what has two values or is a predicate."""
-    asked, schema = inquiry.asked, inquiry.model.schema
-    outcome, said, logistic = _outcome(inquiry)
-    regressors = tuple(_regressor(inquiry, i) for i in asked.names)
-    tied = [i for i in asked.names if inquiry.source(i) == inquiry.source(outcome.attribute)]
-    if tied:
-        raise QueryError(f"the outcome is decided by '{schema.names[tied[0]]}' or decides it. Leave that name out.")
-    pairs = {tuple(sorted({*map(inquiry.source, (outcome.attribute, term.attribute))})) for term in regressors}
+    """`y ~ x + z`: a linear, logistic or Poisson regression; `ratio of` one: its coefficients as ratios."""
+    asked, design = inquiry.asked, design_of(inquiry)
+    of, on = asked.measures[0].attributes, {factor.attribute for term in asked.terms for factor in term}
+    pairs = {tuple(sorted({inquiry.source(i), inquiry.source(j)})) for i in of for j in on}
     if not pairs <= set(inquiry.effects.by_set):
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
-    design = Design(inquiry, outcome, regressors)
     clear = clearness(design)
     if clear < CLEAR:
         raise QueryError(
@@ -325,71 +468,158 @@ def answer_formula(inquiry: Inquiry) -> Inference:
             f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
             "release with a larger epsilon."
         )
-    step = inquiry.one_step(linearize(design, logistic=logistic))
-    slopes, named = np.eye(step.values.size), ["(intercept)", *(name for term in regressors for name in term.names)]
-    figures = [
-        inquiry.figure(name, float(value), slope, step, tested=number > 0)
-        for number, (name, value, slope) in enumerate(zip(named, step.values, slopes, strict=True))
-    ]
-    if not design.complete:
+    records = listed_records(inquiry)
+    step, curves = linearize_weighed(
+        inquiry, records, lambda: weigh(inquiry, records.codes)[1], influence=influence_of_formula(design)
+    )
+    first, *others = figures_of_weighed(inquiry, ["(intercept)", *design.names], step, curves, tested=True)
+    figures = [replace(first, p_value=None), *others]
+    joint, at = {}, 1
+    for product_, term in zip(asked.terms, design.terms, strict=True):
+        if len(term.names) > 1 and all(each.low is not None for each in figures[at : at + len(term.names)]):
+            joint[shown(product_, inquiry.model.schema)] = inquiry.test(step, slice(at, at + len(term.names)))
+        at += len(term.names)
+    if np.isnan(design.columns(inquiry.reference.codes)).any():
         inquiry.notes.append("rows in which one of these attributes is missing are left out")
-    kind = "logistic regression of the log odds of" if logistic else "linear regression of"
-    names = ", ".join(schema.names[i] for i in asked.names)
-    return inquiry.inference(f"{kind} {said} on {names}", figures)
+    kinds = {"logistic": "of the log odds of", "Poisson": "of the log of the mean of", "linear": "of"}
+    ratios = ""
+    if asked.compared:
+        ratios = "odds ratios of the " if design.family == "logistic" else "rate ratios of the "
+    terms = ", ".join(shown(each, inquiry.model.schema) for each in asked.terms)
+    what = f"{ratios}{design.family} regression {kinds[design.family]} {design.outcome.names[0]} on {terms}"
+    weight = "" if asked.weight is None else f" weighted by {inquiry.model.schema.names[asked.weight]}"
+    return inquiry.inference(what + weight, figures, joint=joint)
 
 
-def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
-    """The outcome's term, in words, and whether it is a yes or no."""
+class Term(NamedTuple):
+    """Columns of records, shape (records, k), NaN where they have no value, and their names."""
+
+    names: tuple[str, ...]
+    columns: RecordFunction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Design:
+    """A regression that a question asks for: its outcome (one column), the terms of its regressors, its family."""
+
+    inquiry: Inquiry
+    outcome: Term
+    terms: tuple[Term, ...]
+    family: str
+
+    @property
+    def names(self) -> list[str]:
+        """Of all columns but the intercept's."""
+        return [name for term in self.terms for name in term.names]
+
+    def scale(self, coefficients: Floats) -> Floats:
+        """Coefficients as the question asks for them: as ratios, of odds or of rates, or as they are."""
+        return np.exp(coefficients) if self.inquiry.asked.compared else coefficients
+
+    def columns(self, codes: Codes) -> Floats:
+        """Regressors, then the outcome."""
+        return np.concatenate([term.columns(codes) for term in (*self.terms, self.outcome)], axis=1)
+
+    def records(self, codes: Codes) -> Records:
+        """What a regression sees of these codes, shape (records, attributes)."""
+        columns = self.columns(codes)
+        known = np.asarray(np.isfinite(columns).all(axis=1))
+        columns = np.where(known[:, None], columns, 0.0)
+        x = np.column_stack([np.ones(len(codes)), columns[:, :-1]])
+        return Records(x, columns[:, -1], known * self.inquiry.kept(codes))
+
+
+class Records(NamedTuple):
+    """The columns of a regression on records: the design matrix, the outcome, and the weight of each in it."""
+
+    x: Floats
+    y: Floats
+    kept: Floats
+
+
+def design_of(inquiry: Inquiry) -> Design:
+    """The regression that is asked for."""
     asked, schema = inquiry.asked, inquiry.model.schema
-    if asked.event is not None:
-        over = asked.event.traced(schema).attributes
+    outcome, family = _outcome(inquiry)
+    if asked.compared and family == "linear":
+        raise QueryError("a linear regression has no ratios, only logistic and Poisson ones. Remove 'ratio of'.")
+    decided = {inquiry.source(i) for i in asked.measures[0].attributes}
+    for i in (factor.attribute for term in asked.terms for factor in term):
+        if inquiry.source(i) in decided:
+            raise QueryError(f"the outcome is decided by '{schema.names[i]}' or decides it. Leave that name out.")
+    return Design(inquiry, outcome, tuple(_term(inquiry, term) for term in asked.terms), family)
+
+
+def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
+    """The outcome, its name in words, and the family."""
+    asked, schema = inquiry.asked, inquiry.model.schema
+    outcome, family = asked.measures[0], FAMILIES.get(asked.family, "")
+    if outcome.event is not None:
+        over = outcome.event.traced(schema).attributes
         if len(over) > 1:
             raise QueryError(f"an outcome is a predicate about one attribute, got one of {len(over)}. Ask about one.")
-        (index,) = asked.event.attributes
-        held = asked.event.holds({index: np.arange(schema.attributes[index].n_levels)})[:, None]
-        return Term(index, held, ("",), np.ones(len(held))), asked.event_text, True
-    (index,) = asked.outcome
-    attribute = schema.attributes[index]
-    if inquiry.is_number(attribute) and (not attribute.boolean or attribute.name in inquiry.declared):
-        return _number(inquiry, index), attribute.name, False
+        return Term((outcome.text,), lambda codes: inquiry.holds(outcome.event, codes)[:, None]), family or "logistic"
+    (product_,) = outcome.products
+    attribute = schema.attributes[product_[0].attribute]
+    number = inquiry.is_number(attribute) or not is_plain(product_)
+    if number and (family not in ("", "logistic") or not attribute.boolean or attribute.name in inquiry.declared):
+        if family == "logistic":
+            raise QueryError(f"a logistic regression is of a yes or no, and '{attribute.name}' is a number. Use ols.")
+        return _number(inquiry, product_), family or "linear"
     values = attribute.n_values
-    if values != 2:
+    if values != 2 or family not in ("", "logistic"):
         raise QueryError(
             f"an outcome must be a number or have two values, and '{attribute.name}' has {values:,}. Ask about one of "
             f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
         )
-    levels = np.arange(attribute.n_levels)
-    return (
-        Term(index, (levels == 1)[:, None], (attribute.name,), levels < values),
-        f"{attribute.name} = {attribute.levels[1]}",
-        True,
+    meant = np.where(np.arange(attribute.n_levels) < values, np.arange(attribute.n_levels) == 1, np.nan)
+    index, name = product_[0].attribute, f"{attribute.name} = {attribute.levels[1]}"
+    return Term((name,), lambda codes: meant[inquiry.levels(codes, index)][:, None]), "logistic"
+
+
+def _number(inquiry: Inquiry, product_: Product) -> Term:
+    return Term((shown(product_, inquiry.model.schema),), lambda codes: inquiry.product(product_, codes)[0][:, None])
+
+
+def _term(inquiry: Inquiry, product_: Product) -> Term:
+    """Numbers as one column, their product; categories as their own columns; beside others, all products of columns."""
+    attributes = inquiry.model.schema.attributes
+    blocks = []
+    numbers = tuple(
+        f for f in product_ if f.function != "C" and (f.function or inquiry.is_number(attributes[f.attribute]))
     )
+    blocks += [_number(inquiry, numbers)] if numbers else []
+    blocks += [_categories(inquiry, factor) for factor in product_ if factor not in numbers]
+
+    def columns(codes: Codes) -> Floats:
+        found = np.ones((len(codes), 1))
+        for block in blocks:
+            found = (found[:, :, None] * block.columns(codes)[:, None, :]).reshape(len(codes), -1)
+        return found
+
+    return Term(tuple(":".join(names) for names in product(*(block.names for block in blocks))), columns)
 
 
-def _number(inquiry: Inquiry, index: int) -> Term:
-    own = inquiry.scores(index)
-    return Term(index, own.filled[:, None], (inquiry.model.schema.names[index],), own.known)
-
-
-def _regressor(inquiry: Inquiry, index: int) -> Term:
-    """A number as one column, categories as one column each, but for the first.
+def _categories(inquiry: Inquiry, factor: Factor) -> Term:
+    """One column each, but for the first.
 
     Categories with too few rows have one column together; where even that has too few, they count as the first.
     """
-    schema, eye = inquiry.model.schema, np.eye(inquiry.model.schema.attributes[index].n_levels)
+    schema, index = inquiry.model.schema, factor.attribute
     attribute, (source, levels) = schema.attributes[index], schema.sources[index]
-    if inquiry.is_number(attribute):
-        return _number(inquiry, index)
-    known = np.arange(attribute.n_levels) != (-1 if attribute.missing_code is None else attribute.missing_code)
+    eye = np.eye(attribute.n_levels)
+    if attribute.missing_code is not None:
+        eye[attribute.missing_code] = np.nan
+    known = np.isfinite(np.diag(eye))
     margin = inquiry.effects.by_set[(source,)]
     shares = np.bincount(levels, 1 / margin.values.size + margin.values, attribute.n_levels)
     least = CLEAR_LEVEL * math.sqrt(margin.variance)
     clear, rare = (np.flatnonzero(known & held).tolist() for held in (shares >= least, shares < least))
     dropped = bool(rare) and float(shares[rare].sum()) < least * math.sqrt(len(rare))
-    own = {attribute.levels[k]: eye[k] for k in clear[1:]}
+    own = {attribute.levels[k]: eye[:, k] for k in clear[1:]}
     if rare and not dropped:
         name = attribute.levels[rare[0]] if len(rare) == 1 else f"{len(rare)} rare levels"
-        own[name] = eye[rare].sum(axis=0)
+        own[name] = eye[:, rare].sum(axis=1)
     if not clear or not own:
         raise QueryError("a regressor needs two categories with far more rows than noise. Leave it out.")
     note = f"'{attribute.name}' is compared with '{attribute.levels[clear[0]]}'"
@@ -398,89 +628,59 @@ def _regressor(inquiry: Inquiry, index: int) -> Term:
         note += f"; too rare for a coefficient of their own: {listed}"
         note += ", counted as that level" if dropped else ", taken together" if len(rare) > 1 else ""
     inquiry.notes.append(note)
-    names = tuple(f"{attribute.name} = {name}" for name in own)
-    return Term(index, np.stack(list(own.values()), axis=1), names, known)
+    table = np.stack(list(own.values()), axis=1)
+    return Term(tuple(f"{attribute.name} = {name}" for name in own), lambda codes: table[inquiry.levels(codes, index)])
 
 
-class Term(NamedTuple):
-    """One attribute's columns, shape (levels, k), with names; 0 where `known` is 0, for levels without a value."""
-
-    attribute: int
-    columns: NDArray[Any]
-    names: tuple[str, ...]
-    known: NDArray[Any]
-
-
-class Records(NamedTuple):
-    """The columns of a regression on records: the design matrix, the outcome, and 1 for records that take part."""
-
-    x: Floats
-    y: Floats
-    kept: Floats
+def _mean(x: Floats, family: str) -> tuple[Floats, Floats]:
+    """The mean that a linear predictor says, and its derivative."""
+    if family == "linear":
+        return x, np.ones_like(x)
+    if family == "Poisson":
+        mean = np.exp(np.clip(x, -500, 500))
+        return mean, mean
+    p = 1 / (1 + np.exp(-np.clip(x, -500, 500)))
+    return p, p * (1 - p)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Design:
-    """A regression that a question asks for: its outcome (one column) and regressors."""
-
-    inquiry: Inquiry
-    outcome: Term
-    regressors: tuple[Term, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether no attribute is missing in any row."""
-        return all(term.known.all() for term in (self.outcome, *self.regressors))
-
-    def records(self, codes: Codes) -> Records:
-        """The columns for these codes, shape (records, attributes)."""
-        kept, columns = self.inquiry.holds(self.inquiry.asked.given, codes), [np.ones((len(codes), 1))]
-        for term in (*self.regressors, self.outcome):
-            own = self.inquiry.levels(codes, term.attribute)
-            kept = kept * term.known[own]
-            columns.append(term.columns[own].astype(np.float64))
-        return Records(np.concatenate(columns[:-1], axis=1), columns[-1][:, 0], kept)
-
-
-def solve(records: Records, weights: Floats, start: Floats | None = None, *, logistic: bool) -> tuple[Floats, Floats]:
+def solve(records: Records, weights: Floats, family: str) -> tuple[Floats, Floats]:
     """Coefficients, shape (q,), and A^-1, shape (q, q), by Newton's method: one step of it in a linear regression."""
     x, y, kept = records
     weights = weights * kept
-    solution = start if logistic and start is not None else np.zeros(x.shape[1])
+    linear = family == "linear"
+    solution = np.zeros(x.shape[1])
+    if family == "Poisson":
+        if np.any(y[kept > 0] < 0):
+            raise QueryError("a Poisson regression is of numbers that are not negative. Use ols.")
+        middle = (y + weights @ y / max(float(weights.sum()), 1e-300)) / 2
+        solution = solve(Records(x, np.log(np.maximum(middle, 1e-9)), kept), weights, "linear")[0]
     for _ in range(_NEWTON):
-        p = _logistic(x @ solution) if logistic else x @ solution
-        moments = (x * (weights * p * (1 - p) if logistic else weights)[:, None]).T @ x
+        p, slope = _mean(x @ solution, family)
+        moments = (x * (weights * slope)[:, None]).T @ x
         scale = np.sqrt(np.maximum(np.diag(moments), 1e-300))
         values, vectors = np.linalg.eigh(moments / np.outer(scale, scale))
         if values[0] < 1e-9:
-            raise QueryError(_SEPARATED if logistic else _DETERMINED)
+            raise QueryError(_DETERMINED if linear else _SEPARATED)
         inverse = np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
         step = inverse @ (x.T @ (weights * (y - p)))
-        solution = solution + (np.clip(step, -5.0, 5.0) if logistic else step)
-        if not logistic or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
+        solution = solution + (step if linear else np.clip(step, -5.0, 5.0))
+        if linear or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
             return solution, inverse
     raise QueryError(_SEPARATED)
 
 
-def _logistic(x: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-np.clip(x, -500, 500))))
-
-
-def linearize(design: Design, *, logistic: bool) -> Linearized:
-    """The coefficients of a regression near the model."""
-    reference = design.inquiry.reference
-    records = design.records(reference.codes)
-    solution, inverse = solve(records, reference.union, logistic=logistic)
-    by_fit = np.stack([solve(records, weights, solution, logistic=logistic)[0] for weights in reference.weights])
-
-    def predicted(x: Floats) -> Floats:
-        return _logistic(x @ solution) if logistic else np.asarray(x @ solution)
+def influence_of_formula(design: Design) -> RecordFunction:
+    """The influence function of the coefficients of a regression at the model."""
+    inquiry = design.inquiry
+    reference = inquiry.reference
+    solution, inverse = solve(design.records(reference.codes), reference.union, design.family)
 
     def influence(codes: Codes) -> Floats:
         x, y, kept = design.records(codes)
-        return np.asarray((x * (kept * (y - predicted(x)))[:, None]) @ inverse)
+        psi = (x * (kept * (y - _mean(x @ solution, design.family)[0]))[:, None]) @ inverse
+        return np.asarray(psi * (design.scale(solution) if inquiry.asked.compared else 1.0))
 
-    return Linearized(values=solution, by_fit=by_fit, influence=influence)
+    return influence
 
 
 def clearness(design: Design) -> float:

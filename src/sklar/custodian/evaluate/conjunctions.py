@@ -118,30 +118,42 @@ def read(
 ) -> tuple[Form, Iterator[NDArray[Any]]]:
     """The form of a table, and its batches: codes of shape (m, rows), or 0/1 dummies of shape (d, rows)."""
     source = open_source(data, schema)
-    dummies, person = schema.dummy_names, schema.person
+    dummies = schema.dummy_names
     if set(dummies) <= set(source.columns) and not set(schema.columns) <= set(source.columns):
         return "dummies", (dummies_of(batch) for batch in watch(source.batches(dummies), progress))
-    require_columns(source, schema)
+    left_out, batches = rows_that_count(data, schema, progress)
     if raw is not None:
-        own = {*schema.columns, *(() if person is None else (person.column,))}
-        raw.left_out = tuple(name for name in source.columns if name not in own)
-    kept = None
-    if person is not None and person.column in source.columns:
-        # The original: its rows count as they do in a release, so that shares are compared with shares of one kind.
-        kept = chosen_places(source.batches((person.column,)), person)
-        source = open_source(data, schema)
+        raw.left_out = left_out
 
     def codes() -> Iterator[NDArray[np.int32]]:
-        first = 0
-        for whole in watch(source.batches(tuple(schema.columns)), progress):
-            here = None if kept is None else kept[first : first + whole.height]
-            batch = whole if here is None else whole[: here.size].filter(pl.Series(here))
-            first += whole.height
+        for batch in batches:
             if raw is not None:
                 raw.add(batch)
             yield encode(batch, schema)
 
     return "records", codes()
+
+
+def rows_that_count(
+    data: object, schema: Schema, progress: Progress = SILENT
+) -> tuple[tuple[str, ...], Iterator[pl.DataFrame]]:
+    """The columns of a table of records that the schema does not have, and its rows as they count in a release."""
+    source, person, kept = open_source(data, schema), schema.person, None
+    require_columns(source, schema)
+    own = {*schema.columns, *(() if person is None else (person.column,))}
+    if person is not None and person.column in source.columns:
+        # The original: its rows count as they do in a release, so that shares are compared with shares of one kind.
+        kept = chosen_places(source.batches((person.column,)), person)
+        source = open_source(data, schema)
+
+    def rows() -> Iterator[pl.DataFrame]:
+        first = 0
+        for whole in watch(source.batches(tuple(schema.columns)), progress):
+            here = None if kept is None else kept[first : first + whole.height]
+            yield whole if here is None else whole[: here.size].filter(pl.Series(here))
+            first += whole.height
+
+    return tuple(name for name in source.columns if name not in own), rows()
 
 
 def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
