@@ -250,7 +250,7 @@ def tab_to(page: Any, name: str, *, press: str = "") -> None:
     for _ in range(200):
         page.keyboard.press("Tab")
         told = page.evaluate(
-            "() => { const it = document.activeElement; "
+            "() => { const it = document.activeElement; if (it === document.body) return ''; "
             "return it.getAttribute('aria-label') || it.id + ' ' + it.textContent }"
         )
         if name in told:

@@ -43,10 +43,12 @@ TWICE = 1.96
 # By the share of tables that are mostly noise.
 GRADES = ((0.1, "usable"), (0.5, "usable in part"), (math.inf, "mostly noise"))
 SUPPORTS = {
-    "two": "usable for counts of one and of two columns",
-    "one": "usable for counts of one column only: tables of two are mostly noise",
+    "two": "a release is usable for counts of one and of two columns",
+    "one": "a release is usable for counts of one column only: tables of two are mostly noise",
     "none": "nothing survives: tables of one column are mostly noise already",
 }
+# Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
+FEW = 10
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
@@ -65,6 +67,20 @@ def drowned(sds: Doubles, sizes: NDArray[Any], rows: int) -> float:
 def within(error: float) -> str:
     """How far a count of this standard error may be off, as everybody is told it."""
     return f"±{TWICE * error:,.0f}"
+
+
+def with_few(schema: Schema) -> Schema:
+    """The schema as if a search found `FEW` categories or bins of a column at most; it is public, as the other."""
+    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.private else each for each in schema.attributes)
+    return replace(schema, attributes=tuple(fewer))
+
+
+def supports(worst: str, likely: str) -> list[str]:
+    """What counts will be usable for, in sentences, if searches find all they may and if they find few levels."""
+    if worst == likely:
+        return [f"{SUPPORTS[worst].capitalize()}."]
+    few = f"If searches find at most {FEW} categories or bins a column, {SUPPORTS[likely]}."
+    return [few, f"If they find as many as the schema lets them, {SUPPORTS[worst]}."]
 
 
 def grade(share: float) -> str:
@@ -152,9 +168,20 @@ class Forecast(Tabular):
         return needs
 
     @property
+    def likely(self) -> Forecast:
+        """The same release if searches find few levels; itself where there is nothing to search for."""
+        whole, budget = self.schema.whole or self.schema, replace(self.budget, rows_per_person=None)
+        return self._with(with_few(whole), budget) if self.schema.private_domains else self
+
+    @property
     def hopeless(self) -> tuple[str, ...]:
         """Columns of which all rows would not be enough to tell anything from noise."""
         return tuple(name for name, (_, share) in self.needs.items() if share > 1)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Columns of which a search would find noise: for them a release is refused before it is charged."""
+        return tuple(name for name in self.hopeless if self.schema.attribute(name).private)
 
     def verdict(self) -> list[str]:
         """What columns that are searched, or hopeless, need, and whether the rows support all columns."""
@@ -245,7 +272,7 @@ class Forecast(Tabular):
             columns[f"{name.replace('_', ' ')}, ±"] = [TWICE * error for error in columns.pop(name)]
         notes = ["Nothing was spent: computed from the schema, the number of rows and the budget alone."]
         title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
-        return html_card(title, facts, columns, verdict=[SUPPORTS[self.support]], notes=notes)
+        return html_card(title, facts, columns, verdict=supports(self.support, self.likely.support), notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -336,8 +363,7 @@ def require_support(schema: Schema, budget: Budget, method: Method, rows: int | 
     if rows is None or anyway or not schema.private_domains:
         return
     foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
-    lost = [name for name in foreseen.hopeless if schema.attribute(name).private]
-    if lost:
+    if lost := foreseen.refused:
         needs = f"{lost[0]}: {foreseen.needs[lost[0]][0]}"
         raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
 
@@ -385,7 +411,13 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {bar}".rstrip()
         )
     lines += ["± holds 19 times out of 20; a smaller count cannot be told from noise.", ""]
-    lines += [f"At epsilon {each.budget.epsilon:.4g}: {SUPPORTS[each.support]}." for each in forecasts]
+    for each in forecasts:
+        likely = each.likely
+        words = supports(each.support, likely.support)
+        if len(words) > 1:
+            noisy = f"{len(likely.mostly_noise):,} of {n_pairs:,} pairs mostly noise"
+            words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."
+        lines.append(f"At epsilon {each.budget.epsilon:.4g}: {' '.join(words)}")
     if against := last.against_rows():
         lines += [
             f"Within how many rows a count is at epsilon {last.budget.epsilon:.4g}, by rows_per_person:",

@@ -65,7 +65,8 @@ class Binned(NamedTuple):
     """Shares of two tables in bins on an axis: edges and ticks are positions from 0 to 1.
 
     `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table; `told`
-    says what each bin is, to those who point at it, and `beyond` what lies where the drawing ends.
+    says what each bin is, to those who point at it, and `beyond` what lies where the drawing ends. `spikes` are single
+    values: where each stands, its share of the first table, and what it is.
     """
 
     edges: Doubles
@@ -73,6 +74,7 @@ class Binned(NamedTuple):
     ticks: Ticks
     told: Sequence[str]
     beyond: str = ""
+    spikes: Sequence[tuple[float, float, str]] = ()
 
 
 def text_width(label: str, size: float) -> float:
@@ -112,14 +114,16 @@ def bars(
 ) -> Markup:
     """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more.
 
-    Whiskers that lead beyond `most` end there.
+    Whiskers that lead beyond `most` end there with an arrow.
     """
     top = min(max(max(max(entry.high, entry.mark) for entry in entries), least), most)
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
         entry, scale = entries[at], (right - left) / top
         low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
-        ends = (step for end in (low, high) for step in ("M", end, middle - 3, "v", 6))
+        ends: list[str | float] = ["M", low, middle - 3, "v", 6, "M", high, middle - 3, "v", 6]
+        if entry.high > top:
+            ends[5:] = ["M", high - 5, middle - 3, "L", high, middle, "l", -5, 3]
         return [
             rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
             path("whisker", "M", low, middle, "H", high, *ends),
@@ -220,6 +224,11 @@ def bins(binned: Binned, title: str, description: str) -> Markup:
             anchor = "start" if middle < left + 20 else "end" if middle > right - 20 else "middle"
             inside += [path("cut", "M", x - 3, top + 9, "l", width + 6, -5), text(middle, top - 4, told, anchor=anchor)]
         parts.append(element("g", Markup("").join(inside)))
+    for place, share, told in binned.spikes:
+        x, tall = left + (right - left) * place, (base - top) * min(max(share, 0.0) / tallest, 1.0)
+        inside = [element("title", told), path("spike", "M", x, base, "v", -tall)]
+        inside += [path("cut", "M", x - 4, top + 9, "l", 8, -5)] * bool(share > tallest)
+        parts.append(element("g", Markup("").join(inside)))
     for place, label in binned.ticks:
         x, half = left + (right - left) * place, text_width(label, 11) / 2
         parts += [axis(x, base, x, base + 4), soft(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle")]
@@ -284,7 +293,7 @@ def grids(
     left = min(max(text_width(label, 9) for label in rows) + 8, WIDTH / 4)
     wide, head = (WIDTH - left) / len(tables), 27.0
     side = (wide - 8) / len(columns)
-    tall = min(max(side, 9.0), 16.0)
+    tall = min(max(side, 11.0), 16.0)
     foot, parts = head + tall * len(rows), list[Markup]()
     for at, label in enumerate(rows):
         own = fitted(label, left - 5, 9)

@@ -163,9 +163,12 @@ class Evaluation(Tabular):
         for what, held in every.items():
             times = Counter(verdict for _, verdict, _ in held)
             overall = VERDICTS[(times["use"] < len(held)) + (2 * times["do not use"] > len(held))]
-            words = f"{len(held):,}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS if times[name])
+            words = f"{times['use']:,} of {len(held):,} can be used"
+            words = f"All {len(held):,} can be used" if times["use"] == len(held) > 1 else words
+            words += f", {times['with care']:,} with care" if times["with care"] else ""
+            words += f", {times['do not use']:,} cannot" if times["do not use"] else ""
             if what == "Pairs" and self.score is not None and self.score.dependence is not None:
-                words += f"; {self.score.dependence:.0f} of 100 of dependence is kept"
+                words += f". Of what columns say of each other, {self.score.dependence:.0f} of 100 is kept"
             if lost := [(name, why) for name, _, reasons in held for why in reasons]:
                 name, why = min(lost, key=lambda each: badness(each[1]))
                 words += f". The worst: {name}, {why.words}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,13 +16,13 @@ from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
 from sklar.budget.certificate import rounded_up
-from sklar.budget.forecast import SUPPORTS, TWICE, Forecast, within
+from sklar.budget.forecast import TWICE, Forecast, supports, with_few, within
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
-from sklar.errors import BudgetError, LedgerError, SklarError
+from sklar.errors import BudgetError, LedgerError, SchemaError, SklarError
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.cost import DELTA, FEW, foresee, with_few
+from sklar.studio.pages.cost import DELTA, band, foresee
 from sklar.studio.pages.visit import Visit, go, show
 
 # Where the slider stands: from hardly any budget to hardly a promise, in steps that look even.
@@ -31,6 +31,7 @@ EPSILONS = (
     *(2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0),
 )
 _TOTAL = 3.0
+WHO_FIRST = "Say first whether a person can have several rows: it decides whom a release protects."
 # Shares of an invented column, whose error bars a plan shows.
 _INVENTED = (0.34, 0.25, 0.17, 0.11, 0.08, 0.05)
 
@@ -41,6 +42,8 @@ def plan(visit: Visit) -> Response:
     if visit.text is None or desk.rows is None:
         return go(visit.address("open"))
     schema, account, problem = visit.schema, *account_of(visit)
+    if schema.ask_person:
+        return visit.tell(visit.address("describe"), WHO_FIRST, form={})
     epsilon = _epsilon(visit.query("epsilon"), desk.epsilon)
     unit = unit_of(schema)
     about = f"--schema {visit.schema_path} --rows {desk.rows} --epsilon {epsilon:g}"
@@ -82,7 +85,13 @@ def account_of(visit: Visit) -> tuple[Account | None, str]:
         accounts = Ledger(visit.folder.ledger).accounts()
     except LedgerError as error:
         return None, str(error)
-    return next((each for each in accounts if each.dataset == visit.schema.name), None), ""
+    account = next((each for each in accounts if each.dataset == visit.schema.name), None)
+    if account is not None and account.unit != (unit := unit_of(visit.schema)):
+        return None, (
+            f"data set '{account.dataset}' counts its budget for any one {account.unit}, and the schema protects any "
+            f"one {unit}: the two do not add up. Name the table otherwise in {visit.desk.schema}, or change the answer."
+        )
+    return account, ""
 
 
 def _epsilon(text: str | None, default: float) -> float:
@@ -98,22 +107,18 @@ def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | Non
     worst, likely = (each.forecast for each in cases)
     n, m = worst.n_rows, worst.schema.n_attributes
 
-    def band(figures: Sequence[float], write: Callable[[float], str]) -> str:
-        low, high = write(min(figures)), write(max(figures))
-        return low if low == high else f"{low} to {high}"
-
     return {
         "epsilon": epsilon,
-        "support": worst.support,
-        "likely": likely.support,
-        "words": SUPPORTS,
-        "one_way": band([each.one_way_error for each in (worst, likely)], within),
-        "pair": band([each.pair_error for each in (worst, likely)], within),
+        "refused": worst.refused,
+        "likely": "none" if worst.refused else likely.support,
+        "words": supports(worst.support, likely.support),
+        "counted": "people" if schema.person is not None and schema.person.count == "people" else "rows",
+        "one_way": band([each.one_way_error for each in (worst, likely)]),
+        "pair": band([each.pair_error for each in (worst, likely)]),
         "noisy": band([each.noisy for each in cases], "{:,.0f}".format),
         "pairs": m * (m - 1) // 2,
         "noisiest": [f"{one} x {other}" for one, other in cases[0].noisiest],
         "preview": [_invented(1, likely.one_way_error, n), _invented(2, likely.pair_error, n)],
-        "few": FEW,
         "split": [(name, 100 * share, percent(share)) for name, share in worst.split],
         "promise": promise(epsilon, unit_of(schema)),
         "fits": account is None or choose_accountant(account, worst.budget, worst.spend) is not None,
@@ -187,6 +192,8 @@ def choose(visit: Visit) -> Response:
     """Keep the plan; and set the data set's total, where none is set yet."""
     visit.back = visit.address("plan")
     schema, epsilon = visit.schema, _number(visit.form, "epsilon")
+    if schema.ask_person:
+        raise SchemaError(WHO_FIRST)
     account, problem = account_of(visit)
     if problem:
         raise LedgerError(problem)

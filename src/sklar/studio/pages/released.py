@@ -265,8 +265,8 @@ def verdict(visit: Visit) -> Response:
     """Verify's verdict, fetched after the page: it recomputes what the release cost."""
     path = visit.folder.inside(f"{visit.stem}.sklar")
     result = verify(path)
-    lines = result.lines()
-    concluded = " ".join(lines[lines.index("") + 1 :] if "" in lines else lines).replace(str(path), path.name)
+    lines = [line.replace(str(path), path.name) for line in result.lines()]
+    concluded = lines[lines.index("") + 1 :] if "" in lines else lines
     return show("verdict.html.j2", found=result, checks=result.checks, concluded=concluded)
 
 
