@@ -10,12 +10,15 @@ import threading
 import polars as pl
 import pytest
 
+import sklar
+from sklar.budget.forecast import forecast
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.custodian.draft import draft
 from sklar.generate import schema_toml
 from sklar.public.schema import Schema
 from sklar.public.settings import Person
+from tests.conftest import output_of
 from tests.studio.conftest import READ, SCHEMA, Answer, Browser, await_
 
 
@@ -245,8 +248,22 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert Ledger(reviewed.folder / "ledger.db").account("people").epsilon == 3
     assert "would refuse epsilon 4" in reviewed.get("/t/people/plan/forecast?epsilon=4").said
     # The total is for rows: a schema of people does not add up with it.
-    reviewed.post("/t/people/describe/person", person="region")
+    reviewed.post("/t/people/describe/person", person="smoker")
     assert "counts its budget for any one row, and the schema protects any one person" in planned("1", "3").said
+
+
+def test_figures_are_those_of_the_command_line_the_notebook_and_the_report(reviewed: Browser) -> None:
+    schema, model = reviewed.folder / "people.toml", reviewed.folder / "people-1.sklar"
+    told = output_of(cli, "forecast", "--schema", schema, "--rows", 400, "--epsilon", 1)
+    one, two = re.findall(r"\u00b1[\d,]+", told)[:2]
+    page, card = reviewed.get("/t/people/plan").said, forecast(schema, rows=400, epsilon=1.0)._repr_html_()
+    for shown in (page, card):
+        assert shown.index(f"{one} rows") < shown.index(f"{two} rows")
+    sklar.fit(reviewed.folder / "people.csv", schema, epsilon=1.0).save(model)
+    answered = output_of(cli, "query", model, "sex = 'female'")
+    count, interval = re.findall(r"estimate +([\d,]+),|interval +([\d,]+ to [\d,]+)", answered)
+    row = ["female", count[0], interval[1]]
+    assert re.search(".*".join(map(re.escape, row)), reviewed.get("/t/people/report/page?release=1").said)
 
 
 def test_every_page_shows_commands_that_the_command_line_knows(reviewed: Browser) -> None:

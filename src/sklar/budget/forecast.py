@@ -25,6 +25,7 @@ from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
 
@@ -188,14 +189,11 @@ class Forecast(Tabular):
         needs, hopeless, epsilon = self.needs, self.hopeless, f"epsilon {self.budget.epsilon:.4g}"
         named = dict.fromkeys((*hopeless, *(finding.attribute for finding in self.findings)))
         lines = [f"At {epsilon}, {name}: {needs[name][0]}." for name in [*named][:_SHOWN_COLUMNS]]
-        verdict = ": noise hides no column as a whole."
-        if hopeless:
-            few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
-            verdict = (
-                f" cannot support {len(hopeless):,} of {len(needs):,} columns: noise would hide all of {few}. State "
-                "values, or edges within narrow bounds, in the schema; leave columns out; or use a larger epsilon."
-            )
-        return [*lines, f"{self.n_rows:,} rows at {epsilon}{verdict}"]
+        if not hopeless:
+            return [*lines, f"{self.n_rows:,} rows at {epsilon}: noise hides no column as a whole."]
+        few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
+        facts = {"rows": self.n_rows, "epsilon": epsilon, "hopeless": len(hopeless), "columns": len(needs), "few": few}
+        return [*lines, said("budget.hopeless", **facts)]
 
     def against_rows(self) -> tuple[Forecast, ...]:
         """The same release with other numbers of rows of each person, and itself; none where it counts people."""
@@ -385,23 +383,14 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
     first, last = forecasts[0], forecasts[-1]
     schema, n_pairs = first.schema, first.pair_sd.size
-    lines = [
-        f"Table '{schema.name}': {first.n_rows:,} rows, {schema.n_attributes:,} attributes, {schema.n_levels:,} "
-        f"levels, {n_pairs:,} pairs. delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors."
-    ]
+    lines = [said("budget.foreseen", of=first, schema=schema, pairs=n_pairs)]
     if schema.whole is not None:
         left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
         lines.append(f"Not measured, because rules determine them: {left_out}.")
     if schema.person is not None:
         lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
     lines += filter(None, [plan.target_words(schema)])
-    lines += [
-        "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
-        "",
-        f"{'epsilon':>8}  {'a count is within (rows)':^27}  {'the same, as a share of all rows':^32}  "
-        f"{'pairs mostly':>12}",
-        f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
-    ]
+    lines += said("budget.foreseen_head").splitlines()
     top = max(each.pair_error for each in forecasts) or 1.0
     for each in forecasts:
         whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
@@ -419,61 +408,36 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."
         lines.append(f"At epsilon {each.budget.epsilon:.4g}: {' '.join(words)}")
     if against := last.against_rows():
-        lines += [
-            f"Within how many rows a count is at epsilon {last.budget.epsilon:.4g}, by rows_per_person:",
-            f"{'rows':>8}  {'one-way':>13} {'two-way':>13}",
-            *(
-                f"{each.budget.rows_per_person:>8,}  {within(each.one_way_error):>13} {within(each.pair_error):>13}"
-                f"{'   (the schema)' if each.budget == last.budget else ''}"
-                for each in against
-            ),
-            "More rows of each person count then, too: how many, sklar schema check tells the custodian.",
-            "",
-        ]
+        lines += said("budget.foreseen_people", epsilon=last.budget.epsilon).splitlines()
+        for each in against:
+            own = "   (the schema)" * (each.budget == last.budget)
+            errors = f"{within(each.one_way_error):>13} {within(each.pair_error):>13}"
+            lines.append(f"{each.budget.rows_per_person:>8,}  {errors}{own}")
+        lines += [said("budget.foreseen_rows"), ""]
     bare = sum(not attribute.exhaustive for attribute in schema.attributes)
     if bare and schema.n_attributes > 1:
-        lines.append(
-            f"One-way counts, here as in sklar query, use no sums over {bare:,} of {schema.n_attributes:,} "
-            "attributes: they declare neither missing nor other, so that a row may have no level of them."
-        )
+        lines.append(said("budget.foreseen_bare", bare=bare, of=schema.n_attributes))
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
-    shares = {
-        "triples_share": "up to {:.0%} of stage 2 may go to tables of three or four columns over coarse levels, where "
-        "models of stage 1 disagree or scores show a gap. Pairs then have a little more noise than is said here.",
-        "scores_share": "{:.0%} of all cost, out of stage 2, goes to noisy scores: how far each table of three or four "
-        "columns lies from the models of stage 1.",
-    }
-    for name, text in shares.items():
+    for name in ("triples_share", "scores_share"):
         for share in sorted({getattr(each, name) for each in forecasts} - {0.0}):
             where = (f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, name) == share)
-            lines.append(f"At epsilon {', '.join(where)}, {text.format(share)}")
+            lines.append(said(f"budget.{name}", share=share, epsilon=", ".join(where)))
     for each in forecasts:
         lines += each.verdict()
         if each.search_factor > 1.005:
-            lines.append(
-                f"A search has {each.search_factor:.1f} times the noise that numbers want: rows are too few for less. "
-                "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
-            )
+            lines.append(said("budget.search_factor", times=each.search_factor))
     if first.findings:
-        lines.append(
-            "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
-            "on how many it finds, too."
-        )
+        lines.append(said("budget.foreseen_most"))
     smallest = min(forecasts, key=lambda each: each.budget.epsilon)
     if noisiest := smallest.mostly_noise:
         pairs = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
         left = len(noisiest) - _SHOWN_PAIRS
         more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
-        lines += [
-            "",
-            f"Mostly noise at epsilon {smallest.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
-            f"{pairs}{more}.",
-            "Wider bins or fewer levels would help most there.",
-        ]
+        lines += ["", *said("budget.foreseen_noisy", epsilon=smallest.budget.epsilon, pairs=pairs + more).splitlines()]
     seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"
     time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
     time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"

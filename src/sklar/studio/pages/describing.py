@@ -24,13 +24,13 @@ from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
+from sklar.machine.wording import said
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
 from sklar.studio.looks import TableLook
 from sklar.studio.pages.cost import column_cost, column_noise, parsed
-from sklar.studio.pages.planning import WHO_FIRST
 from sklar.studio.pages.visit import Visit, go
 
 _PER_PAGE = 100
@@ -328,7 +328,7 @@ def accept(visit: Visit) -> Response:
     """Accept what is proposed for all columns that are left."""
     visit.back = visit.address("describe")
     if visit.schema.ask_person:
-        raise SchemaError(WHO_FIRST)
+        raise SchemaError(said("studio.who_first"))
     _save(visit, review.accept_all(visit.text or ""))
     return visit.tell(visit.back, "Accepted unread: what was proposed stands. Every report of a release says so.")
 

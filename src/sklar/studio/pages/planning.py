@@ -20,6 +20,7 @@ from sklar.budget.forecast import TWICE, Forecast, supports, with_few, within
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
 from sklar.errors import BudgetError, LedgerError, SchemaError, SklarError
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
 from sklar.studio.pages.cost import DELTA, band, foresee
@@ -31,7 +32,6 @@ EPSILONS = (
     *(2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0),
 )
 _TOTAL = 3.0
-WHO_FIRST = "Say first whether a person can have several rows: it decides whom a release protects."
 # Shares of an invented column, whose error bars a plan shows.
 _INVENTED = (0.34, 0.25, 0.17, 0.11, 0.08, 0.05)
 
@@ -43,7 +43,7 @@ def plan(visit: Visit) -> Response:
         return go(visit.address("open"))
     schema, account, problem = visit.schema, *account_of(visit)
     if schema.ask_person:
-        return visit.tell(visit.address("describe"), WHO_FIRST, form={})
+        return visit.tell(visit.address("describe"), said("studio.who_first"), form={})
     epsilon = _epsilon(visit.query("epsilon"), desk.epsilon)
     unit = unit_of(schema)
     about = f"--schema {visit.schema_path} --rows {desk.rows} --epsilon {epsilon:g}"
@@ -87,10 +87,8 @@ def account_of(visit: Visit) -> tuple[Account | None, str]:
         return None, str(error)
     account = next((each for each in accounts if each.dataset == visit.schema.name), None)
     if account is not None and account.unit != (unit := unit_of(visit.schema)):
-        return None, (
-            f"data set '{account.dataset}' counts its budget for any one {account.unit}, and the schema protects any "
-            f"one {unit}: the two do not add up. Name the table otherwise in {visit.desk.schema}, or change the answer."
-        )
+        facts = {"dataset": account.dataset, "own": account.unit, "unit": unit, "schema": visit.desk.schema}
+        return None, said("studio.other_unit", **facts)
     return account, ""
 
 
@@ -173,13 +171,8 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     """What an epsilon promises to any one row or person, in plain words."""
     times = f"{float(rounded_up(math.exp(min(epsilon, 700.0)), 3)):,.12g}"
     _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
-    return (
-        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {times} times "
-        f"as likely, or as unlikely, because of that {unit}'s own data.",
-        f"Anyone guessing a yes-or-no fact about one {unit} is right at most {math.ceil(1000 * guess) / 10:.4g}% of "
-        "the time after seeing the release.",
-        f"This holds for every {unit} of the table, but for a chance of 1 in {math.floor(1 / DELTA):,} (delta).",
-    )
+    facts = {"unit": unit, "times": times, "guess": math.ceil(1000 * guess) / 10, "among": math.floor(1 / DELTA)}
+    return tuple(said("studio.promise", **facts).splitlines())
 
 
 def forecast(visit: Visit) -> Response:
@@ -193,7 +186,7 @@ def choose(visit: Visit) -> Response:
     visit.back = visit.address("plan")
     schema, epsilon = visit.schema, _number(visit.form, "epsilon")
     if schema.ask_person:
-        raise SchemaError(WHO_FIRST)
+        raise SchemaError(said("studio.who_first"))
     account, problem = account_of(visit)
     if problem:
         raise LedgerError(problem)

@@ -16,6 +16,7 @@ from sklar.budget.ledger import Ledger, check_releases
 from sklar.errors import BudgetError, DataError, SklarError
 from sklar.files.archive import load
 from sklar.files.write import write_text
+from sklar.machine.wording import said
 from sklar.studio.folder import LEDGER, Folder
 from sklar.studio.guard import REPORT_POLICY
 from sklar.studio.pages.cost import DELTA, foresee
@@ -123,10 +124,7 @@ def start(visit: Visit) -> Response:
     if account is None:
         return visit.tell(visit.address("plan"), problem or "Set the data set's total first.", form={})
     if visit.form.get("plan") != _plan(visit):
-        raise BudgetError(
-            f"the plan, the schema or the releases changed since that page was shown, and nothing was spent. The plan "
-            f"is epsilon {desk.epsilon:g} now: look at it again."
-        )
+        raise BudgetError(said("studio.changed", epsilon=desk.epsilon))
     if visit.releases and visit.form.get("again") != "yes":
         raise BudgetError("say that you want another release: what it spends is added to what was spent.")
     order = {

@@ -149,23 +149,18 @@ class Facts:
         replaced = stated.neighbors == "replace-one"
         self.unit = f"{'the content' if replaced else 'the presence'} of any one {stated.unit}"
         self.sklar = " ".join(filter(None, ("Sklar", stated.versions.get("sklar"))))
-        self.promise = (
-            f"{'Claimed by the caller, not checked by Sklar: d' if stated.claimed_by else 'D'}ifferential privacy with "
-            f"epsilon = {self.epsilon} and delta = {self.delta} protects {self.unit} ({stated.neighbors} neighbors)."
-        )
         about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
-        size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"
-        self.description = (
-            f"{about}These {rows:,} records are invented. They follow the statistics of a confidential table "
-            f"of {size} {'people' if stated.count == 'people' else 'rows'} and {schema.n_attributes:,} attributes. "
-            f"{self.promise}"
-        )
-        year = "year" if publication.date is None else publication.date[:4]
-        self.citation = (
-            f"{publication.publisher or '(publisher)'} ({year}). {self.title}. Epsilon = {self.epsilon}, delta = "
-            f"{self.delta}, {stated.neighbors} neighbors. Made with {self.sklar}. Schema SHA-256 "
-            f"{stated.schema_sha256[:16]}.{'' if publication.url is None else f' {publication.url}.'}"
-        )
+        shown = {"of": self, "stated": stated, "rows": rows, "n": model.n_rows, "m": schema.n_attributes}
+        shown |= {
+            "by": "Claimed by the caller, not checked by Sklar: d" if stated.claimed_by else "D",
+            "size": "" if stated.public_rows is not None else "about ",
+            "counted": "people" if stated.count == "people" else "rows",
+            "publisher": publication.publisher or "(publisher)",
+            "year": "year" if publication.date is None else publication.date[:4],
+            "url": "" if publication.url is None else f" {publication.url}.",
+        }
+        self.promise, self.description, self.citation = (text.format(**shown) for text in WORDS["about"].values())
+        self.description = f"{about}{self.description} {self.promise}"
 
     def address(self, name: str) -> str:
         """Where a file stands: beside its description, or below the address that the publisher states."""
