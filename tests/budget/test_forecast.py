@@ -276,7 +276,7 @@ def test_both_cases_are_told_where_searches_decide() -> None:
     words = supports(foreseen.support, foreseen.likely.support)
     assert words[0].startswith("If searches find at most 10 categories or bins a column, a release is usable for")
     told, card = " ".join(foreseen.lines()), foreseen._repr_html_()
-    assert f"{words[0][:-1]}: {within(foreseen.likely.one_way_error)}, " in told
+    assert f"At epsilon 3, i{words[0][1:-1]}: {within(foreseen.likely.one_way_error)}, " in told
     assert "0 of 6 pairs mostly noise. If they find as many as the schema lets them, a release is usable for" in told
     assert all(each in card for each in words)
     assert (public := forecast(few(0, 0, 3), rows=2_000, epsilon=3.0)).likely is public

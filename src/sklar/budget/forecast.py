@@ -8,7 +8,7 @@ scales depend on the first stage's noisy tables; they are forecast as if it were
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
 
@@ -68,6 +68,11 @@ def drowned(sds: Doubles, sizes: NDArray[Any], rows: int) -> float:
 def within(error: float) -> str:
     """How far a count of this standard error may be off, as everybody is told it."""
     return f"±{TWICE * error:,.0f}"
+
+
+def band(figures: Sequence[float], write: Callable[[float], str] = within) -> str:
+    """The least and the largest of some figures, or the one that both are."""
+    return " to ".join(dict.fromkeys((write(min(figures)), write(max(figures)))))
 
 
 def with_few(schema: Schema) -> Schema:
@@ -258,19 +263,20 @@ class Forecast(Tabular):
         )
 
     def _repr_html_(self) -> str:
-        counts = "{} rows, 19 times out of 20: {:.3%} of the rows"
+        cases = self, self.likely
+        noisy = band([len(each.mostly_noise) for each in cases], "{:,.0f}".format)
         facts = {
             "epsilon": f"{self.budget.epsilon:.4g} ({self.budget.neighbors})",
-            "one-way counts": counts.format(within(self.one_way_error), self.one_way_share),
-            "two-way counts": counts.format(within(self.pair_error), self.pair_share),
-            "pairs mostly noise": f"{len(self.mostly_noise):,} of {self.pair_sd.size:,}",
+            "one-way counts": f"{band([each.one_way_error for each in cases])} rows, 19 times out of 20",
+            "two-way counts": f"{band([each.pair_error for each in cases])} rows, 19 times out of 20",
+            "pairs mostly noise": f"{noisy} of {self.pair_sd.size:,}",
         }
         columns = dict(self.to_columns())
         for name in ("one_way_error", "mean_two_way_error"):
             columns[f"{name.replace('_', ' ')}, ±"] = [TWICE * error for error in columns.pop(name)]
         notes = ["Nothing was spent: computed from the schema, the number of rows and the budget alone."]
         title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
-        return html_card(title, facts, columns, verdict=supports(self.support, self.likely.support), notes=notes)
+        return html_card(title, facts, columns, verdict=supports(*(each.support for each in cases)), notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -390,7 +396,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     if schema.person is not None:
         lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
     lines += filter(None, [plan.target_words(schema)])
-    lines += said("budget.foreseen_head").splitlines()
+    lines += stated("sklar.budget", "said.toml")["foreseen_head"]
     top = max(each.pair_error for each in forecasts) or 1.0
     for each in forecasts:
         whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
@@ -406,9 +412,10 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         if len(words) > 1:
             noisy = f"{len(likely.mostly_noise):,} of {n_pairs:,} pairs mostly noise"
             words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."
-        lines.append(f"At epsilon {each.budget.epsilon:.4g}: {' '.join(words)}")
+        lines.append(f"At epsilon {each.budget.epsilon:.4g}, {words[0][:1].lower()}{' '.join(words)[1:]}")
     if against := last.against_rows():
-        lines += said("budget.foreseen_people", epsilon=last.budget.epsilon).splitlines()
+        lines.append(said("budget.foreseen_people", epsilon=last.budget.epsilon))
+        lines.append(f"{'rows':>8}  {'one-way':>13} {'two-way':>13}")
         for each in against:
             own = "   (the schema)" * (each.budget == last.budget)
             errors = f"{within(each.one_way_error):>13} {within(each.pair_error):>13}"

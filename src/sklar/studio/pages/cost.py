@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import TWICE, Forecast, forecast, grade, with_few, within
+from sklar.budget.forecast import TWICE, Forecast, band, forecast, grade, with_few, within
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
@@ -68,11 +67,6 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
         while len(_kept) > 1 and sum(each.forecast.pair_sd.size for each in _kept.values()) > _MOST_PAIRS:
             del _kept[next(iter(_kept))]
     return foreseen
-
-
-def band(figures: Sequence[float], write: Callable[[float], str] = within) -> str:
-    """The least and the largest of some figures, or the one that both are."""
-    return " to ".join(dict.fromkeys((write(min(figures)), write(max(figures)))))
 
 
 def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[str, str]:

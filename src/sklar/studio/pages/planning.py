@@ -16,14 +16,14 @@ from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
 from sklar.budget.certificate import rounded_up
-from sklar.budget.forecast import TWICE, Forecast, supports, with_few, within
+from sklar.budget.forecast import TWICE, Forecast, band, supports, with_few, within
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
 from sklar.errors import BudgetError, LedgerError, SchemaError, SklarError
 from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.cost import DELTA, band, foresee
+from sklar.studio.pages.cost import DELTA, foresee
 from sklar.studio.pages.visit import Visit, go, show
 
 # Where the slider stands: from hardly any budget to hardly a promise, in steps that look even.
