@@ -155,6 +155,14 @@ def checked(page: Any) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+def described(page: Any, server: Server, file: str) -> None:
+    """From the first address to the columns of a file."""
+    page.goto(server.first)
+    page.get_by_role("button", name=file).click()
+    page.get_by_role("button", name="Read all rows").click()
+    page.wait_for_url("**/describe")
+
+
 def test_the_whole_walk_on_a_generated_census(tmp_path: Path, serve: Callable[..., Server], page: Any) -> None:
     _, frames = generate("census", rows=3000, seed=3)
     pl.concat(frames).write_csv(tmp_path / "census.csv")
@@ -280,9 +288,7 @@ def tab_to(page: Any, name: str, *, press: str = "") -> None:
 
 
 def test_edges_are_dragged_and_what_it_costs_follows(folder: Path, serve: Callable[..., Server], page: Any) -> None:
-    page.goto(serve(folder).first)
-    page.get_by_role("button", name="people.csv").click()
-    page.get_by_role("button", name="Read all rows").click()
+    described(page, serve(folder), "people.csv")
     card = page.locator("article").filter(has=page.get_by_role("heading", name="age"))
     grip = card.locator(".edge .grip").nth(3)
     # A mouse reaches what is on the screen.
@@ -309,10 +315,7 @@ def test_who_comes_first_and_another_tab_changes_no_price(
     lines = PEOPLE.splitlines()
     ids = ["patient_id", *(str(row // 3) for row in range(len(lines) - 1))]
     (folder / "visits.csv").write_text("\n".join(f"{own},{line}" for own, line in zip(ids, lines, strict=True)))
-    server = serve(folder)
-    page.goto(server.first)
-    page.get_by_role("button", name="visits.csv").click()
-    page.get_by_role("button", name="Read all rows").click()
+    described(page, server := serve(folder), "visits.csv")
     assert page.get_by_role("heading").nth(1).inner_text() == "Can a person have several rows?"
     assert page.get_by_role("button", name="Accept all").is_disabled()
     # Plan leads back to the question.
@@ -324,7 +327,6 @@ def test_who_comes_first_and_another_tab_changes_no_price(
     page.get_by_role("button", name="Accept all").click()
     page.get_by_role("link", name="Go on: plan the budget").click()
     page.locator("[name=epsilon]").first.fill("8")
-    page.get_by_role("button", name="Use this plan").wait_for()
     page.locator("[name=total]").fill("20")
     page.get_by_role("button", name="Use this plan").click()
     page.get_by_text("any one person, with all rows that have the same patient_id").wait_for()
@@ -340,11 +342,7 @@ def test_who_comes_first_and_another_tab_changes_no_price(
 def test_a_hopeless_plan_of_a_wide_table_is_no_button(folder: Path, serve: Callable[..., Server], page: Any) -> None:
     scores = np.random.default_rng(1).integers(0, 90, (300, 240))
     pl.DataFrame(scores, schema=[f"score {column}" for column in range(240)]).write_csv(folder / "wide.csv")
-    server = serve(folder)
-    page.goto(server.first)
-    page.get_by_role("button", name="wide.csv").click()
-    page.get_by_role("button", name="Read all rows").click()
-    page.wait_for_url("**/t/wide/describe")
+    described(page, serve(folder), "wide.csv")
     checked(page)
     page.get_by_role("button", name="Accept all 240").click()
     page.get_by_role("link", name="Go on: plan the budget").click()

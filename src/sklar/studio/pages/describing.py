@@ -83,7 +83,6 @@ def describe(visit: Visit) -> Response:
         private=True,
         commands=tuple(f"sklar schema {verb} {visit.schema_path} {visit.table}" for verb in ("review", "check")),
         rows=visit.desk.rows,
-        counted="people" if schema.person is not None and schema.person.count == "people" else "rows",
         epsilon=visit.desk.epsilon,
         reading=reading,
         people=review.people(text, draft),
