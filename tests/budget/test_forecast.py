@@ -273,7 +273,7 @@ def test_both_cases_are_told_where_searches_decide() -> None:
     """As the studio and a notebook tell them: with 50 categories a column pairs are noise, with ten they are not."""
     foreseen = forecast(few(4, 0, 0), rows=2_000, epsilon=3.0)
     assert (foreseen.support, foreseen.likely.support) == ("one", "two")
-    words = supports(foreseen.support, foreseen.likely.support)
+    words = supports(*foreseen.to_dict()["support"].values())
     assert words[0].startswith("If searches find at most 10 categories or bins a column, a release is usable for")
     told, card = " ".join(foreseen.lines()), foreseen._repr_html_()
     assert f"At epsilon 3, i{words[0][1:-1]}: {within(foreseen.likely.one_way_error)}, " in told

@@ -248,6 +248,7 @@ class Forecast(Tabular):
             "search_noise_factor": round(self.search_factor, 3),
             "needs": {name: words for name, (words, _) in self.needs.items()},
             "hopeless": list(self.hopeless),
+            "support": {"worst": self.support, "likely": self.likely.support},
             "rough_seconds": round(self.seconds),
             "rough_memory_mb": round(self.memory_bytes / 1e6),
         }
