@@ -146,7 +146,11 @@ if (plan) {
           parts.innerHTML = text;
           for (const part of parts.content.querySelectorAll("[id]")) {
             const old = document.getElementById(part.id);
-            if (old) old.replaceChildren(...part.childNodes);
+            if (!old) continue;
+            // Whoever has come to its button by the keyboard stays there.
+            const held = old.contains(document.activeElement);
+            old.replaceChildren(...part.childNodes);
+            if (held) old.querySelector("button")?.focus();
           }
         })
         .catch(() => unheard(plan));
