@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklar.answer.predicate import QueryError
 from sklar.budget.certificate import Measured
 from sklar.fitting.margins import estimate_rows
-from sklar.kernel.queries import Block, Parities, Tables
+from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import noise_variance
 
 Floats = NDArray[np.float64]
@@ -92,7 +92,10 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
     cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     others = range(cells.n_attributes) if beside is None else tuple(beside)
     pairs = sorted({(min(i, j), max(i, j)) for i in where for j in others if i != j})
-    for block, query in table_blocks(measured):
+    for block in measured.blocks:
+        query = block.query
+        if not isinstance(query, Tables) or query.about or not query.order:
+            continue
         if query.sets is None:
             chosen = [((i,), i) for i in where] if query.order == 1 else [(pair, cells.pair(*pair)) for pair in pairs]
         else:
@@ -109,13 +112,6 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
             yield NoisyTable(
                 attributes=attributes, counts=flat.reshape(levels[list(attributes)]), variance=variance, coarse=own
             )
-
-
-def table_blocks(measured: Measured) -> Iterator[tuple[Block, Tables]]:
-    """The blocks of contingency tables of one attribute or more."""
-    for block in measured.blocks:
-        if isinstance(block.query, Tables) and not block.query.about and block.query.order:
-            yield block, block.query
 
 
 def has_parities(measured: Measured, order: int = 1) -> bool:

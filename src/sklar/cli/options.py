@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from importlib.resources import files
 from pathlib import Path
@@ -43,10 +44,8 @@ _STORES = (
 
 def number(text: str) -> float:
     """A number, which may be written as a power or a fraction: 1e-9, 2**-30, 1/1000. Nothing else is evaluated."""
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        pass
     try:
         return _arithmetic(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, OverflowError, ZeroDivisionError, RecursionError, MemoryError):

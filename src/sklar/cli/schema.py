@@ -126,25 +126,19 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
 
     check_target(out, (".toml",))
     if file.suffix.lower() == ".sklar" and format_ is None:
-        model_schema = schema_of(file)
-        require_same(out, model_schema.to_toml(), replace=replace)
-        write_text(out, model_schema.to_toml())
-        finish(
-            {"attributes": model_schema.n_attributes, "open": [], "left_out": {}, "out": out},
-            f"The schema of {file}, {model_schema.n_attributes} attributes, is in {out}. Using it costs no privacy.",
-        )
-        return
-    imported = import_schema(file, format=format_)
-    require_same(out, imported.to_toml(), replace=replace)
-    write_text(out, imported.to_toml())
-    n_entries, missing = len(imported.entries), ", ".join(imported.open)
-    to_complete = f"To complete from public knowledge: {missing}. A release refuses the file until then."
-    finish(
-        {"attributes": n_entries, "open": list(imported.open), "left_out": dict(imported.left_out), "out": out},
-        f"{n_entries} attributes imported from {imported.source} into {out}.",
-        *_left_out(imported.left_out),
-        *([to_complete] if missing else []),
-    )
+        known = schema_of(file)
+        text, facts = known.to_toml(), {"attributes": known.n_attributes, "open": [], "left_out": {}}
+        done = [f"The schema of {file}, {known.n_attributes} attributes, is in {out}. Using it costs no privacy."]
+    else:
+        imported = import_schema(file, format=format_)
+        missing, left_out, number = list(imported.open), dict(imported.left_out), len(imported.entries)
+        text, facts = imported.to_toml(), {"attributes": number, "open": missing, "left_out": left_out}
+        done = [f"{number} attributes imported from {imported.source} into {out}.", *_left_out(left_out)]
+        todo = f"To complete from public knowledge: {', '.join(missing)}. A release refuses the file until then."
+        done += [todo] if missing else []
+    require_same(out, text, replace=replace)
+    write_text(out, text)
+    finish(facts | {"out": out}, *done)
 
 
 @command(None, JSON, TIMINGS, of=schema)

@@ -1,8 +1,8 @@
 """Codes to values of the original columns and types.
 
-Categories, points and special values come back as they were listed, missing as null, other numbers inside their bin by
-its shape, or evenly; never a point. Where special values are texts among numbers, all are texts. A column has the type
-that the schema's `output` states, or the nearest that polars has (`public.outputs`), else the plain type of its kind.
+Categories, points and special values come back as listed, missing as null, other numbers inside their bin by its shape,
+or evenly; never a point. Columns with special texts among numbers are text. A column has the type that the schema's
+`output` states, or the nearest that polars has (`public.outputs`), else the plain type of its kind.
 """
 
 from __future__ import annotations

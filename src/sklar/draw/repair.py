@@ -1,9 +1,8 @@
 """Blocks of codes in which no record holds a forbidden combination: one that does is drawn anew until it holds none.
 
-A latent model draws the attributes that rules are about given the others: these come out as the model has them, and
-those of rules as the model has them given the others and the rules. The binary copula draws whole records: those of the
-copula given the rules. `hold_margins` moves either model so that its one-way tables are what they were without rules.
-A repair is a function of (copula, codes, generator) alone.
+A latent model redraws the attributes in rules given the others, which keep the model's law; the binary copula redraws
+whole records, by its law given the rules. `hold_margins` moves either model so that its one-way tables are what they
+were without rules. A repair is a function of (copula, codes, generator) alone.
 """
 
 from __future__ import annotations

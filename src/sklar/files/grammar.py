@@ -126,12 +126,8 @@ def table(keys: Keys) -> Shape:
 
     def check(value: Any, where: str) -> None:
         given = value.keys() if isinstance(value, dict) else set()
-        known = {}
-        for key, entry in keys.items():
-            if not isinstance(entry, Optional):
-                known[key] = entry
-            elif key in given:
-                known[key] = entry.shape
+        known = {key: entry for key, entry in keys.items() if not isinstance(entry, Optional)}
+        known |= {key: entry.shape for key, entry in keys.items() if isinstance(entry, Optional) and key in given}
         odd = sorted(given ^ known.keys())
         if odd or not isinstance(value, dict):
             words = f" ({', '.join(known)})"

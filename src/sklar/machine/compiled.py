@@ -3,10 +3,9 @@
 Both take half a second: more than the rest of a small release. So a kernel is compiled at its first call, which callers
 make only for inputs large enough to repay it (`docs/architecture.md`).
 
-numba unpickles what lies in its cache, so whoever can put a file there runs code as the user, and numba checks none of
-the folders that it may choose. Here compiled code is kept in a folder only if it belongs to the user, is closed to all
-others (0700), and no folder above it lets another user put one in its place; else every process compiles anew.
-"""
+numba unpickles its cache, so whoever can put a file there runs code as the user, and it checks none of its folders.
+Compiled code is kept only in a folder that belongs to the user, is closed to all others (0700), and that no other user
+can replace from a folder above; else every process compiles anew."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Arrays too large for memory, in mapped files that have no name.
 
-A file is its owner's alone (0600) and has no name from its first moment: it is gone when the process ends, however that
-ends. Room on the disk is taken when the array is made: a full disk is an error there, and not the end of the process.
-What a private array held is overwritten when the array is let go, unless the process is killed: free blocks then hold
-what they held, as those of swap do.
+A file is its owner's alone (0600) and nameless from the first moment, so it is gone when the process ends, however that
+ends. Disk space is taken when the array is made: a full disk is an error there, not the end of the process. A private
+array is overwritten when it is let go, unless the process is killed: free blocks then hold it, as those of swap do.
 """
 
 from __future__ import annotations

@@ -268,8 +268,6 @@ class NearestCorrelation:
     moved: float  # Frobenius norm of the change
     max_moved: float  # largest change of one entry
     negative_eigenvalues: int  # of the input, its diagonal set to one: how many lay below the floor
-    decompositions: int  # eigendecompositions
-    residual: float  # root mean square error of the diagonal before it was made exact; a large one means no convergence
 
 
 def nearest(
@@ -292,13 +290,10 @@ def nearest(
     # Congruence with S keeps the signs of the eigenvalues of matrix - floor I.
     slack = len(matrix) * np.finfo(np.float64).eps * float(np.abs(point.values).max())
     negative = int(np.count_nonzero(point.values < -slack))
-    decompositions, residual = 1, 0.0
     correlation = np.array(matrix, dtype=np.float64)
     np.fill_diagonal(correlation, 1.0)
     if negative:
-        point, more = _minimize(point, shifted, target, tolerance=tolerance * float(np.linalg.norm(w)))
-        decompositions += more
-        residual = float(np.sqrt(np.mean((point.gradient / w) ** 2)))
+        point = _minimize(point, shifted, target, tolerance=tolerance * float(np.linalg.norm(w)))
         correlation = _primal(point, floor=floor)
     change = correlation - matrix
     return NearestCorrelation(
@@ -306,8 +301,6 @@ def nearest(
         moved=float(np.linalg.norm(change)),
         max_moved=float(np.abs(change).max()),
         negative_eigenvalues=negative,
-        decompositions=decompositions,
-        residual=residual,
     )
 
 
@@ -336,9 +329,8 @@ class _Dual:
         return cls(y=y, value=value, gradient=diagonal - target, values=values, vectors=vectors)
 
 
-def _minimize(point: _Dual, matrix: Doubles, target: Doubles, *, tolerance: float) -> tuple[_Dual, int]:
-    """Newton steps from `point`, each shortened until the dual function falls enough; and how many were tried."""
-    tried = 0
+def _minimize(point: _Dual, matrix: Doubles, target: Doubles, *, tolerance: float) -> _Dual:
+    """Newton steps from `point`, each shortened until the dual function falls enough."""
     for _ in range(_MAX_NEWTON):
         size = float(np.linalg.norm(point.gradient))
         if size <= tolerance:
@@ -347,14 +339,13 @@ def _minimize(point: _Dual, matrix: Doubles, target: Doubles, *, tolerance: floa
         slope = float(point.gradient @ direction)
         for length in 0.5 ** np.arange(_MAX_HALVINGS):
             trial = _Dual.at(point.y + length * direction, matrix, target)
-            tried += 1
             # Near the end the fall of theta drowns in rounding; a gradient that halves is progress in a convex problem.
             if trial.value <= point.value + 1e-4 * length * slope or 2.0 * np.linalg.norm(trial.gradient) <= size:
                 break
         else:
             break
         point = trial
-    return point, tried
+    return point
 
 
 class _Hessian:

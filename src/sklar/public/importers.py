@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -158,11 +159,9 @@ def words_in(described: Mapping[str, Any], keys: Sequence[str] = ("title", "desc
     """The words that a description states, as far as a schema can hold them."""
     words = {}
     for key in keys:
-        try:
+        # What is missing, or longer than anybody reads, is left out.
+        with suppress(SchemaError):
             words[key] = getattr(parse_words({key: " ".join(str(described.get(key) or "").split())}), key)
-        except SchemaError:
-            # Nothing, or longer than anybody reads.
-            continue
     return words
 
 

@@ -289,9 +289,8 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
         for one, other, support in ((i, j, free.any(axis=1)), (j, i, free.any(axis=0))):
             if not support.all():
                 level = attributes[one].levels[int(np.argmin(support))]
-                raise SchemaError(
-                    said("public.never", level=level, names=(attributes[one].name, attributes[other].name))
-                )
+                names = (attributes[one].name, attributes[other].name)
+                raise SchemaError(said("public.never", level=level, names=names))
     for group in groups(allowed):
         tied = {pair: free for pair, free in allowed.items() if pair[0] in group}
         # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).

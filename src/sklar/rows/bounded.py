@@ -1,11 +1,10 @@
 """Rows by person: at most so many of each, chosen at random, wherever in a table they lie and in bounded memory.
 
 Which rows count is decided once per release, here, and by `kernel.people` alone. A row's record (what is counted of it,
-the mark of its id, a random key) goes to a bucket by its mark, so that all rows of a person meet; there those with the
-smallest keys are chosen. Marks and keys are made by ciphers under `Secrets`, which one process draws from the operating
-system for a release and nobody keeps. So every pass, and every task that is repeated, chooses the same rows: else
-tables of one release could hold different rows of a person, and more than are paid for.
-
+the mark of its id, a random key) goes to a bucket by its mark, where it meets all rows of its person; those with the
+smallest keys are chosen. Marks and keys come from ciphers under `Secrets`, drawn from the operating system for a
+release and not kept. So every pass and every repeated task chooses the same rows: else tables of one release could hold
+different rows of a person, more than are paid for.
 A mark is 128 bits of CBC-MAC with AES-256 over two blocks: the id's bytes and its length, or a keyed hash of a longer
 id. Different ids share one with a chance below 10^-19 for a billion of them. A key is a cipher's image of where the row
 stands (the number of its part, and its own in it), or, of tables that may come in another order each time, of its
@@ -14,9 +13,9 @@ content and its number among equal rows of the part. Keys of different rows are 
 The id of a row is the text of its value, as in a CSV file: 7, 7.0 and "7" are one person, "A1" and "a1 " are two.
 Values that have no text (lists, records) are together one person. Nulls and empty texts are no ids.
 
-On one machine, buckets that do not fit in memory are temporary files without a name (where the system has such; else
-they lose it at once), readable by this user alone: whatever ends the process, the system removes them. Their bytes are
-encrypted under a key that only this process has. They lie in Python's temporary folder (TMPDIR), best on a disk.
+On one machine, buckets that do not fit in memory are temporary files without a name (or that lose it at once), for this
+user alone, encrypted under a key of this process: the system removes them however the process ends. They lie in
+Python's temporary folder (TMPDIR), best on a disk.
 """
 
 from __future__ import annotations

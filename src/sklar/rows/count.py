@@ -1,12 +1,11 @@
 """Rows to exact answers, in one pass, on all threads: what `Tables.count` counts plainly, fast for large tables.
 
-The first rows are counted by the kernel's plain routine, until their work would repay loading compiled code. After that
-small tables are counted on bits and large ones as histograms of codes; the attributes' sizes alone decide. A batch's
-columns are prepared side by side, then its tables are counted side by side, each into cells of its own: memory is a few
-batches and four bytes a cell, whatever the number of threads and rows; beyond a part of the machine's memory the cells
-lie in a file without a name (`machine.spill`). Counts are the plain routine's to the last unit, whatever the way, and
-those of parts of the rows add up (`tests/rows/test_engines.py`). They are private.
-
+The first rows are counted by the kernel's plain routine, until their work would repay loading compiled code. Beyond,
+small tables are counted on bits and large ones as histograms of codes, by the attributes' sizes alone. A batch's
+columns are prepared side by side, then its tables counted side by side, each into cells of its own. Memory is a few
+batches and four bytes a cell; beyond a part of the machine's memory, cells lie in a file without a name
+(`machine.spill`). Counts are the plain routine's to the last unit, and those of parts of the rows add up
+(`tests/rows/test_engines.py`). They are private.
 Of attributes whose domain is not public, the values that occur are counted, texts or numbers. They leave only with
 noise, through the vault: categories by a threshold, numbers summed over the cells of public tables. Memory grows with
 the number of different values of such an attribute, not with the width of its bounds.

@@ -1,10 +1,10 @@
 """Batches of rows to integer codes, by the schema alone; and values of a column one by one, whatever its type.
 
-Every value gets a code of its attribute or -1, "in no cell"; which one depends on that value and the schema only, and
-no value raises. Special values are looked for first, then points, then bins. Nulls, empty texts and the missing text go
-to `missing`; unlisted categories to `other`, else `missing`; numbers outside the edges to the end bins, or to `missing`
-when the schema says so; what has no such home gets -1. A number or date equal to the missing text, or to a special
-value, is that, whatever the column's type. Times with a zone are taken in UTC.
+Every value gets a code of its attribute or -1, "in no cell", by that value and the schema alone, and no value raises.
+Special values come first, then points, then bins. Nulls, empty texts and the missing text go to `missing`; unlisted
+categories to `other`, else `missing`; numbers outside the edges to the end bins, or to `missing` if the schema says so;
+all else is -1. A number or date equal to the missing text or to a special value is that, whatever the column's type.
+Times with a zone are taken in UTC.
 """
 
 from __future__ import annotations

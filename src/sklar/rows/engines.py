@@ -1,15 +1,13 @@
 """One contract for where rows are counted: on this machine, or on Spark.
 
-An engine opens a table and has one method: exact answers to a list of questions (`Ask`), the sum of those about its
-parts, in one pass over the rows. They do not depend on the engine, on how rows are split, on the order of parts, or on
-how often a part was counted again. `tests/rows/test_engines.py` holds every engine to it, with equal answers to the
-last unit. What they may say to others, the vault decides (`Measurer`).
+An engine opens a table and has one method: exact answers to a list of questions (`Ask`), summed over its parts, in one
+pass over the rows. They depend neither on the engine nor on how rows are split, ordered or counted again:
+`tests/rows/test_engines.py` holds every engine to it, to the last unit. What leaves, the vault decides (`Measurer`).
 
-Of a folder of files an interrupted pass need not start again. The counts so far are kept in a folder of their own, with
-the files that they cover: exact counts, hence private. The folder is its owner's alone (0700), so is the file in it
-(0600); it is replaced as a whole, and deleted when all rows are counted, before any noise is drawn. What is kept is
-used again only for the same schema and for files of the same name, size and time of change; otherwise counting begins
-anew, without a word, as nothing of the rows may steer what is said.
+An interrupted pass over a folder of files can be resumed. The counts so far, which are private, are kept in a folder of
+their owner's (0700, the file 0600) with the files that they cover; it is replaced as a whole, and deleted once all rows
+are counted, before any noise is drawn. Kept counts serve the same schema and files of the same name, size and time of
+change; otherwise counting begins anew without a word, as nothing of the rows may steer what is said.
 """
 
 from __future__ import annotations

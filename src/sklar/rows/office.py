@@ -1,10 +1,9 @@
 """Workbooks of Excel, and files of Stata and SPSS, to batches, by libraries that are extras.
 
-What is read of a cell depends on that cell and on the file's own description: types that a library would infer from the
-rows of a column are not asked for. Cells of a workbook are texts, as in a CSV file; numbers of Stata and SPSS are
-doubles, those with the format of a day or a moment are that, and what either has marked as missing is null. Labels of
-values are part of the description. As in Parquet files, a text that is not in the encoding which its file declares is
-refused as damage to the file is; so is a workbook of more than 4 GiB, which would be read into memory as a whole.
+What is read of a cell depends on that cell and the file's own description: no type is inferred from rows. Cells of a
+workbook are texts, as in a CSV file; numbers of Stata and SPSS are doubles, or days and moments by their format, and
+values marked as missing are null. Labels of values are part of the description. Text that is not in the declared
+encoding is refused as damage, and so is a workbook of more than 4 GiB, which would be read into memory whole.
 """
 
 from __future__ import annotations

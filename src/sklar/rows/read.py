@@ -1,15 +1,12 @@
 """Tables in files and in memory to batches of the schema's columns: polars data frames.
 
-A file is read once, links followed: under two names its rows would count twice, which no release accounts for. (Of
-copies only their rows could tell.) Everything about a table's shape is settled before the first row is read, and no row
-can make reading fail, with one exception that polars has no option for: a text in a Parquet or an Arrow file that is
-not UTF-8, which their formats forbid, is refused as damage to the file is. (A damaged Parquet file may also end the
-process: polars allocates what a page says that it holds.)
+A file reached by two names is refused: its rows would count twice. A table's shape is settled before the first row is
+read, and no row can make reading fail, with one exception: text in a Parquet or an Arrow file that is not UTF-8 is
+refused as damage. (A damaged Parquet file may also end the process: polars allocates what a page claims to hold.)
 
-Any process can count a *part* of a table in files by itself: a file or a span of it (whole row groups of a Parquet
-file, rows of an Arrow file, bytes of a CSV file whose lines are records by declaration). Where the file's version (size
-and time of change) is another before or after it is read, it is refused: whoever counts a part again counts the same
-rows.
+Any process can count a *part* of a table by itself: a file or a span of it (row groups of a Parquet file, rows of an
+Arrow file, bytes of a CSV file whose lines are records by declaration). A file whose size or time of change differs
+before and after reading is refused, so that a part counted again has the same rows.
 """
 
 from __future__ import annotations

@@ -49,10 +49,9 @@ class AnyColumns(tuple[str, ...]):
 class Source:
     """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
 
-    `n_rows` is None where no file states it, `types` where the columns have none of their own. `find_columns` lists the
-    columns of a table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where
-    the schema says that the table is written otherwise. `explain` says, from the header alone, why columns are absent.
-    """
+    `n_rows` is None where no file states it, `types` where columns have none. `find_columns` lists the columns of a
+    table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where the schema
+    says that they are not; `explain` says, from the header alone, why columns are absent."""
 
     name: str
     columns: tuple[str, ...] = field(repr=False)

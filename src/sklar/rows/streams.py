@@ -1,11 +1,10 @@
 """Tables that other libraries hold: Arrow streams, pandas frames, and files that pyarrow reads, column by column.
 
-Only the wanted columns are handed to polars, and only in types that it takes without looking at a value: texts as
-bytes, which may not be UTF-8; times without their zone's name, which this machine may not know; nested values as
-placeholders, which are in no domain. So no value, and no column that the schema leaves out, makes reading fail.
-
-pandas exports a frame to Arrow only where pyarrow is installed and no value spoils it, so frames are read by their
-columns' types, and Python objects are encoded one by one. Of a Parquet footer no statistics are taken.
+Polars gets the wanted columns alone, in types that it takes without looking at a value: texts as bytes, which may not
+be UTF-8; times without their zone's name, which this machine may not know; placeholders in no domain for nested values.
+So neither a value nor a column that the schema leaves out makes reading fail. pandas exports to Arrow only with pyarrow
+and well-formed values, so frames are read by column type, and Python objects encoded one by one. Statistics in a
+Parquet footer are not read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Text files, CSV and JSON, to batches of texts.
 
-Nothing here fails because of a row. Types are not guessed; bytes that are not text become the replacement character; a
-CSV record with too few or too many fields, or of more than 16 MiB, and a line, or an element of a list, that is not a
-JSON object are rows of nulls. Polars is given only CSV records that have all their fields and are quoted as a whole or
-not at all; blocks that hold others are read by Python's reader, which never fails, and written anew. A zip holds one
-such file, and no more of it is unpacked than it declares, block by block.
+Nothing here fails because of a row, and no type is guessed. Bytes that are not text become the replacement character. A
+CSV record with too few or too many fields, or over 16 MiB, and a line or list element that is not a JSON object are
+rows of nulls. Polars gets only complete CSV records, quoted as a whole or not at all; blocks with others are read by
+Python's reader, which never fails, and rewritten. A zip holds one such file, unpacked block by block within its size.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The epsilon of noisy tables, numerically and by another path than the theorems that a release is planned by.
 
-It knows nothing of zCDP, of the Gaussian curve, of sums of binomial chances: it inverts the Laplace transform of the
-privacy loss of the discrete noise itself (Gaussian), or takes the loss's tails from incomplete beta functions
-(Laplace). It is the true epsilon of the measurements, to a stated tolerance; a sound certificate states no less.
+It uses neither zCDP, nor the Gaussian curve, nor sums of binomial chances: it inverts the Laplace transform of the
+privacy loss of the discrete noise itself. The result is the true epsilon of the measurements, to a stated tolerance; a
+sound certificate states no less.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -47,7 +46,8 @@ def exact_epsilon(mechanism: str, scales: Array, shifts: Sequence[int] | Any, de
     weight = float(np.sum(shifts[wide] * (rows / scales[wide]) ** 2))
     few, number = _few(scales[~wide], shifts[~wide])
     variance = weight + float(np.sum(number * (rows / few) ** 2))
-    lattice = min(scales[wide].min(initial=np.inf), few.min(initial=np.inf)) <= _DIRECT
+    # Losses of narrow Gaussian noise lie on a lattice, and those of Laplace noise.
+    lattice = not gaussian or min(scales[wide].min(initial=np.inf), few.min(initial=np.inf)) <= _DIRECT
 
     def grow(z: Complex) -> Complex:
         """K(z) = log E[exp(z L)] of the loss L of all shifts; all z share their real part."""
@@ -57,17 +57,13 @@ def exact_epsilon(mechanism: str, scales: Array, shifts: Sequence[int] | Any, de
         return np.asarray(total)
 
     def enough(epsilon: float) -> bool:
-        if not gaussian and few.size <= 2:
-            return _laplace_delta(epsilon, few, number) <= delta
-        return _transform_delta(grow, epsilon, variance, lattice=lattice) <= delta
+        return epsilon >= pure or _transform_delta(grow, epsilon, variance, lattice=lattice) <= delta
 
-    # About where a normal loss would have it: sqrt(2 ln(1/delta)) deviations.
-    low, high, pure = 0.0, max(math.sqrt(2 * math.log(1 / delta) * variance), 1e-9), float(np.sum(number / few))
+    # No loss of Laplace noise is larger. And about where a normal loss would have it: sqrt(2 ln(1/delta)) deviations.
+    pure = math.inf if gaussian else float(np.sum(number / few))
+    low, high = 0.0, min(max(math.sqrt(2 * math.log(1 / delta) * variance), 1e-9), pure)
     while not enough(high):
-        low, high = high, 2 * high
-        if not gaussian and high >= pure:
-            high = pure
-            break
+        low, high = high, min(2 * high, pure)
     while high - low > TOLERANCE / 20 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -84,32 +80,6 @@ def _few(scales: Array, shifts: Array) -> tuple[Array, Array]:
         return scales, shifts
     runs = np.array_split(np.argsort(scales), _MOST_SCALES)
     return np.array([scales[run[-1]] for run in runs]), np.array([shifts[run].sum() for run in runs])
-
-
-def _laplace_delta(epsilon: float, scales: Array, shifts: Array) -> float:
-    """P(L > epsilon) - e^epsilon Q(L > epsilon) of at most two groups of shifts.
-
-    A group loses (2X - u) / b with X binomial. The outcomes of the group with fewer shifts are enumerated, the tail of
-    the other is an incomplete beta function.
-    """
-    order = np.argsort(shifts)
-    (scale, count), lost, here, there = (scales[order[-1]], shifts[order[-1]]), np.zeros(1), np.ones(1), np.ones(1)
-    if scales.size == 2:
-        b, u = scales[order[0]], shifts[order[0]]
-        x = np.arange(u + 1)
-        ways = gammaln(u + 1) - gammaln(x + 1) - gammaln(u - x + 1) - u * math.log1p(math.exp(-1 / b))
-        lost = (2 * x - u) / b
-        here, there = np.exp(ways - (u - x) / b), np.exp(ways - x / b)
-    first = np.floor(((epsilon - lost) * scale + count) / 2) + 1
-    inside = np.clip(first, 1, count)
-
-    def tail(chance: float) -> Array:
-        exact = betainc(inside, count - inside + 1, chance)
-        return np.where(first <= 0, 1.0, np.where(first > count, 0.0, exact))
-
-    odds = math.exp(-1 / scale)
-    below = math.exp(min(epsilon, 700.0)) * float(there @ tail(odds / (1 + odds)))
-    return float(here @ tail(1 / (1 + odds))) - below
 
 
 def _transform_delta(grow: Callable[[Complex], Complex], epsilon: float, variance: float, *, lattice: bool) -> float:
@@ -140,8 +110,8 @@ def _transform_delta(grow: Callable[[Complex], Complex], epsilon: float, varianc
 
 
 def _laplace(z: Complex, scale: float) -> Complex:
-    up = 1 / (1 + math.exp(-1 / scale))
-    likely, other = math.log(up) + z / scale, math.log(1 - up) - z / scale
+    chance = -math.log1p(math.exp(-1 / scale))
+    likely, other = chance + z / scale, chance - (1 + z) / scale
     return np.asarray(likely + np.log1p(np.exp(other - likely)))
 
 

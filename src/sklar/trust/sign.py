@@ -1,8 +1,8 @@
 """Who released a file: a signature by the custodian's key (Ed25519), in a file of its own beside the model.
 
-`verify` shows that a file agrees with itself; a signature shows who says that it was made by this code from these
-rows. The signature file is JSON: the public key, the SHA-256 of the whole model file, and the signature of that digest
-under a name of our own, so that it can mean nothing else. A key file is PEM (PKCS #8).
+`verify` shows that a file agrees with itself; a signature shows who says that this code made it from these rows. The
+signature file is JSON: the public key, the SHA-256 of the model file, and the signature of that digest under a name of
+our own, so that it can mean nothing else. A key file is PEM (PKCS #8).
 """
 
 from __future__ import annotations

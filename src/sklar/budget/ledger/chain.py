@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sklar.budget.account import Entry
 from sklar.budget.receipt import Receipt
@@ -138,11 +138,11 @@ class Pages:
         if not (application or version or objects):
             return False
         if application != APPLICATION_ID:
-            raise self._damaged("it belongs to another program")
+            raise self._error("damaged", "it belongs to another program")
         if version != VERSION:
-            raise self._of_another(f"have format version {VERSION}, got {version}")
+            raise self._error("another_sklar", f"have format version {VERSION}, got {version}")
         if self._connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-            raise self._damaged("SQLite's integrity check fails")
+            raise self._error("damaged", "SQLite's integrity check fails")
         return True
 
     def _read(self) -> list[str]:
@@ -151,18 +151,18 @@ class Pages:
         signatures, head = [], ""
         for *fields, digest, salt, signature in self._connection.execute(question):
             if not salt:
-                raise self._of_another(f"have a salt in every entry, got none in entry {fields[0]}")
+                raise self._error("another_sklar", f"have a salt in every entry, got none in entry {fields[0]}")
             head = _head(head, *fields, salt)
             if digest != head or fields[0] != len(self.entries) + 1:
-                raise self._damaged(f"entry {fields[0]} does not follow from those before it")
+                raise self._error("damaged", f"entry {fields[0]} does not follow from those before it")
             self._add(fields, head)
             signatures.append(signature)
             kind, body = self.entries[-1].kind, self.entries[-1].body
             if kind not in _KEYS or body.keys() - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
                 # Only a later Sklar, or a forger who knows how to chain, writes one.
-                raise self._damaged(f"entry {fields[0]} is of an unknown kind")
+                raise self._error("damaged", f"entry {fields[0]} is of an unknown kind")
             if kind == "charge" and any(len(group) != 3 for group in body["scales"]):
-                raise self._of_another(f"charge scales, moves and reaches, got tables in entry {fields[0]}")
+                raise self._error("another_sklar", f"charge scales, moves and reaches, got tables in entry {fields[0]}")
         return signatures
 
     def _add(self, fields: Sequence[Any], head: str) -> None:
@@ -183,13 +183,10 @@ class Pages:
             raise LedgerError(f"ledger '{self.path}' has another key than the one given {differ}. Give its own.")
         for entry, signature in zip(self.entries, signatures, strict=True):
             if not hmac.compare_digest(sign(self._key, entry.head), signature):
-                raise self._damaged(f"entry {entry.number} was not written with its key")
+                raise self._error("damaged", f"entry {entry.number} was not written with its key")
 
-    def _of_another(self, must: str) -> LedgerError:
-        return LedgerError(said("budget.another_sklar", ledger=self.path, must=must))
-
-    def _damaged(self, what: str) -> LedgerError:
-        return LedgerError(said("budget.damaged", ledger=self.path, what=what))
+    def _error(self, key: Literal["damaged", "another_sklar"], why: str) -> LedgerError:
+        return LedgerError(said(f"budget.{key}", ledger=self.path, why=why))
 
 
 @contextmanager

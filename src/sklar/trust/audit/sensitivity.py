@@ -98,9 +98,8 @@ def check_neighbors(folder: Path, effort: Effort) -> Iterator[Comparison]:
     for (rows, count), kind, in_memory in product(effort.neighbors.items(), ("csv", "parquet"), (False, True)):
         table = inventions.invent(rows, typed=kind == "parquet")
         frame = table.ordered().frame if in_memory else table.frame
-        given: Callable[[pl.DataFrame], object] = partial(inventions.write, path=folder / f"neighbors.{kind}")
-        if in_memory:
-            given = pl.DataFrame
+        write = partial(inventions.write, path=folder / f"neighbors.{kind}")
+        given: Callable[[pl.DataFrame], object] = pl.DataFrame if in_memory else write
         scales, base = released(given(frame), PEOPLE, ONE).scales, released(given(frame), PEOPLE, EXACT)
         for _, changed in inventions.neighbors(frame, count // 4, odd):
             trials += 1

@@ -1,11 +1,10 @@
 """Noise tested together: whitened residuals of everything that one or many releases drew are independent.
 
 A residual is (noisy - exact) / scale, made exactly normal: discrete Gaussian noise by adding normal noise of variance 1
-(its law is then normal up to a part in 10^6 at scale 2, 10^8 at 5), Laplace noise by its distribution function at a
-point drawn within its step. Where sound code drew, residuals are independent standard normals, whatever earlier noise
-decided: queries, cells and scales are chosen before noise is drawn. So sums of squares of sums, of differences and of
-residuals themselves are chi-square. Sums are taken as well as differences, as noise that cancels shows in sums alone:
-
+(normal up to a part in 10^6 at scale 2, 10^8 at 5), Laplace noise by its distribution function at a point drawn within
+its step. Queries, cells and scales are chosen before noise is drawn, so from sound code residuals are independent
+standard normals, and sums of squares are chi-square: of residuals, differences, and sums, where noise that cancels
+shows:
 - of every block: residuals, sums over each table, over the same place in all tables, over cells by whether a count is
   odd; cells and the next, the block and its mirror image; cells that are empty and filled;
 - of every two blocks of a release, cell by cell: over looks, stages, orders, searches, linked tables;
