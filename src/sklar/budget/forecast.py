@@ -151,12 +151,16 @@ class Forecast(Tabular):
         return "none" if not one else "two" if two else "one"
 
     @property
-    def mostly_noise(self) -> tuple[tuple[str, str], ...]:
-        """Pairs whose cells hold fewer rows on average than their standard error, the noisiest first."""
-        names, (first, second) = self.schema.names, self.schema.cells.pairs
+    def noisy(self) -> NDArray[np.int64]:
+        """Places of pairs whose cells hold fewer rows on average than their standard error, the noisiest first."""
         ratio = self.pair_sd * self.schema.cells.pair_sizes / self.n_rows
-        order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
-        return tuple((names[first[index]], names[second[index]]) for index in order)
+        return np.argsort(-ratio, kind="stable")[: np.count_nonzero(ratio > 1)]
+
+    @property
+    def mostly_noise(self) -> tuple[tuple[str, str], ...]:
+        """The names of their attributes."""
+        names, (first, second) = self.schema.names, self.schema.cells.pairs
+        return tuple((names[first[at]], names[second[at]]) for at in self.noisy)
 
     @property
     def needs(self) -> dict[str, tuple[str, float]]:
@@ -265,7 +269,7 @@ class Forecast(Tabular):
 
     def _repr_html_(self) -> str:
         cases = self, self.likely
-        noisy = band([len(each.mostly_noise) for each in cases], "{:,.0f}".format)
+        noisy = band([each.noisy.size for each in cases], "{:,.0f}".format)
         facts = {
             "epsilon": f"{self.budget.epsilon:.4g} ({self.budget.neighbors})",
             "one-way counts": f"{band([each.one_way_error for each in cases])} rows, 19 times out of 20",
@@ -401,7 +405,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     top = max(each.pair_error for each in forecasts) or 1.0
     for each in forecasts:
         whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
-        noisy, bar = f"{len(each.mostly_noise):,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
+        noisy, bar = f"{each.noisy.size:,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
         lines.append(
             f"{each.budget.epsilon:>8.4g}  {within(each.one_way_error):>13} {within(each.pair_error):>13}  "
             f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {bar}".rstrip()
@@ -411,7 +415,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         likely = each.likely
         words = supports(each.support, likely.support)
         if len(words) > 1:
-            noisy = f"{len(likely.mostly_noise):,} of {n_pairs:,} pairs mostly noise"
+            noisy = f"{likely.noisy.size:,} of {n_pairs:,} pairs mostly noise"
             words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."
         lines.append(f"At epsilon {each.budget.epsilon:.4g}, {words[0][:1].lower()}{' '.join(words)[1:]}")
     if against := last.against_rows():

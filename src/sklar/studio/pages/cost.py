@@ -24,10 +24,9 @@ _MOST_LEVELS = 3_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Foreseen:
-    """A forecast, how many pairs are mostly noise, the noisiest of them, and how many of these each column has."""
+    """A forecast, the pairs that are mostly noise before all others, and how many such pairs each column has."""
 
     forecast: Forecast
-    noisy: int
     noisiest: tuple[tuple[str, str], ...]
     by_column: NDArray[np.int64]
 
@@ -50,16 +49,11 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
         foreseen = _kept.pop(key, None)
     if foreseen is None:
         outlook = forecast(schema, Budget(epsilon=epsilon, delta=DELTA), rows=rows)
-        cells, names = outlook.schema.cells, outlook.schema.names
-        (first, second), m = cells.pairs, cells.n_attributes
-        # As `Forecast.mostly_noise` has it, without a name for each of two million pairs.
-        ratio = outlook.pair_sd * cells.pair_sizes / outlook.n_rows
-        noisy = np.flatnonzero(ratio > 1)
-        worst = noisy[np.argsort(-ratio[noisy], kind="stable")[:6]]
+        (first, second), m = outlook.schema.cells.pairs, outlook.schema.n_attributes
+        names, noisy = outlook.schema.names, outlook.noisy
         foreseen = Foreseen(
             forecast=outlook,
-            noisy=noisy.size,
-            noisiest=tuple((names[first[at]], names[second[at]]) for at in worst),
+            noisiest=tuple((names[first[at]], names[second[at]]) for at in noisy[:6]),
             by_column=np.bincount(first[noisy], minlength=m) + np.bincount(second[noisy], minlength=m),
         )
     with _lock:

@@ -113,7 +113,7 @@ def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | Non
         "counted": "people" if schema.person is not None and schema.person.count == "people" else "rows",
         "one_way": band([each.one_way_error for each in (worst, likely)]),
         "pair": band([each.pair_error for each in (worst, likely)]),
-        "noisy": band([each.noisy for each in cases], "{:,.0f}".format),
+        "noisy": band([each.forecast.noisy.size for each in cases], "{:,.0f}".format),
         "pairs": m * (m - 1) // 2,
         "noisiest": [f"{one} x {other}" for one, other in cases[0].noisiest],
         "preview": [_invented(1, likely.one_way_error, n), _invented(2, likely.pair_error, n)],
