@@ -463,8 +463,9 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
     if on_axis.size:
         ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
-        what += "; a line is a single value, which has a bar below" if attribute.points else ""
-        what += "; bars below are of what lies on no axis" * (apart.size > len(attribute.points))
+        what += "; a line is a single value, with a bar below" * bool(attribute.points)
+        other = f"; {'other ' * bool(attribute.points)}bars below are of what lies on no axis"
+        what += other * (apart.size > len(attribute.points))
         lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
         axis = svg.bins(_on_axis(attribute, (min(lows), max(highs)), n, counts, half, synthetic), title, told)
     if left_out.size:
