@@ -19,8 +19,9 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.ledger.anchor import Anchor, Mark
 from sklar.budget.ledger.chain import VARIABLE, Pages, open_pages
 from sklar.budget.receipt import charge_notes
-from sklar.errors import MissingExtraError
+from sklar.errors import LedgerError, MissingExtraError
 from sklar.kernel.theorems import Budget
+from sklar.machine.wording import said
 from tests.budget.test_ledger import DELTA, SCHEMA, TABLE, changed, opened, pay, run
 from tests.conftest import refuses
 from tests.postgres import serving
@@ -116,7 +117,8 @@ def test_a_kill_loses_at_most_the_charge_and_wedges_nothing(
 def test_an_anchor_that_fails_after_the_charge_says_that_it_was_charged(
     book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Anchor, "advance", lambda self, *_: (_ for _ in ()).throw(self._unreachable("disk full")))
+    error = LedgerError(said("budget.anchor_unreachable", anchor="a.db", why="disk full"))
+    monkeypatch.setattr(Anchor, "advance", Mock(side_effect=error))
     failed = refuses(r"the anchor .* cannot be used: disk full\..* Nothing was measured", pay, book, 0.5)
     assert "epsilon=0.5 before (entry 3), and that stays spent" in charge_notes(failed)[0]
 

@@ -21,17 +21,7 @@ from numpy.typing import NDArray
 
 import sklar
 from sklar.budget import search as searches
-from sklar.budget.search import (
-    DELTA_SHARE,
-    FIRST,
-    MOST,
-    ROUNDING_SHARE,
-    SECOND,
-    WANTED,
-    ladder_of,
-    next_cells,
-    plan_search,
-)
+from sklar.budget.search import DELTA_SHARE, MOST, ROUNDING_SHARE, SECOND, ladder_of, next_cells, plan_search
 from sklar.errors import BudgetError, DataError, ModelError, SchemaError
 from sklar.fitting.domains import common_counts, find_domains, found_numbers, found_values
 from sklar.kernel import vault as door
@@ -97,6 +87,23 @@ def test_entries_that_contradict_themselves_are_refused(entry: str, message: str
     refuses(message, Schema.from_toml, f"[attributes.a]\n{entry}", error=SchemaError)
 
 
+def shown_laws(scale: float, threshold: int, *tables: str) -> list[NDArray[np.float64]]:
+    """The law of what a threshold shows of each of two tables: noisy counts from it on, or nothing, which comes first.
+
+    A cell that is equal in both has the same factor in both: it changes no divergence, and is left out.
+    """
+    reach = math.ceil(scale)
+    shown, noise = np.arange(threshold, threshold + 8 * reach), np.arange(-12 * reach, 12 * reach + 1)
+    mass = np.exp(-(noise**2) / (2 * scale**2))
+
+    def law(count: int) -> NDArray[np.float64]:
+        at = np.array([mass[noise + count == value].sum() for value in shown]) / mass.sum() * (count > 0)
+        return np.array([1 - at.sum(), *at])
+
+    moved = [value for value in "abc" if len({table.count(value) for table in tables}) > 1]
+    return [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in tables]
+
+
 @pytest.mark.parametrize(
     ("rows", "others"), [("a", "b"), ("aa", "ab"), ("aab", "abb"), ("aaabc", "aaabb"), ("ab", "a")]
 )
@@ -115,17 +122,7 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     finding = searches.Finding(attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=lost)
     epsilon = budget.spent(searches.search_spend([finding], budget))
     assert epsilon <= 1.0
-    shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
-
-    def law(count: int) -> NDArray[np.float64]:
-        noise = np.arange(-12 * math.ceil(scale), 12 * math.ceil(scale) + 1)
-        mass = np.exp(-(noise**2) / (2 * scale**2))
-        at = np.array([mass[noise + count == value].sum() for value in shown]) / mass.sum()
-        return np.array([1 - at.sum(), *at]) if count else np.array([1.0, *np.zeros(shown.size)])
-
-    # A cell that is equal in both has the same factor in both: it changes no divergence.
-    moved = [value for value in "abc" if rows.count(value) != others.count(value)]
-    joint = [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in (rows, others)]
+    joint = shown_laws(scale, threshold, rows, others)
     for one, other in (joint, joint[::-1]):
         assert np.maximum(one - math.exp(epsilon) * other, 0.0).sum() <= delta
     if (rows, others) == ("a", "b"):
@@ -156,7 +153,7 @@ def test_what_a_search_takes_falls_with_the_rows_and_has_a_limit() -> None:
     assert few.factor > 1
     assert some.factor == 1
     assert (some.share - ROUNDING_SHARE) / (more.share - ROUNDING_SHARE) == pytest.approx(4.0, rel=1e-6)
-    assert more.findings[0].scale == pytest.approx(WANTED * 80_000, rel=0.01)
+    assert more.findings[0].scale == pytest.approx(searches.WANTED * 80_000, rel=0.01)
     # However many columns there are.
     wide = Schema(name="t", attributes=tuple(replace(INCOME, name=f"income{number}") for number in range(50)))
     assert plan_search(wide, budget, n_rows=40_000).share == pytest.approx(MOST)
@@ -422,16 +419,7 @@ def test_two_rounds_hold_their_claim_for_every_set_of_outputs(rows: str, others:
     lost = chance_of_one(scale, threshold)
     epsilon = budget.spent(budget.tables([scale, scale], lost_delta=2 * lost))
     assert epsilon <= 1.0
-    noise = np.arange(-12 * math.ceil(scale), 12 * math.ceil(scale) + 1)
-    mass = np.exp(-(noise**2) / (2 * scale**2)) / np.exp(-(noise**2) / (2 * scale**2)).sum()
-    shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
-
-    def law(count: int) -> NDArray[np.float64]:
-        at = np.array([mass[noise + count == value].sum() for value in shown]) * (count > 0)
-        return np.array([1 - at.sum(), *at])
-
-    moved = [value for value in "abc" if rows.count(value) != others.count(value)]
-    once = [reduce(np.outer, [law(table.count(value)) for value in moved]).ravel() for table in (rows, others)]
+    once = shown_laws(scale, threshold, rows, others)
     joint = [np.concatenate([own[1:], own[0] * own]) for own in once]
     for one, other in (joint, joint[::-1]):
         assert np.maximum(one - math.exp(epsilon) * other, 0.0).sum() <= budget.delta
@@ -521,7 +509,7 @@ def test_a_forecast_tells_what_a_category_needs() -> None:
     search = plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N)
     threshold, text = search.then(Budget(epsilon=1.0)).findings[-1].threshold or 0, "\n".join(forecast.lines())
     assert dict(forecast.split)["finding domains"] == pytest.approx(search.share, rel=0.05)
-    assert search.share == pytest.approx(FIRST + SECOND + MOST)
+    assert search.share == pytest.approx(searches.FIRST + SECOND + MOST)
     # 4,000 rows are too few: what is lost is said before anything is spent.
     assert search.factor > 2
     assert f"A search has {search.factor:.1f} times the noise that numbers want: rows are too few for less." in text

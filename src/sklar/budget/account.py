@@ -5,10 +5,10 @@ currencies, zCDP and GDP. Both add up over releases even when a later release is
 as long as the limit was fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). The chance that a
 threshold fails (`Budget.less`) adds up, too, and comes off the total delta.
 
-The third accountant, `sum`, adds up the releases' own (epsilon, delta). A minimum of accountants taken after the fact
-would not be a limit fixed before, so the first charge of a data set decides, before anything of it is measured: the
-smaller of curve and zCDP, unless that does not fit the total or is above `_DEARER` times the sum (a few tables of
-Laplace noise, which are pure); then `sum`.
+The third accountant, `sum`, adds up the releases' own (epsilon, delta). A minimum taken after the fact would not be a
+limit fixed before, so the first charge of a data set decides, before anything is measured: the smaller of curve and
+zCDP, unless that does not fit the total or is above `_DEARER` times the sum (a few tables of Laplace noise, which are
+pure); then `sum`.
 """
 
 from __future__ import annotations

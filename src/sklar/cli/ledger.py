@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sklar.cli import options as shared
 from sklar.cli.console import JSON, finish, is_given, print_answer, print_figures, say, show_progress, warn, watched
-from sklar.cli.options import (
-    DATA,
-    HELP,
-    PATH,
-    FileOrAddress,
-    choice,
-    command,
-    flag,
-    neighbors_option,
-    number,
-    option,
-    path,
-)
+from sklar.cli.options import HELP, PATH, command, neighbors_option, number, option, path
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -40,10 +29,10 @@ def ledger() -> None:
 @option("--epsilon", "Total for all releases together, set once.", number, required=True)
 @option("--delta", "Total for all releases together.", number, default="2**-30")
 @neighbors_option()
-@choice("--unit", "row person", "Whom the total is about; 'person' where the schema names one.", default="row")
+@shared.choice("--unit", "row person", "Whom the total is about; 'person' where the schema names one.", default="row")
 @option("--anchor", HELP["--anchor"], metavar="PLACE")
 @path("--key", "KEYFILE", HELP["ledger init --key"])
-@option("--data", HELP["--data"], FileOrAddress(), metavar="DATA")
+@option("--data", HELP["--data"], shared.FileOrAddress(), metavar="DATA")
 def init(*, file: Path, dataset: str, key: Path | None, data: Path | str | None, **terms: Any) -> None:
     """Give a data set its total budget in FILE, once; the file is made when there is none."""
     book = _open(file, key)
@@ -107,7 +96,7 @@ def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
 
 @command(None, _KEY, JSON, of=ledger)
 @_FILE
-@DATA
+@shared.DATA
 @option("--dataset", "The data set whose rows these are.", required=True, metavar="NAME")
 def bind(*, file: Path, data: Path | str, dataset: str, key: Path | None) -> None:
     """Bind a data set to the contents of its files, and warn where they have another name in FILE. PRIVATE."""
@@ -123,7 +112,7 @@ def bind(*, file: Path, data: Path | str, dataset: str, key: Path | None) -> Non
 @command(None, _KEY, of=ledger)
 @_FILE
 @click.argument("place")
-@flag("--lost", "The present anchor is gone: nothing tells whether FILE is complete.")
+@shared.flag("--lost", "The present anchor is gone: nothing tells whether FILE is complete.")
 def anchor(*, file: Path, place: str, lost: bool, key: Path | None) -> None:
     """Name a second place that remembers how far FILE was, so that a restored backup of it is refused."""
     _open(file, key).move_anchor(place, lost=lost)

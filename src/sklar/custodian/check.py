@@ -27,7 +27,7 @@ from sklar.errors import DataError, SchemaError
 from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
-from sklar.machine.wording import said, stated
+from sklar.machine.wording import failing, said, stated
 from sklar.public.axis import parse_number
 from sklar.public.events import Linked
 from sklar.public.rules import Determined, rule_text
@@ -450,10 +450,8 @@ def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...
     progress.stage("hash", total=sum(path.stat().st_size for path in paths), unit="bytes")
     digests = []
     for path in paths:
-        try:
-            with path.open("rb") as file:
-                digests.append(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise DataError(f"file '{path}' cannot be read: {error.strerror or error}. Check the path.") from None
+        unread = f"file '{path}' cannot be read: {{why}}. Check the path."
+        with failing(DataError, unread, OSError), path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").digest())
         progress.advance(path.stat().st_size)
     return tuple(digests)

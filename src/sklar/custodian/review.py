@@ -1,8 +1,8 @@
 """The open decisions of a schema file, what may be answered, and how an answer changes the file.
 
-A file under review stays what a person made of it: an answer replaces one entry, and leaves all other lines alone. What
-rows show beside a question is PRIVATE; an answer says where the entry comes from: public knowledge, found with budget,
-or read from the rows at the custodian's risk.
+An answer replaces one entry and leaves all other lines alone, so a file under review stays what a person made of it.
+What rows show beside a question is PRIVATE; an answer says where the entry comes from: public knowledge, found with
+budget, or read from the rows at the custodian's risk.
 """
 
 from __future__ import annotations

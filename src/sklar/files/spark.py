@@ -7,7 +7,7 @@ is drawn again. Executors write files themselves; only a DataFrame of rows cross
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from shutil import rmtree
@@ -15,13 +15,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from sklar.draw.sample import BlockSampler, check_draw
-from sklar.errors import OutputError, SklarError
+from sklar.errors import OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import arrow_schema, to_arrow, write_frames
 from sklar.machine.extras import one_thread, session
 from sklar.machine.stores import Remote, place_of
 from sklar.machine.threads import using
+from sklar.machine.wording import failing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,11 +66,13 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
     shipped, rows, seed, ranges = _prepare(model, rows, seed)
     context, place = session().sparkContext, place_of(path)
     place = place.absolute() if isinstance(place, Path) else place
-    with _one_error(path):
+    remedy = "Choose a path that does not exist yet, where its executors may write."
+    failed = f"Spark could not write '{path}' ({{kind}}). {remedy}"
+    with failing(OutputError, failed):
         place.mkdir(parents=True) if isinstance(place, Path) else place.make_folder()
     # From here on the folder is this run's, to fill or to remove.
     try:
-        with _one_error(path), one_thread(context):
+        with failing(OutputError, failed), one_thread(context):
             work = partial(_write_part, shipped, rows, seed, str(place))
             written = sum(context.parallelize(list(enumerate(ranges)), len(ranges)).map(work).collect())
             if written != rows:
@@ -80,20 +83,6 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
         with suppress(Exception):
             rmtree(place) if isinstance(place, Path) else place.remove_folder()
         raise
-
-
-@contextmanager
-def _one_error(path: str) -> Iterator[None]:
-    """Report one clear error, whatever Spark or a file system says."""
-    try:
-        yield
-    except SklarError:
-        raise
-    except Exception as error:
-        raise OutputError(
-            f"Spark could not write '{path}' ({type(error).__name__}). Choose a path that does not exist yet, where "
-            "its executors may write."
-        ) from None
 
 
 def _write_part(

@@ -22,6 +22,7 @@ from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_v
 from sklar.errors import ModelError, OutputError
 from sklar.machine.extras import lazily, require
 from sklar.machine.stores import fresh_file, require_apart
+from sklar.machine.wording import failing
 from sklar.public.outputs import arrow_type, output_of, parse_output, plain_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
 
@@ -84,19 +85,14 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
 
     A release has the rights of any new file. What is `private` (drafts, evaluations) is its owner's alone: 0600.
     """
-    try:
+    with failing(OutputError, f"'{path}' cannot be written: {{why}}.", OSError):
         temporary = fresh_file(path, private=private)
-    except OSError as error:
-        raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise OutputError(
-            f"'{path}' could not be written: {error.strerror or error}. Nothing was left behind."
-        ) from None
+        with failing(OutputError, f"'{path}' could not be written: {{why}}. Nothing was left behind.", OSError):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -39,8 +39,8 @@ class Cells:
     """
 
     def __init__(self, sizes: Sequence[int] | Ints) -> None:
-        self.sizes = _fixed(np.array(sizes, dtype=np.int64))
-        self.offsets = _fixed(np.concatenate([[0], np.cumsum(self.sizes)]))
+        self.sizes = read_only(np.array(sizes, dtype=np.int64))
+        self.offsets = read_only(np.concatenate([[0], np.cumsum(self.sizes)]))
         self.n_attributes, self.n_levels = self.sizes.size, int(self.offsets[-1])
         self.n_pairs = self.n_attributes * (self.n_attributes - 1) // 2
         self.n_triples = self.n_pairs * (self.n_attributes - 2) // 3
@@ -55,30 +55,30 @@ class Cells:
     @cached_property
     def attribute_of_level(self) -> Ints:
         """The attribute that each of the d levels belongs to, shape (d,)."""
-        return _fixed(np.repeat(np.arange(self.n_attributes), self.sizes))
+        return read_only(np.repeat(np.arange(self.n_attributes), self.sizes))
 
     @cached_property
     def pairs(self) -> tuple[Ints, Ints]:
         """The first and the second attribute of every two-way table, shape (n_pairs,) each."""
         first, second = np.triu_indices(self.n_attributes, 1)
-        return _fixed(first), _fixed(second)
+        return read_only(first), read_only(second)
 
     @cached_property
     def triples(self) -> tuple[Ints, Ints, Ints]:
         """The first, second and third attribute of every set of three, in lexical order, shape (n_triples,) each."""
         found = np.array(list(combinations(range(self.n_attributes), 3)), dtype=np.int64).reshape(-1, 3)
-        return _fixed(found[:, 0].copy()), _fixed(found[:, 1].copy()), _fixed(found[:, 2].copy())
+        return read_only(found[:, 0].copy()), read_only(found[:, 1].copy()), read_only(found[:, 2].copy())
 
     @cached_property
     def pair_sizes(self) -> Ints:
         """The number of cells of every two-way table, shape (n_pairs,)."""
         first, second = self.pairs
-        return _fixed(self.sizes[first] * self.sizes[second])
+        return read_only(self.sizes[first] * self.sizes[second])
 
     @cached_property
     def pair_offsets(self) -> Ints:
         """Where every two-way table begins in the flat vector, and where the last one ends, shape (n_pairs + 1,)."""
-        return _fixed(np.concatenate([[0], np.cumsum(self.pair_sizes)]))
+        return read_only(np.concatenate([[0], np.cumsum(self.pair_sizes)]))
 
     @cached_property
     def strips(self) -> Ints:
@@ -87,7 +87,7 @@ class Cells:
         Such a strip has a cell for each of the attribute's levels with each level of a later attribute.
         """
         later = self.n_levels - self.offsets[1:]
-        return _fixed(np.concatenate([[0], np.cumsum(self.sizes * later)]))
+        return read_only(np.concatenate([[0], np.cumsum(self.sizes * later)]))
 
     @property
     def are_bits(self) -> bool:
@@ -175,6 +175,7 @@ class Cells:
         return self.pair_offsets[members][:, None, None] + np.arange(height * width).reshape(height, width)
 
 
-def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Number]) -> NDArray[Number]:
+    """The array, which nobody can change any more: it is computed once and handed to everyone."""
     array.setflags(write=False)
     return array

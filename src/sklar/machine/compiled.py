@@ -5,7 +5,8 @@ make only for inputs large enough to repay it (`docs/architecture.md`).
 
 numba unpickles its cache, so whoever can put a file there runs code as the user, and it checks none of its folders.
 Compiled code is kept only in a folder that belongs to the user, is closed to all others (0700), and that no other user
-can replace from a folder above; else every process compiles anew."""
+can replace from a folder above; else every process compiles anew.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
 from sklar.errors import DataError, MissingExtraError, OutputError
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 
 # Hadoop's names of what others call s3.
 _HADOOP = {"s3a": "s3", "s3n": "s3"}
@@ -96,11 +96,9 @@ def own_folder(folder: Path) -> Iterator[None]:
     """A folder for private files, made where it is not there: closed to others, for one run at a time."""
     import fcntl
 
-    try:
+    with failing(OutputError, f"the checkpoint folder '{folder}' cannot be used: {{why}}.", OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise OutputError(f"the checkpoint folder '{folder}' cannot be used: {error.strerror or error}.") from None
     try:
         facts = os.fstat(handle)
         if facts.st_mode & 0o077 or facts.st_uid != os.geteuid():

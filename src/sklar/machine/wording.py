@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
+
+from sklar.errors import SklarError
 
 
 @cache
@@ -18,3 +22,21 @@ def said(key: str, /, **facts: object) -> str:
     """The sentence that a room's `said.toml` has under a key, `room.key`, with these facts where it names them."""
     room, _, name = key.partition(".")
     return str(stated(f"sklar.{room}", "said.toml")[name]).format(**facts)
+
+
+Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+
+
+@contextmanager
+def failing(error: type[SklarError], message: str, of: Kinds = Exception) -> Iterator[None]:
+    """Report one error for failures of these kinds, which {kind} names; those of ours pass.
+
+    {why} is what the system says of a file: a library's own message may quote a row.
+    """
+    try:
+        yield
+    except SklarError:
+        raise
+    except of as failure:
+        why = str(failure.strerror or failure) if isinstance(failure, OSError) else ""
+        raise error(message.replace("{kind}", type(failure).__name__).replace("{why}", why)) from None

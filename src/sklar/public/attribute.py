@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.kernel.cells import read_only
 from sklar.public.axis import AXES, PARTS, AttributeKind, Axis
 
 Outside = Literal["clip", "missing"]
@@ -23,8 +24,6 @@ Provenance = Literal["public", "rows"]
 # Whether a person has reviewed an entry, or all of a draft was accepted as it was proposed.
 Reviewed = bool | Literal["unread"]
 _TRUTHS = dict.fromkeys(("false", "f", "no", "n", "0"), 0) | dict.fromkeys(("true", "t", "yes", "y", "1"), 1)
-
-_Number = TypeVar("_Number", bound=np.generic)
 
 
 class Remembering:
@@ -52,24 +51,23 @@ class Attribute(Remembering):
 
     `values` are the categories (text, or whole numbers; in their order where `ordered`); `edges` are those of bins, as
     `axis` counts them. Bins include their lower edge; the last bin of a `real` includes its upper edge too. `points`
-    are numbers that are levels of their own: no bin holds them. A point stands directly before the bin that it begins,
-    else directly after the bin that contains it. `special` are texts or numbers that mean something else than a value
-    (not applicable, refused), each a level of its own, wherever it lies on the axis.
+    are numbers that are levels of their own, in no bin. A point stands directly before the bin that it begins, else
+    directly after the bin that contains it. `special` are texts or numbers that mean something other than a value (not
+    applicable, refused), each a level of its own wherever it lies on the axis.
 
-    Numbers above `clip` count as it, in a level of its own; the mean of all is that of limited numbers.
-    Numbers drawn inside a bin are multiples of `step` (in seconds for what is timed). `texts` are those of false and
-    true, `format` the strptime format of dates and times, or an example of a number ($1,234.50), `output` the type of
-    the released column (see `outputs`).
+    Numbers above `clip` count as it, in a level of its own; the mean of all is that of limited numbers. Numbers drawn
+    inside a bin are multiples of `step` (in seconds for what is timed). `texts` are those of false and true, `format`
+    the strptime format of dates and times, or an example of a number ($1,234.50), `output` the type of the released
+    column (see `outputs`).
 
-    A release finds at most `at_most` categories or bins of a private `domain` with part of its budget; the schema of
-    its model lists them as `found`. Until then `edges` hold the two bounds, `values` are empty, and sizes are those of
-    `at_most` levels. `weight` says how much its tables matter. `provenance` is what a reviewer said of the entry:
-    public knowledge, or read from the rows at the custodian's risk.
+    A release finds at most `at_most` categories or bins of a private `domain` with part of its budget; its model's
+    schema lists them as `found`. Until then `edges` are the two bounds, `values` are empty, and sizes are those of
+    `at_most` levels. `weight` says how much its tables matter, `provenance` what a reviewer said of the entry: public
+    knowledge, or read from the rows at the custodian's risk.
 
-    An attribute may be a date, a time of day or a weekday that is `part_of` a column of moments; the attributes of one
-    column are joined when rows are drawn. Each is measured as any attribute is: a row stands in one cell of its tables.
-    `prefix` says that of codes only the first characters are measured and released; codes of digits that are shorter
-    than `length` have lost zeros at their beginning, which come back first.
+    A date, a time of day or a weekday may be `part_of` a column of moments, whose parts are joined when rows are drawn.
+    Each is measured as any attribute is: a row stands in one cell of its tables. `prefix` is how many first characters
+    of codes are measured and released; codes of digits shorter than `length` have lost leading zeros, which come back.
     """
 
     name: str
@@ -293,9 +291,3 @@ def within(where: str) -> Iterator[None]:
         yield
     except SchemaError as error:
         raise SchemaError(f"{where}{error}") from None
-
-
-def read_only(array: NDArray[_Number]) -> NDArray[_Number]:
-    """The array, which nobody can change any more: it is computed once and handed to everyone."""
-    array.setflags(write=False)
-    return array

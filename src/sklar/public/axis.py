@@ -73,12 +73,12 @@ _LEAST_POWER = -320
 class Axis:
     """What the values of one kind of attribute lie on. Categories and booleans have one without numbers.
 
-    `binned` says that there are numbers, whose levels are bins and points; `numeric`, that files hold them as numbers
-    and not as texts; `stepped`, that the axis has whole steps that people name: x <= 39 is x < 40; `timed`, that it is
-    in microseconds, of which a schema counts seconds; `continuous`, that numbers are not whole: the last bin then
-    includes its upper edge, for there is no last number before it; `grows`, that zero means nothing, so that small and
-    large have a meaning; `dated`, that an ISO date stands for a number. `example` is how a schema writes an edge that
-    is no number. `read` finds the number of a text, `count` that of a moment, and `show` writes one as a text.
+    `binned`: there are numbers, whose levels are bins and points; `numeric`: files hold them as numbers, not texts;
+    `stepped`: the axis has whole steps that people name: x <= 39 is x < 40; `timed`: it is in microseconds, of which a
+    schema counts seconds; `continuous`: numbers are not whole, so the last bin includes its upper edge, which no last
+    number precedes; `grows`: zero means nothing, so small and large have a meaning; `dated`: an ISO date stands for a
+    number. `example` is how a schema writes an edge that is no number. `read` finds the number of a text, `count` that
+    of a moment, and `show` writes one as a text.
     """
 
     kind: AttributeKind = field(kw_only=False)

@@ -1,12 +1,12 @@
 """Descriptions of tables that exist already (SDV, SmartNoise, Frictionless, Arrow), as schemas to complete.
 
-Importers read descriptions and never a row. A domain that the description states goes into the schema as it is. A
-domain that it does not state is marked `reviewed = false`, and a release refuses the schema until somebody fills it in.
+Importers read descriptions and never a row. A stated domain goes into the schema as it is; one that is not stated is
+marked `reviewed = false`, and a release refuses the schema until somebody fills it in.
 
 Frictionless: a Table Schema alone, in a Data Resource, or in a Data Package of one resource; domains come from `enum`,
-`categories`, `minimum` and `maximum`. SDV states the type of each column, but not its values, except for categories
-that have an order. SmartNoise: metadata nests collection, schema, table, column, with bounds `lower` and `upper`;
-transformers are listed by column under `constraints`, and a chain of them is read up to its first change of scale.
+`categories`, `minimum` and `maximum`. SDV states column types, and values only of ordered categories. SmartNoise:
+metadata nests collection, schema, table, column, with bounds `lower` and `upper`; transformers are listed by column
+under `constraints`, and a chain of them is read up to its first change of scale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from sklar.errors import SchemaError
 from sklar.machine.extras import require
-from sklar.machine.wording import said, stated
+from sklar.machine.wording import failing, said, stated
 from sklar.public import arrow
 from sklar.public.attribute import Attribute, refuse, within
 from sklar.public.axis import AXES, DAY, SECOND, AttributeKind
@@ -115,19 +115,15 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
     if format == "arrow" or (format is None and suffix in arrow.SUFFIXES):
         import polars as pl
 
-        try:
+        damaged = f"'{path}' is not a Parquet file or an Arrow file, or it is damaged."
+        with failing(SchemaError, damaged, (Exception, pl.exceptions.PanicException)):
             return from_arrow(arrow.file_schema(path), name)
-        except (Exception, pl.exceptions.PanicException):
-            raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
     parse: Callable[[str], Any] = json.loads
     if suffix in (".yaml", ".yml"):
         require("yaml", what="a YAML file", package="PyYAML", extra="yaml")
         from yaml import safe_load as parse
-    try:
+    with failing(SchemaError, f"'{path}' cannot be read. It must be a JSON, YAML, Parquet or Arrow file."):
         document = parse(path.read_text(encoding="utf-8"))
-    except Exception:
-        # Whatever a parser raises: report one clear error.
-        raise SchemaError(f"'{path}' cannot be read. It must be a JSON, YAML, Parquet or Arrow file.") from None
     if not isinstance(document, dict):
         raise SchemaError(f"'{path}' must hold an object with keys, got a {type(document).__name__}.")
     kind = format or _recognize(document)

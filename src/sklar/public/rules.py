@@ -1,7 +1,7 @@
 """Rules: combinations of levels of two attributes that no record has, and attributes that another one determines.
 
-An attribute that another one determines is not measured, and what is forbidden for it becomes forbidden for the other.
-Parsing proves that every level of every measured attribute occurs in some record that honors all rules: each level has
+A determined attribute is not measured; what is forbidden for it becomes forbidden for the one that determines it.
+Parsing proves that every level of every measured attribute occurs in some record that honors all rules. Each level has
 an allowed level in every other attribute, which suffices without cycles; in a cycle `solve` must find such a record.
 """
 

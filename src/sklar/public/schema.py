@@ -23,22 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import ModelError, SchemaError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, read_only
 from sklar.machine.notebook import html_card
 from sklar.machine.wording import said
 from sklar.public import declare, settings
-from sklar.public.attribute import (
-    NO_WORDS,
-    Attribute,
-    Domain,
-    Provenance,
-    Remembering,
-    Words,
-    read_only,
-    refuse,
-    repeated,
-    within,
-)
+from sklar.public.attribute import NO_WORDS, Attribute, Domain, Provenance, Remembering, Words, refuse, repeated, within
 from sklar.public.axis import AttributeKind
 from sklar.public.declare import MAX_LEVELS
 from sklar.public.description import open_model, parse_toml, read_toml, toml_key, toml_table
@@ -75,10 +64,10 @@ class Schema(Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     The schema of the measured part names the full one as its `whole`. `reading` says how the table's text is written,
-    `person` which rows are one person's (None: each row is a person of its own). `pairs` say how much single two-way
-    tables matter: `weight = 3` triples the privacy cost of a table before all are scaled to the budget. A draft asks
-    whether a person can have several rows where the columns `ask_person` repeat. `rows_about` is public knowledge of
-    how many rows count. `target` names the attributes that the release is for (`aimed`).
+    `person` which rows are one person's (None: each row is its own). `pairs` weigh single two-way tables: `weight = 3`
+    triples the privacy cost of a table before all are scaled to the budget. A draft asks whether a person can have
+    several rows where the columns `ask_person` repeat. `rows_about` is public knowledge of how many rows count.
+    `target` names the attributes that the release is for (`aimed`).
     """
 
     name: str

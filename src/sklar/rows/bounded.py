@@ -5,6 +5,7 @@ the mark of its id, a random key) goes to a bucket by its mark, where it meets a
 smallest keys are chosen. Marks and keys come from ciphers under `Secrets`, drawn from the operating system for a
 release and not kept. So every pass and every repeated task chooses the same rows: else tables of one release could hold
 different rows of a person, more than are paid for.
+
 A mark is 128 bits of CBC-MAC with AES-256 over two blocks: the id's bytes and its length, or a keyed hash of a longer
 id. Different ids share one with a chance below 10^-19 for a billion of them. A key is a cipher's image of where the row
 stands (the number of its part, and its own in it), or, of tables that may come in another order each time, of its
@@ -23,7 +24,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from os import urandom
@@ -40,7 +41,7 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.settings import Person
 from sklar.rows.encode import id_texts
 
@@ -207,12 +208,12 @@ class Buckets(ExitStack):
         # Files share a key and never a counter: each has 2^64 blocks of its own.
         self._ciphers = [Cipher(AES256(key), CTR(bucket.to_bytes(8) + bytes(8))) for bucket in range(BUCKETS)]
         self._encryptors = [cipher.encryptor() for cipher in self._ciphers]
-        with _room():
+        with failing(DataError, said("rows.no_room"), OSError):
             self._files = [self.enter_context(TemporaryFile(prefix="sklar-")) for _ in range(BUCKETS)]  # noqa: SIM115
 
     def add(self, records: list[pl.DataFrame]) -> None:
         """Put records where their marks say."""
-        with _room():
+        with failing(DataError, said("rows.no_room"), OSError):
             for bucket, frame in by_bucket(pl.concat(records), BUCKETS) if records else ():
                 data = packed(frame)
                 self._files[bucket].write(self._encryptors[bucket].update(len(data).to_bytes(8) + data))
@@ -220,7 +221,7 @@ class Buckets(ExitStack):
     def read(self, bucket: int) -> Iterator[pl.DataFrame]:
         """The records of one bucket, in pieces."""
         file, decryptor = self._files[bucket], self._ciphers[bucket].decryptor()
-        with _room():
+        with failing(DataError, said("rows.no_room"), OSError):
             file.seek(0)
             while size := decryptor.update(file.read(8)):
                 yield pl.read_ipc(decryptor.update(file.read(int.from_bytes(size))))
@@ -231,12 +232,3 @@ def packed(frame: pl.DataFrame) -> bytes:
     file = io.BytesIO()
     frame.write_ipc(file, compression="lz4")
     return file.getvalue()
-
-
-@contextmanager
-def _room() -> Iterator[None]:
-    """Report one clear error for any failure of a temporary file."""
-    try:
-        yield
-    except OSError:
-        raise DataError(said("rows.no_room")) from None

@@ -6,6 +6,7 @@ columns are prepared side by side, then its tables counted side by side, each in
 batches and four bytes a cell; beyond a part of the machine's memory, cells lie in a file without a name
 (`machine.spill`). Counts are the plain routine's to the last unit, and those of parts of the rows add up
 (`tests/rows/test_engines.py`). They are private.
+
 Of attributes whose domain is not public, the values that occur are counted, texts or numbers. They leave only with
 noise, through the vault: categories by a threshold, numbers summed over the cells of public tables. Memory grows with
 the number of different values of such an attribute, not with the width of its bounds.

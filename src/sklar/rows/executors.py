@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -34,7 +34,7 @@ from sklar.errors import DataError, SklarError
 from sklar.machine.extras import files_of_frame, is_spark, lazily, one_thread, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.schema import Schema
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
 from sklar.rows.count import Ask, Exact, Histogram, count, no_answers
@@ -64,7 +64,7 @@ Piece = tuple[int, tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work of a task: count, or send records of people to buckets. `tries` is how often Spark tries it."""
+    """The work of a task: count, or send records of people to buckets. Spark tries it up to `tries` times."""
 
     ask: Ask
     schema: Schema
@@ -112,7 +112,8 @@ class SparkTable(ABC):
         records = 0 if self.n_rows is None else self.n_rows * (24 + 4 * len(ask.columns))
         # Each takes as long as a task, and fits in memory.
         facts: dict[str, Any] = {"buckets": max(at_once, -(-records // _BUCKET_BYTES)), "secrets": self._secrets}
-        with one_thread(context), _private_failures(self.name):
+        failed = said("rows.spark_failed", name=self.name, kind="{kind}")
+        with one_thread(context), failing(DataError, failed):
             local = context.master.startswith("local[")
             tries = 1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
             by_content = isinstance(self, SparkFrame)
@@ -173,17 +174,6 @@ class SparkFrame(SparkTable):
         rows = frame.select(*(f"`{self.columns.index(name)}`" for name in names)).coalesce(most)
         sent = rows.mapInArrow(partial(_run_on_frames, work, names), "key long, number long, data binary").rdd
         return sent.map(lambda row: (row[0], (row[1], bytes(row[2])))), None
-
-
-@contextmanager
-def _private_failures(name: str) -> Iterator[None]:
-    """Spark's messages may quote a cell of the table: report only the type of the failure."""
-    try:
-        yield
-    except SklarError:
-        raise
-    except Exception as error:
-        raise DataError(said("rows.spark_failed", name=name, kind=type(error).__name__)) from None
 
 
 def _run_on_files(work: Work, numbered: tuple[int, list[Part]]) -> Iterator[Piece]:

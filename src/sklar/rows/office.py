@@ -18,7 +18,7 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.arrow import ColumnType
 from sklar.rows.source import Batches, Source, batch_rows
 
@@ -82,11 +82,9 @@ def open_survey(path: Path, kind: str) -> Source:
     import pyreadstat
 
     read = partial(pyreadstat.read_dta if kind == ".dta" else pyreadstat.read_sav, str(path))
-    try:
+    program = SURVEYS[kind].replace("stata", "Stata").replace("spss", "SPSS")
+    with failing(DataError, said("rows.no_survey", path=path, program=program)):
         _, described = read(metadataonly=True, user_missing=True)
-    except Exception:
-        program = SURVEYS[kind].replace("stata", "Stata").replace("spss", "SPSS")
-        raise DataError(said("rows.no_survey", path=path, program=program)) from None
     held, clocks = described.readstat_variable_types, dict[str, _Clock | None]()
     for name, form in described.original_variable_types.items():
         # How it is shown may stand behind the name of a format: %tdD_m_Y, DATE11.

@@ -27,7 +27,7 @@ import polars.selectors as cs
 from sklar.errors import DataError, SklarError
 from sklar.machine.stores import Remote, place_of, version_of
 from sklar.machine.threads import side_by_side, workers
-from sklar.machine.wording import said, stated
+from sklar.machine.wording import failing, said, stated
 from sklar.public.arrow import PARQUET, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading
@@ -202,7 +202,7 @@ def _partition(part: Source, place: PurePath) -> Source:
 def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) -> Source:
     here, name = path if isinstance(path, Path) else None, f"file '{path}'"
     kind = office.WORKBOOK if here is not None and office.parted(here)[1] else text.kind_of(path)
-    try:
+    with failing(DataError, f"{name} cannot be opened: {{why}}.", OSError):
         if kind in (office.WORKBOOK, *office.SURVEYS) and path.suffix.lower() != ".zip":
             if here is None:
                 raise DataError(f"{name} is not read from a store. Copy it to a disk first, or write it as Parquet.")
@@ -225,8 +225,6 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
             return Source(name=name, columns=AnyColumns(), open_batches=read, path=here, find_columns=keys)
         if (kind in PARQUET or kind in _ARROW) and path.suffix.lower() != ".zip":
             return _open_columnar(path, kind, span)
-    except OSError as error:
-        raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
     if path.suffix.lower() == ".zip":
         raise DataError(said("rows.one_in_zip", name=name))
     convert = stated("sklar.rows", "said.toml")["convert"]
@@ -295,10 +293,8 @@ def _open_store(address: str) -> Source:
 
 def files_of(folder: Path) -> list[Path]:
     """The files in a folder and below it, in order; refused where two names lead to one file or folder."""
-    try:
+    with failing(DataError, f"the folder '{folder}' cannot be read: {{why}}.", OSError):
         files = sorted(_files(folder, {}))
-    except OSError as error:
-        raise DataError(f"the folder '{folder}' cannot be read: {error.strerror or error}.") from None
     if not files:
         raise DataError(f"the folder '{folder}' holds no files. It must hold files of a table.")
     require_different(files)
@@ -371,17 +367,13 @@ def list_files(data: object) -> tuple[str, list[str], str | None]:
 def look(address: str, root: str | None, schema: Schema) -> tuple[Source, list[Part]]:
     """Open a file for what it says of itself without its rows, its version and where it can be cut."""
     place = place_of(address)
-    try:
+    with failing(DataError, f"file '{place}' cannot be opened: {{why}}.", OSError):
         version = version_of(place)
-    except OSError as error:
-        raise DataError(f"file '{place}' cannot be opened: {error.strerror or error}.") from None
     source, kind, size = open_part(place, root, schema), text.kind_of(place), int(place.stat().st_size)
     whole = Part(address=address, root=root, version=version, span=None, weight=size)
     if kind in PARQUET:
-        try:
+        with failing(DataError, f"file '{place}' is not a Parquet file, or it is damaged."):
             groups = streams.row_groups(place)
-        except Exception:
-            raise DataError(f"file '{place}' is not a Parquet file, or it is damaged.") from None
         source, spans = replace(source, n_rows=sum(groups)), _spans(accumulate(groups), _LEAST_ROWS)
     elif kind in text.DELIMITERS and text.lines_are_records(place, schema.reading):
         spans = _spans([*range(_LEAST_BYTES, size, _LEAST_BYTES), size], _LEAST_BYTES)

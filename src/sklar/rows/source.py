@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from sklar.errors import DataError, SklarError
+from sklar.errors import DataError
 from sklar.machine.threads import merged, workers
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.arrow import ColumnType
 from sklar.public.schema import Schema
 from sklar.public.settings import WITH_A_POINT, Reading
@@ -51,7 +51,8 @@ class Source:
 
     `n_rows` is None where no file states it, `types` where columns have none. `find_columns` lists the columns of a
     table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where the schema
-    says that they are not; `explain` says, from the header alone, why columns are absent."""
+    says that they are not; `explain` says, from the header alone, why columns are absent.
+    """
 
     name: str
     columns: tuple[str, ...] = field(repr=False)
@@ -76,16 +77,11 @@ class Source:
     def batches(self, columns: tuple[str, ...]) -> Batches:
         """Batches of these columns, in this order, at most `batch_rows` rows each."""
         rows = batch_rows(len(columns))
-        try:
+        with failing(DataError, said("rows.cut_off", table=self.name), (Exception, pl.exceptions.PanicException)):
             for batch in self.open_batches(columns):
                 for start in range(0, batch.height, rows):
                     part = batch if batch.height <= rows else batch.slice(start, rows)
                     yield part if self.normalize is None else self.normalize(part)
-        except SklarError:
-            raise
-        except (Exception, pl.exceptions.PanicException):
-            # The reader's message may quote a cell of the table.
-            raise DataError(said("rows.cut_off", table=self.name)) from None
 
 
 def files_at_once(parts: Sequence[Source]) -> int:

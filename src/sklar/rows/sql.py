@@ -7,13 +7,13 @@ password: errors here are fixed sentences, and the address is in none of them, n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
+from sklar.machine.wording import failing
 
 _POSTGRES = ("postgresql://", "postgres://")
 _BATCH_BYTES = 1 << 22
@@ -63,10 +63,10 @@ class Query:
         if not Path(path).is_file():
             raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
         why = "it is damaged, of another format, or open elsewhere for writing"
-        with _failing(f"'{path}' cannot be opened as a DuckDB file: {why}."):
+        with failing(DataError, f"'{path}' cannot be opened as a DuckDB file: {why}."):
             connection = duckdb.connect(path, read_only=True, config=confined)
         held.callback(connection.close)
-        with _failing(_NOT_RUN):
+        with failing(DataError, _NOT_RUN):
             relation = connection.sql(self._text)
         if relation is None:
             raise DataError("the query returns no rows to read. It must be one SELECT.")
@@ -76,12 +76,13 @@ class Query:
         require("adbc_driver_postgresql", what="a query on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
         from adbc_driver_postgresql import dbapi
 
-        with _failing("the PostgreSQL server cannot be reached, or it refused the user. Check the address with psql."):
+        refused = "the PostgreSQL server cannot be reached, or it refused the user. Check the address with psql."
+        with failing(DataError, refused):
             connection = dbapi.connect(self._database)
         held.callback(connection.close)
         cursor = connection.cursor()
         held.callback(cursor.close)
-        with _failing(_NOT_RUN):
+        with failing(DataError, _NOT_RUN):
             # A release only reads; a query that would write is a mistake.
             cursor.execute("SET TRANSACTION READ ONLY")
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
@@ -106,12 +107,3 @@ class Rows:
 
     def __del__(self) -> None:
         self.close()
-
-
-@contextmanager
-def _failing(message: str) -> Iterator[None]:
-    """Say this where the block fails, and nothing of what the database says."""
-    try:
-        yield
-    except Exception:
-        raise DataError(message) from None

@@ -12,10 +12,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable
-from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization as pem
@@ -23,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from sklar.errors import SignatureError
 from sklar.files.write import write_text
+from sklar.machine.wording import failing
 
-T = TypeVar("T")
 FORMAT = "sklar-signature"
 VERSION = 1
 
@@ -148,23 +146,17 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _taken(path: Path, take: Callable[[BufferedReader], T]) -> T:
-    try:
-        with path.open("rb") as file:
-            return take(file)
-    except OSError as error:
-        raise SignatureError(f"'{path}' cannot be read: {error.strerror or error}.") from None
-
-
 def _small(path: Path) -> bytes:
-    text = _taken(path, lambda file: file.read(_MAX_SIZE + 1))
+    with failing(SignatureError, f"'{path}' cannot be read: {{why}}.", OSError), path.open("rb") as file:
+        text = file.read(_MAX_SIZE + 1)
     if len(text) > _MAX_SIZE:
         raise SignatureError(f"'{path}' is larger than any key or signature.")
     return text
 
 
 def _digest(path: Path) -> str:
-    return _taken(path, lambda file: hashlib.file_digest(file, "sha256").hexdigest())
+    with failing(SignatureError, f"'{path}' cannot be read: {{why}}.", OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _message(sha256: str) -> bytes:

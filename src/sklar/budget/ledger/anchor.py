@@ -49,7 +49,7 @@ from urllib.parse import parse_qs, urlsplit
 from sklar.budget.ledger.chain import Pages, connected
 from sklar.errors import LedgerError
 from sklar.machine.extras import require
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 
 _POSTGRES = ("postgresql://", "postgres://")
 _TABLE = (
@@ -121,7 +121,7 @@ class Anchor:
             with connected(self._file) as connection:
                 return connection.execute(statement).fetchall()
         except sqlite3.Error as error:
-            raise self._unreachable(str(error)) from None
+            raise LedgerError(said("budget.anchor_unreachable", anchor=self.name, why=error)) from None
 
     def _run_on_server(self, statement: str) -> list[tuple[Any, ...]]:
         require("adbc_driver_postgresql", what="an anchor on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
@@ -132,15 +132,11 @@ class Anchor:
         if "connect_timeout" not in address:
             # A server that is gone must not hold up the ledger for as long as the network likes.
             address += f"{'&' if '?' in address else '?'}connect_timeout=10"
-        try:
-            with dbapi.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(statement)
-                return pl.DataFrame(cursor.fetch_arrow()).rows() if statement.startswith("SELECT") else []
-        except Exception as error:
-            raise self._unreachable(f"PostgreSQL says {type(error).__name__}; check it with psql") from None
-
-    def _unreachable(self, why: str) -> LedgerError:
-        return LedgerError(said("budget.anchor_unreachable", anchor=self.name, why=why))
+        why = "PostgreSQL says {kind}; check it with psql"
+        reached = failing(LedgerError, said("budget.anchor_unreachable", anchor=self.name, why=why))
+        with reached, dbapi.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return pl.DataFrame(cursor.fetch_arrow()).rows() if statement.startswith("SELECT") else []
 
 
 def _literal(text: str) -> str:

@@ -1,12 +1,12 @@
 """A ledger's file: one SQLite database, a journal of entries that only grows.
 
 **Chain.** An entry's head is the SHA-256 of the head before it, its own fields and 128 random bits (its salt). A change
-to any entry shows in all later heads, and a head that is published as a receipt tells nothing of the entries: without
-the salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
+to any entry shows in all later heads. A head that is published as a receipt tells nothing of the entries: without the
+salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
 
-**Key.** With a key of 32 bytes, in a file for its owner alone or in the environment, every entry also has HMAC-SHA256
-of its head, its signature. Whoever has the key notices every entry that was not written with it, also where all heads
-were computed anew. A key that is given for a ledger without one is refused: a forger would take the signatures off.
+**Key.** With a key of 32 bytes, in a file for its owner alone or in the environment, every entry also has a signature:
+HMAC-SHA256 of its head. Whoever has the key notices every entry written without it, even where all heads were computed
+anew. A key given for a ledger without one is refused: a forger would take the signatures off.
 
 **Kinds of entries.** `setup` says what the ledger is: its name for the anchor, the secret that fingerprints of files
 are made with, the anchor and the key; the last one holds. `open` gives a data set its total, `charge` charges it,
@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 from sklar.budget.account import Entry
 from sklar.budget.receipt import Receipt
 from sklar.errors import LedgerError
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 
 APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 2
@@ -239,11 +239,9 @@ def find_key(file: Path | None) -> bytes | None:
     text, where = os.environ.get(VARIABLE), f"the environment's {VARIABLE}"
     if file is not None:
         where = f"the key file '{file}'"
-        try:
-            with file.open() as opened:
-                mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
-        except (OSError, UnicodeDecodeError) as error:
-            raise LedgerError(f"{where} cannot be read ({type(error).__name__}). Check the path.") from None
+        unread = f"{where} cannot be read ({{kind}}). Check the path."
+        with failing(LedgerError, unread, (OSError, UnicodeDecodeError)), file.open() as opened:
+            mode, text = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read(1024)
         # On other systems these bits mean nothing.
         if os.name == "posix" and mode & 0o077:
             raise LedgerError(f"{where} must be for its owner alone, got mode {mode:04o}. Run: chmod 600 {file}")

@@ -1,8 +1,8 @@
 """A schema proposed after a look at the rows, and a PRIVATE page with what they show.
 
-The schema's file holds no figure and no rare value of the rows: domains are public lists, or wide bounds, or left for a
-release to find within its budget. What depends on the rows is its outline: names and kinds of columns, which of them
-are left out, customary codes, and questions. The custodian answers them (`custodian.review`); then the file is public.
+The schema's file holds no figure and no rare value of the rows: domains are public lists, wide bounds, or left for a
+release to find within its budget. Only its outline depends on the rows: names and kinds of columns, which are left out,
+customary codes, and questions. Once the custodian has answered them (`custodian.review`), the file is public.
 """
 
 from __future__ import annotations

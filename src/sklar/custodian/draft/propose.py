@@ -1,9 +1,9 @@
 """What a draft proposes for a column, and the domain that its rows show.
 
-Nothing that was read from the rows is a proposed domain: numbers get wide bounds, by their name and kind, and a release
-finds the rest within its budget; codes that everybody knows get their public list; other categories are left for a
-release to find. What rows do decide is the kind of a column, whether it is left out, and which customary codes (a
-sentinel, a text for "missing") it holds. `as_seen` reads domains from the rows, at the custodian's risk.
+No proposed domain is read from the rows. Numbers get wide bounds by their name and kind, and a release finds the rest
+within its budget; well-known codes get their public list; other categories are left for a release to find. Rows decide
+only a column's kind, whether it is left out, and which customary codes (a sentinel, a text for "missing") it holds.
+`as_seen` reads domains from the rows, at the custodian's risk.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ A residual is (noisy - exact) / scale, made exactly normal: discrete Gaussian no
 its step. Queries, cells and scales are chosen before noise is drawn, so from sound code residuals are independent
 standard normals, and sums of squares are chi-square: of residuals, differences, and sums, where noise that cancels
 shows:
+
 - of every block: residuals, sums over each table, over the same place in all tables, over cells by whether a count is
   odd; cells and the next, the block and its mirror image; cells that are empty and filled;
 - of every two blocks of a release, cell by cell: over looks, stages, orders, searches, linked tables;
