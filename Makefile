@@ -4,12 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-strip-extras --quiet
 
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra excel --extra learn --extra pandas --extra plot --extra spss --extra sql --extra stata --extra studio --extra yaml
 
-.PHONY: help results quick demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim raw bench scale lock clean
+.PHONY: help results quick demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim raw judges bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,7 +28,8 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches it, into docs/results/ (half an hour)
 	$(BIN)/python -m tests.flaws.run
 
-RESULTS := $(VENV)/.dev .venv-graphical/.done .venv-raw/.done .venv-spark/.done
+JUDGES := .venv-raw/.done .venv-mostlyai/.done .venv-anonymeter/.done .venv-sdnist/.done
+RESULTS := $(VENV)/.dev .venv-graphical/.done .venv-spark/.done $(JUDGES)
 
 results: $(RESULTS) ## renew every page of figures and the tables of README on this tree (at most four hours, resumable)
 	$(BIN)/python -m benchmarks.results
@@ -99,6 +100,9 @@ aim: $(VENV)/.dev .venv-graphical/.done ## compare accuracy with AIM and MST at 
 raw: .venv-raw/.done ## draft, release and evaluate raw tables of packages, and check the verdicts against an oracle
 	.venv-raw/bin/python -m benchmarks.raw --page
 
+judges: $(JUDGES) ## score raw values by sdmetrics, mostlyai-qa, SDNist and Anonymeter, into docs/results/
+	.venv-raw/bin/python -m benchmarks.judges --page
+
 bench: $(VENV)/.dev .venv-authors/.done ## time releases of the paper's five shapes on an idle machine, into docs/results/
 	$(BIN)/python -m benchmarks.pipeline --authors-python .venv-authors/bin/python
 	$(BIN)/python -m benchmarks.pipeline --growth --page
@@ -111,6 +115,9 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
 	$(LOCK) requirements/graphical.in --upgrade -o requirements/graphical.txt
 	$(LOCK) pyproject.toml requirements/raw.in --group build -c requirements/core.txt --upgrade -o requirements/raw.txt
+	$(LOCK) requirements/mostlyai.in --override requirements/mostlyai-without.txt --upgrade -o requirements/mostlyai.txt
+	$(LOCK) requirements/anonymeter.in --upgrade -o requirements/anonymeter.txt
+	$(LOCK) requirements/sdnist.in --upgrade -o requirements/sdnist.txt
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
@@ -120,7 +127,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-graphical .venv-raw .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-graphical .venv-raw .venv-authors .venv-lowest .venv-spark .venv-standards .venv-mostlyai .venv-anonymeter .venv-sdnist dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -152,6 +159,22 @@ $(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
 	$(PYTHON) -m venv .venv-raw
 	.venv-raw/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/raw.txt
 	.venv-raw/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What is left out of the lock would be missed by pip, and is not imported.
+.venv-mostlyai/.done: requirements/mostlyai.txt
+	$(PYTHON) -m venv .venv-mostlyai
+	.venv-mostlyai/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements/mostlyai.txt
+	@touch $@
+
+.venv-anonymeter/.done: requirements/anonymeter.txt
+	$(PYTHON) -m venv .venv-anonymeter
+	.venv-anonymeter/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/anonymeter.txt
+	@touch $@
+
+.venv-sdnist/.done: requirements/sdnist.txt
+	$(PYTHON) -m venv .venv-sdnist
+	.venv-sdnist/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/sdnist.txt
 	@touch $@
 
 .venv-spark/.done: requirements/spark.txt pyproject.toml

@@ -22,6 +22,7 @@ from unittest.mock import patch
 
 import click
 import numpy as np
+from experiments.figures import dots
 from threadpoolctl import threadpool_limits
 
 from benchmarks.accuracy import SOURCE
@@ -65,7 +66,9 @@ PLANNED: Mapping[str, tuple[str, Any]] = {
     "scores": ("sklar.fitting.third.plan_scores", _never),
 }
 FITTED: Mapping[str, tuple[str, Any]] = {
-    "mix of shrunk tables": ("sklar.fitting.choose.SHRINKAGE", 0.0),
+    "mix of shrunk tables": ("sklar.fitting.choose.SHRINKAGES", (0.0,)),
+    "shrunk tables alone": ("sklar.fitting.choose.SHRINKAGES", (0.4,)),
+    "what fits miss": ("sklar.fitting.choose.MOST_MISSED", -1),
     "capacity by noise": ("sklar.fitting.choose.COMPONENTS", (150, 150)),
     "several fits": ("sklar.fitting.choose.FITS", (2, 2)),
     "pull of what stands out": ("sklar.fitting.descent.MOST_PULL", 0.0),
@@ -156,6 +159,15 @@ def markdown(runs: list[dict[str, Any]]) -> str:
     return record.table([*head, *[f"TV2, epsilon {key}" for key, own in groups.items() if key != "all" and own]], lines)
 
 
+def figure(runs: list[dict[str, Any]]) -> Any:
+    """How much larger errors are without each part."""
+    series = {
+        told: {part: 100 * float(changes(runs, part, measure).mean()) for part in (*DRAWN, *PLANNED, *FITTED)}
+        for measure, told in MEASURES.items()
+    }
+    return dots("Errors without each part", "% more, mean over tables", series)
+
+
 @click.command(help=__doc__)
 @click.option("--tables", default=",".join(TABLES), show_default=True)
 @click.option("--epsilons", default="1,4,10", show_default=True)
@@ -181,10 +193,10 @@ def main(
             RESULTS,
             "ablation",
             marked=mark("ablation"),
-            otherwise="# What each part of a release brings",
+            otherwise="# What each part of a release brings\n\n![Figures of this page](ablation.svg)",
             document={"header": header, "runs": runs},
             markdown=markdown(runs),
-            figure=None,
+            figure=figure(runs),
         )
         return
     work.mkdir(parents=True, exist_ok=True)

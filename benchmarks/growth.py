@@ -1,23 +1,33 @@
-"""How time and memory grow with n, m and d: which releases are timed, fitted exponents, and the figure."""
+"""How time and memory grow with rows, columns, levels, epsilon and threads: which releases are timed, over two decades
+where the machine allows, fitted exponents, and the figure. What a release counts and how many steps it takes
+(`worked`) does not depend on the machine: a test holds the exponents of those."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments import record
+from sklar.machine.threads import workers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROWS = 5_240_260
 
-AXES = {"n": "rows of the DSS-like table", "m": "binary attributes (d = 2 m)", "d": "levels of 16 attributes in all"}
-ATTRIBUTES = (125, 250, 500, 1000)
+AXES = {
+    "n": "rows of the DSS-like table",
+    "m": "binary attributes (d = 2 m)",
+    "d": "levels of 16 attributes in all",
+    "epsilon": "epsilon, Adult",
+    "threads": "threads, DSS-like table",
+}
+ATTRIBUTES = (10, 100, 1000)
 # Each attribute packs this many columns of Syn 1, so that its number of levels is a power of two.
-PACKED = (2, 3, 4, 5)
+PACKED = (1, 3, 5, 7)
+EPSILONS = (0.1, 1.0, 10.0)
 PACKED_ATTRIBUTES = 16
 
 # The parts of a release. A stage that is listed neither here nor in `_ELSEWHERE` is part of the fit.
@@ -31,19 +41,35 @@ class Point:
 
     axis: str
     shape: str
-    rows: int
+    rows: int | None = None
     attributes: int | None = None
     packed: int = 1
+    epsilon: float = 1.0
+    threads: int | None = None
 
 
 def points(rows: int = ROWS) -> list[Point]:
-    """A quarter, half and all of the rows for growing n; a tenth of them for growing m and d."""
+    """A hundredth, a tenth and all of the rows for growing n; a tenth of them for the others, and Adult for epsilon."""
     some = max(1, rows // 10)
     return [
-        *(Point(axis="n", shape="dss", rows=max(1, rows // part)) for part in (4, 2, 1)),
+        *(Point(axis="n", shape="dss", rows=max(1, rows // part)) for part in (100, 10, 1)),
         *(Point(axis="m", shape="syn1", rows=some, attributes=attributes) for attributes in ATTRIBUTES),
         *(Point(axis="d", shape="syn1", rows=some, attributes=PACKED_ATTRIBUTES, packed=packed) for packed in PACKED),
+        *(Point(axis="epsilon", shape="adult", epsilon=epsilon) for epsilon in EPSILONS),
+        *(Point(axis="threads", shape="dss", rows=some, threads=2**k) for k in range(workers().bit_length())),
     ]
+
+
+def worked(measured: Iterable[int], laps: Mapping[str, Any]) -> dict[str, int]:
+    """What a release did, on any machine: cells measured, rows read, and steps of its fits.
+
+    >>> from types import SimpleNamespace as Lap
+    >>> worked([4, 6], {"count": Lap(steps=10), "choose": Lap(steps=3), "fit": Lap(steps=4)})
+    {'cells': 10, 'rows': 10, 'steps': 7}
+    """
+    steps = {name: lap.steps for name, lap in laps.items()}
+    rows = sum(count for name, count in steps.items() if name.startswith("count"))
+    return {"cells": sum(measured), "rows": rows, "steps": sum(steps.get(name, 0) for name in ("choose", "fit"))}
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
@@ -73,9 +99,9 @@ def parts(run: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def size(run: Mapping[str, Any]) -> int:
-    """The n, m or d of a run, whichever its axis is."""
-    return int(run[{"n": "rows", "m": "attributes", "d": "levels"}[run["axis"]]])
+def size(run: Mapping[str, Any]) -> float:
+    """The size of a run along its axis."""
+    return float(run[{"n": "rows", "m": "attributes", "d": "levels"}.get(run["axis"], run["axis"])])
 
 
 def lines(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
@@ -91,6 +117,11 @@ def lines(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mappi
     }
 
 
+def steps(run: Mapping[str, Any]) -> int:
+    """Steps of all fits of a run."""
+    return sum(run["stages"].get(name, {}).get("steps", 0) for name in ("choose", "fit"))
+
+
 def _power(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
@@ -104,20 +135,22 @@ def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
             taken = parts(run)
             rows.append(
                 [
-                    f"{method}, {axis} = {at:,}",
+                    f"{method}, {axis} = {at:,g}",
                     f"{run['rows']:,}",
                     f"{run['seconds']:.1f}",
                     f"{run['cpu_seconds']:.1f}",
                     *(f"{taken[part]:.2f}" for part in PARTS),
+                    f"{steps(run):,}",
                     f"{run['peak_bytes'] / 1e9:.2f}",
                 ]
             )
         columns = [[run["seconds"] for run in line], [run["cpu_seconds"] for run in line]]
         columns += [[parts(run)[part] for run in line] for part in PARTS]
-        columns += [[run["peak_bytes"] for run in line]]
+        columns += [[steps(run) for run in line], [run["peak_bytes"] for run in line]]
         powers = [f"*{_power(exponent(sizes, values))}*" for values in columns]
         rows.append([f"*{method}, exponent of {axis}*", "", *powers])
-    head = ["", "rows", "wall, s", "CPU, s", *(f"{part}, CPU s" for part in PARTS), "peak RSS, GB"]
+    head = ["", "rows", "wall, s", "CPU, s", *(f"{part}, CPU s" for part in PARTS)]
+    head += ["steps of the fit", "peak RSS, GB"]
     return record.table(head, rows)
 
 
@@ -155,12 +188,12 @@ def figure(runs: Sequence[Mapping[str, Any]]) -> Figure:
     return made
 
 
-def _dress(ax: Any, title: str, label: str, sizes: Sequence[int]) -> None:
+def _dress(ax: Any, title: str, label: str, sizes: Sequence[float]) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_title(title, fontsize=10, loc="left")
     ax.set_xlabel(label, fontsize=8)
-    ax.set_xticks(sizes, [f"{at / 1e6:.2g} M" if at >= 1e6 else f"{at:,}" for at in sizes])
+    ax.set_xticks(sizes, [f"{at / 1e6:.2g} M" if at >= 1e6 else f"{at:,g}" for at in sizes])
     ax.minorticks_off()
     if ax.get_legend_handles_labels()[0]:
         # Lines may run anywhere: the legend gets room above them.

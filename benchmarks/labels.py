@@ -26,6 +26,7 @@ from typing import Any
 import click
 import numpy as np
 import polars as pl
+from experiments.figures import dots
 from threadpoolctl import threadpool_limits
 
 from benchmarks import aim, pages
@@ -189,6 +190,21 @@ def markdown(runs: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def figure(runs: Sequence[dict[str, Any]]) -> Any:
+    """AUC at epsilon 1 of each table's label, a mark a method."""
+    at = [run for run in runs if run["method"] == "real" or run["epsilon"] == 1.0]
+    by: dict[str, dict[str, list[float]]] = {}
+    for run in at:
+        by.setdefault(run["method"], {}).setdefault(run["title"], []).append(run["auc"])
+    named = {"real": "real rows", "auto": "sklar", "target": "sklar, target", "independence": "independence"}
+    series = {
+        told: {title: float(np.mean(values)) for title, values in by[method].items()}
+        for method, told in named.items()
+        if method in by
+    }
+    return dots("What a classifier learns, epsilon 1", "AUC on real test rows", series)
+
+
 def _spread(runs: Sequence[dict[str, Any]]) -> str:
     values = [run["auc"] for run in runs]
     stopped = "" if all(run["whole"] for run in runs) else " *"
@@ -289,10 +305,10 @@ def page(*, work: Path, peers_python: Path | None, out: Path) -> None:
         out,
         "labels",
         marked=MARK,
-        otherwise="# Labels: what a classifier learns from synthetic rows",
+        otherwise="# Labels: what a classifier learns from synthetic rows\n\n![Figures of this page](labels.svg)",
         document={"header": header, "runs": runs},
         markdown=markdown(runs),
-        figure=None,
+        figure=figure(runs),
     )
 
 

@@ -1,10 +1,11 @@
-"""Result pages: of which tree, machine and day they are, a person's text above measured tables, figure and JSON."""
+"""Result pages: of which tree, machine and day they are, a person's text around measured tables, figure and JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -24,6 +25,9 @@ RESULTS = ROOT / "docs" / "results"
 # The files of the package that decide what a release counts, and what it releases.
 COUNTING = ("kernel/**/*.py", "rows/**/*.py", "machine/**/*.py", "public/**/*.py")
 RELEASE = ("release.py", *COUNTING, "budget/**/*.py", "fitting/**/*.py", "draw/**/*.py", "files/**/*.py")
+
+# What a page says of itself in words while others are of a later tree.
+EARLIER = re.compile(r"\n\n\*Of an earlier tree of the package \([^)]*\), not renewed since\.\*")
 
 
 def versions() -> dict[str, str]:
@@ -70,11 +74,22 @@ def mark(name: str) -> str:
     return f"<!-- What follows is written by benchmarks/{name}.py. -->"
 
 
+# A person's text on methods and findings, which stands at a page's end.
+AT_END = "<!-- What follows is by hand. -->"
+
+
+def at_end(page: Path) -> str:
+    """What a person wrote at a page's end, with its mark; nothing where there is none."""
+    _, mark, text = page.read_text(encoding="utf-8").partition(AT_END) if page.exists() else ("", "", "")
+    return f"\n{mark}{text.rstrip()}\n" if mark else ""
+
+
 def by_hand(page: Path, *, marked: str, otherwise: str) -> str:
     """The text of a person between a page's header and its tables; `otherwise` where there is no page yet."""
     if not page.exists():
         return otherwise
-    return page.read_text(encoding="utf-8").split("-->", 1)[1].split(marked, 1)[0].strip()
+    text = EARLIER.sub("", page.read_text(encoding="utf-8"))
+    return text.split("-->", 1)[1].split(marked, 1)[0].strip()
 
 
 def write_page(
@@ -87,7 +102,11 @@ def write_page(
     markdown: str,
     figure: Figure | None,
 ) -> None:
-    """Write NAME.json, NAME.md and a figure, if any. A person's text on the page stays; a new page gets `otherwise`."""
+    """Write NAME.json, NAME.md and a figure, if any.
+
+    A page begins with a person's few sentences and its picture, and ends with a person's text on methods: both stay. A
+    new page begins with `otherwise`.
+    """
     from experiments.figures import save
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +114,8 @@ def write_page(
     facts = "\n".join(f"{key}: {value}" for key, value in document["header"].items())
     page = folder / f"{name}.md"
     text = by_hand(page, marked=marked, otherwise=otherwise)
-    write_text(page, f"<!--\n{facts}\n-->\n\n{text}\n\n{marked}\n\n{markdown.strip()}\n")
+    whole = f"<!--\n{facts}\n-->\n\n{text}\n\n{marked}\n\n{markdown.strip()}\n{at_end(page)}"
+    write_text(page, whole)
     if figure is not None:
         for kind in ("svg", "png"):
             save(figure, folder / f"{name}.{kind}")

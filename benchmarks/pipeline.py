@@ -3,7 +3,7 @@
     python -m benchmarks.pipeline --shape adult --method auto
     python -m benchmarks.pipeline --growth --page
 
-Without --shape all five shapes are run; with --growth alone, only the growth in n, m and d. Every run is kept as a file
+Without --shape all five shapes are run; with --growth alone, only the growth. Every run is kept as a file
 in the work folder and not repeated while the package's source is the same; `--fresh` repeats all. Beside each run of a
 shape, the machine's limits and the paper's own way of doing each stage are timed. Run it on an idle machine.
 """
@@ -45,11 +45,11 @@ def _children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def release(given: Input, *, method: str, threads: int | None, work: Path) -> dict[str, Any]:
+def release(given: Input, *, method: str, threads: int | None, work: Path, epsilon: float = 1.0) -> dict[str, Any]:
     """One release in a process of its own: its stages, and as `start` the time that is in none of them."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         command = [sys.executable, "-m", "benchmarks.stages", str(given.path), str(given.schema_path), folder]
-        command += ["--method", method, *(["--threads", str(threads)] if threads else [])]
+        command += ["--method", method, *(["--threads", str(threads)] if threads else []), "--epsilon", f"{epsilon:g}"]
         load = os.getloadavg()[0]
         wall, cpu = time.perf_counter(), _children()
         subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
@@ -139,7 +139,7 @@ def show(run: dict[str, Any]) -> None:
 @click.option("--method", "methods", multiple=True, type=click.Choice(METHODS), default=METHODS, show_default=True)
 @click.option("--rows", type=click.IntRange(1), help="Rows of each shape, and the most rows of the growth.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that work at once.  [default: one per processor]")
-@click.option("--growth", "grow", is_flag=True, help="Time the growth in n, m and d.")
+@click.option("--growth", "grow", is_flag=True, help="Time the growth in rows, columns, levels, epsilon and threads.")
 @click.option("--authors-python", type=click.Path(path_type=Path), help="Python with the authors' package, to time it.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), default=FOLDER, help="Adult and Hospital.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
@@ -187,11 +187,12 @@ def main(
                 point.shape, rows=point.rows, attributes=point.attributes, packed=point.packed, work=work, folder=data
             )
             for method in methods:
-                path = work / f"growth.{point.axis}.{given.path.stem}.{method}.{threads or 'all'}.json"
+                at = point.threads or threads
+                path = work / f"growth.{point.axis}.{given.path.stem}.{method}.{at or 'all'}.{point.epsilon:g}.json"
                 run = kept(path)
                 if run is None:
-                    run = release(given, method=method, threads=threads, work=work)
-                    run |= {"axis": point.axis, "most_rows": rows or growth.ROWS}
+                    run = release(given, method=method, threads=at, work=work, epsilon=point.epsilon)
+                    run |= {"axis": point.axis, "epsilon": point.epsilon, "most_rows": rows or growth.ROWS}
                     keep(path, run)
                 show(run)
     if authors_python is not None and not (work / "authors.json").exists():

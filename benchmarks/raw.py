@@ -69,8 +69,8 @@ TABLES: dict[str, tuple[str, str]] = {
     "Birthdays": ("mosaicData", "Birthdays"),
 }
 VERDICTS = ("use", "with care", "do not use")
-# sdmetrics looks at so many rows, and so many means of a table are asked of infer.
-JUDGED_ROWS, ASKED = 10_000, 8
+# So many means of a table are asked of infer.
+ASKED = 8
 
 # Medians over tables, and totals: figure, words, limit, and whether it is a least one.
 GOALS = (
@@ -157,30 +157,13 @@ def quality(real: Any, synthetic: Any) -> float | None:
     """sdmetrics' overall quality score over the columns of both; None where it is not installed."""
     if find_spec("sdmetrics") is None:
         return None
-    import pandas as pd
-    from sdmetrics.reports import QualityReport  # type: ignore[import-not-found]
-
-    from benchmarks.oracle import kind_of, labels, numbers, times
+    from benchmarks.judges.judging import by_sdmetrics, typed
+    from benchmarks.oracle import kind_of
 
     kinds = {name: kind_of(real[name]) for name in real.columns if name in synthetic.columns}
-    read: dict[str, Callable[[Any], Any]] = {
-        "number": numbers,
-        "time": lambda each: pd.to_datetime(times(each), unit="s"),
-        "category": labels,
-    }
-    sdtypes = {"number": "numerical", "time": "datetime", "category": "categorical"}
-    both = [
-        pd.DataFrame({name: read[kind](each[name]) for name, kind in kinds.items()}).sample(
-            min(JUDGED_ROWS, len(each)), random_state=1
-        )
-        for each in (real, synthetic)
-    ]
-    report = QualityReport()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        described = {"columns": {name: {"sdtype": sdtypes[kind]} for name, kind in kinds.items()}}
-        report.generate(*({"t": each} for each in both), {"tables": {"t": described}}, verbose=False)
-        return float(report.get_score())
+        return by_sdmetrics(typed(real, kinds), typed(synthetic, kinds), kinds)["score"]
 
 
 def contradictions(losses: Sequence[Any], verdicts: dict[tuple[str, ...], str]) -> list[str]:
@@ -350,6 +333,18 @@ def page_of(runs: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*lines, *(["", "Contradictions:", "", *wrong] if wrong else [])])
 
 
+def figure(runs: Sequence[dict[str, Any]]) -> Any:
+    """sdmetrics' quality of each table beside that of its real rows."""
+    from experiments.figures import dots
+
+    held = {"quality": "synthetic rows", "quality_of_real": "real rows beside others"}
+    series = {
+        told: {name: value for name, found in by_table(runs).items() if (value := middle(found, key)) is not None}
+        for key, told in held.items()
+    }
+    return dots("Raw tables, accepted unread", "sdmetrics quality", series)
+
+
 def _chosen(_context: Any, _option: Any, value: str) -> list[str]:
     names = [name for name in value.split(",") if name] or list(TABLES)
     unknown = [name for name in names if name not in TABLES]
@@ -399,8 +394,9 @@ def main(*, tables: list[str], draws: int, epsilon: float, halves: bool, fresh: 
         header = {"command": command, **versions(), "source": SOURCE}
         document = {"header": header, "goals": [list(each) for each in goals(runs)], "runs": runs}
         write_page(
-            RESULTS, "raw", marked=mark("raw"), otherwise="# Raw tables, accepted unread", document=document,
-            markdown=page_of(runs), figure=None,
+            RESULTS, "raw", marked=mark("raw"), document=document,
+            otherwise="# Raw tables, accepted unread\n\n![Figures of this page](raw.svg)",
+            markdown=page_of(runs), figure=figure(runs),
         )  # fmt: skip
 
 

@@ -19,14 +19,15 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from benchmarks import filled
-from benchmarks.pages import RESULTS, ROOT, SRC, stated, versions
+from benchmarks import filled, scoreboard
+from benchmarks.pages import EARLIER, RESULTS, ROOT, SRC, stated, versions
 from sklar.files.write import write_text
 
 LOGS = ROOT / "build" / "results"
@@ -98,24 +99,25 @@ PAGES = (
     ),
     Page(
         name="labels",
-        minutes=25,
-        commands=(f"benchmarks.labels ours --jobs 2 {_GRAPHICAL}", f"benchmarks.labels page {_GRAPHICAL}"),
+        minutes=17,
+        commands=(f"benchmarks.labels ours --draws 2 --jobs 2 {_GRAPHICAL}", f"benchmarks.labels page {_GRAPHICAL}"),
     ),
-    Page(name="raw", minutes=20, commands=("benchmarks.raw --draws 3 --page",), venv=".venv-raw"),
+    Page(name="raw", minutes=7, commands=("benchmarks.raw --draws 1 --page",), venv=".venv-raw"),
+    Page(name="judges", minutes=23, commands=("benchmarks.judges --draws 1 --page",), venv=".venv-raw"),
     Page(name="speed", minutes=20, commands=("benchmarks.pipeline", "benchmarks.pipeline --growth --page")),
-    Page(
-        name="scale", minutes=20, commands=("benchmarks.scale --rows 50000000 --shards 64 --page",), venv=".venv-spark"
-    ),
+    Page(name="scale", minutes=9, commands=("benchmarks.scale --rows 20000000 --page",), venv=".venv-spark"),
+    Page(name="census", minutes=22, commands=("benchmarks.census --page",), venv=".venv-spark"),
     Page(
         name="ablation",
-        minutes=20,
-        commands=(f"benchmarks.ablation --draws 1 {_GRAPHICAL}", "benchmarks.ablation --page"),
+        minutes=14,
+        commands=(f"benchmarks.ablation --draws 1 --epsilons 1,4 {_GRAPHICAL}", "benchmarks.ablation --page"),
     ),
     Page(
-        name="inference", minutes=20, commands=("experiments.inference --times 40 --fewer 20 --direct 400 --tested 40",)
+        name="inference", minutes=15, commands=("experiments.inference --times 30 --fewer 15 --direct 400 --tested 40",)
     ),
-    Page(name="inference_raw", minutes=20, commands=("experiments.inference --raw --releases 6 --jobs 2",)),
-    Page(name="flaws", minutes=29.5, commands=("tests.flaws.run",)),
+    Page(name="inference_raw", minutes=17, commands=("experiments.inference --raw --releases 5 --jobs 2",)),
+    Page(name="linked", minutes=6, commands=("benchmarks.linked --page",)),
+    Page(name="flaws", minutes=30, commands=("tests.flaws.run",)),
 )
 
 
@@ -147,6 +149,38 @@ def renew(page: Page) -> str | None:
         text = shown(text, log.read_text(encoding="utf-8"))
     write_text(page.path, stamped(text, page.commands))
     return None if current(page) else "its commands ended well and did not write it on this tree"
+
+
+def dated(text: str, newest: str) -> str:
+    """A page that says in words, below its title, that it is of another tree than the newest, or that no longer does.
+
+    >>> dated("<!--\\nsrc: 1a2b3c4d\\n-->\\n\\n# A\\n", "5e6f7a8b").splitlines()[4:]
+    ['# A', '', '*Of an earlier tree of the package (1a2b3c4d), not renewed since.*']
+    """
+    plain = EARLIER.sub("", text)
+    tree = stated(plain).get("src", "of no digest")
+    if tree == newest:
+        return plain
+    told = f"\n\n*Of an earlier tree of the package ({tree}), not renewed since.*"
+    return re.sub(r"(?m)^# .*$", lambda title: title[0] + told, plain, count=1)
+
+
+def newest() -> str:
+    """The tree of most of the pages that were renewed on the last day."""
+    said = [stated(page.path.read_text(encoding="utf-8")) for page in PAGES if page.path.exists()]
+    days = Counter((each["date"], each["src"]) for each in said if "src" in each)
+    return max(days, key=lambda each: (each[0], days[each]), default=("", "-"))[1]
+
+
+def date() -> list[Path]:
+    """Make every page say whether it is of an earlier tree; returns those that changed."""
+    changed, tree = [], newest()
+    for page in (page for page in PAGES if page.path.exists()):
+        before = page.path.read_text(encoding="utf-8")
+        if (new := dated(before, tree)) != before:
+            write_text(page.path, new)
+            changed.append(page.path)
+    return changed
 
 
 def sum_up() -> bool:
@@ -201,8 +235,8 @@ def main(*, quick: bool, only: str, again: bool, listed: bool, tables: bool) -> 
         click.echo(f"    {problem or 'written'} ({(time.perf_counter() - begin) / 60:.1f} min)")
         failed += [f"{page.name}: {problem}"] if problem else []
     failed += [] if sum_up() else ["README: experiments.page ended with an error"]
-    for path in filled.fill():
-        click.echo(f"filled the tables of {path.relative_to(ROOT)}")
+    for path in (*filled.fill(), *date(), *scoreboard.write()):
+        click.echo(f"filled what stands in {path.relative_to(ROOT)}")
     if failed:
         raise click.ClickException("not renewed: " + "; ".join(failed))
     old = [page.name for page in PAGES if not current(page)]

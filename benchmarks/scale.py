@@ -46,17 +46,17 @@ CORES = 400
 SOURCE = source_digest(COUNTING)
 
 
-def shards(rows: int, count: int, work: Path) -> tuple[Path, Path]:
-    """A folder of shards of the DSS-like table and its schema, made once."""
-    folder, schema = work / f"dss.{rows}.{count}", work / "dss.toml"
-    write_text(schema, schema_toml("dss"))
+def shards(rows: int, count: int, work: Path, *, shape: str = "dss", part: int = 0) -> tuple[Path, Path]:
+    """A folder of shards of a part of a generated table and its schema, made once."""
+    folder, schema = work / f"{shape}.{rows}.{count}{f'.{part}' if part else ''}", work / f"{shape}.toml"
+    write_text(schema, schema_toml(shape))
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         path = folder / f"{number:04d}.parquet"
         share = rows * (number + 1) // count - rows * number // count
         if path.exists() or not share:
             continue
-        columns, frames = generate("dss", rows=share, seed=number)
+        columns, frames = generate(shape, rows=share, seed=count * part + number)
         write_frames(path, columns, frames, None)
     return folder, schema
 
@@ -264,11 +264,11 @@ MARK = pages.mark("scale")
 OTHERWISE = """\
 # Scale
 
+![Growth](scale.svg)
+
 What counting costs, here and on Spark, `make scale`: the only step that sees rows. Each pass is a process of its own,
 with compiled code cached on disk; counts of all passes over the same rows were equal to the last unit. Spark's start is
-shown by itself. The cost on a cluster is reckoned in [docs/scale.md](../scale.md).
-
-![Growth](scale.svg)"""
+shown by itself. The cost on a cluster is reckoned in [docs/scale.md](../scale.md)."""
 
 
 def markdown(found: Mapping[str, Any]) -> str:

@@ -36,7 +36,8 @@ class Input:
     def title(self) -> str:
         """Its name in tables, which says that rows are generated where real ones are expected."""
         expected = "read" if self.shape in _REAL else "generated"
-        return TITLES[self.shape] if self.origin == expected else f"{TITLES[self.shape]} ({self.origin})"
+        title = TITLES.get(self.shape, self.shape)
+        return title if self.origin == expected else f"{title} ({self.origin})"
 
 
 def prepare(

@@ -42,10 +42,10 @@ def multiplications(model: Model) -> int | None:
     return side * (side + 1) // 2
 
 
-def timed(source: Path, schema: Schema, folder: Path, *, method: str) -> dict[str, Any]:
+def timed(source: Path, schema: Schema, folder: Path, *, method: str, epsilon: float = EPSILON) -> dict[str, Any]:
     """Measure, fit, save and write as many rows as there are, and what it took."""
     watch = Stopwatch()
-    model = fit(source, schema, epsilon=EPSILON, method=method, progress=watch)
+    model = fit(source, schema, epsilon=epsilon, method=method, progress=watch)
     watch.stage("save")
     model.save(folder / "release.sklar")
     model.write(folder / "release.parquet", seed=SEED, progress=watch)
@@ -55,7 +55,7 @@ def timed(source: Path, schema: Schema, folder: Path, *, method: str) -> dict[st
         "threads": workers(),
         "stages": {name: asdict(lap) for name, lap in watch.laps.items()},
         "peak_bytes": peak_bytes(),
-        "input_bytes": source.stat().st_size,
+        "input_bytes": sum(path.stat().st_size for path in (source.glob("*") if source.is_dir() else [source])),
         "output_bytes": (folder / "release.parquet").stat().st_size,
         "model_bytes": (folder / "release.sklar").stat().st_size,
         "multiplications": multiplications(model),
@@ -68,13 +68,14 @@ def timed(source: Path, schema: Schema, folder: Path, *, method: str) -> dict[st
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--method", required=True)
 @click.option("--threads", type=int)
-def main(source: Path, schema: Path, folder: Path, method: str, threads: int | None) -> None:
+@click.option("--epsilon", type=float, default=EPSILON)
+def main(source: Path, schema: Path, folder: Path, method: str, threads: int | None, epsilon: float) -> None:
     """Time one release."""
     # As the command line does.
     atexit.register(gc.freeze)
     folder.mkdir(parents=True, exist_ok=True)
     with using(threads):
-        found = timed(source, Schema.load(schema), folder, method=method)
+        found = timed(source, Schema.load(schema), folder, method=method, epsilon=epsilon)
     write_text(folder / "stages.json", json.dumps(found) + "\n")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from importlib.metadata import version as installed
-from inspect import isclass
+from inspect import isclass, signature
+from pathlib import Path
 from typing import Any
 
 from myst_parser.parsers.sphinx_ import MystParser
@@ -36,8 +38,11 @@ html_show_sphinx = False
 html_copy_source = False
 
 
+ENTRIES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("api.toml").read_text(encoding="utf-8"))
+
+
 def reference(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Append every public name to the page `api`, so that none can be left out."""
+    """Append every public name and every result type to the page `api`, so that none can be left out."""
     if name != "api":
         return
     names = {public: getattr(sklar, public) for public in sklar.__all__}
@@ -45,13 +50,26 @@ def reference(_app: Sphinx, name: str, source: list[str]) -> None:
     classes = [public for public, found in names.items() if isclass(found) and public not in errors]
     functions = [public for public in names if public not in errors and public not in classes]
     parts = [
-        ("Functions", "autofunction", "", functions),
-        ("Classes", "autoclass", "   :members:\n", classes),
-        ("Errors", "autoexception", "", errors),
+        ("Functions", "autofunction", "", [f"sklar.{public}" for public in functions]),
+        ("Classes", "autoclass", "   :members:\n", [f"sklar.{public}" for public in classes]),
+        ("Results", "autoclass", "   :members:\n   :inherited-members:\n", ENTRIES["results"]),
+        ("Errors", "autoexception", "", [f"sklar.{public}" for public in errors]),
     ]
+    source[0] += f"\nThe examples stand in one another's company, after this:\n\n```python\n{ENTRIES['setup']}```\n"
     for title, directive, options, listed in parts:
-        directives = "\n".join(f".. {directive}:: sklar.{public}\n{options}" for public in listed)
+        directives = "\n".join(f".. {directive}:: {public}\n{options}" for public in listed)
         source[0] += f"\n## {title}\n\n```{{eval-rst}}\n{directives}\n```\n"
+
+
+def described(_app: Sphinx, kind: str, name: str, found: Any, _options: Any, lines: list[str]) -> None:
+    """Append the arguments, what is returned and an example to the docstring of every public function."""
+    entry = ENTRIES["functions"].get(name.removeprefix("sklar."))
+    if kind != "function" or entry is None:
+        return
+    told = ENTRIES["arguments"] | entry.get("arguments", {})
+    lines += [f":param {each}: {told[each]}" for each in signature(found).parameters]
+    example = [f"    {line}" for line in entry["example"].strip().splitlines()]
+    lines += [f":returns: {entry['returns']}", "", ".. code-block:: python", "", *example, ""]
 
 
 class NotebookParser(MystParser):
@@ -84,7 +102,8 @@ def markdown(notebook: dict[str, Any]) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the two generators of this file."""
+    """Register the generators of this file."""
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(NotebookParser)
     app.connect("source-read", reference)
+    app.connect("autodoc-process-docstring", described)

@@ -39,7 +39,7 @@ def kendall(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA, seed
     counts = true.one_way + discrete_laplace(np.array([scale]), np.array([schema.n_levels]))
     chances = [_shares(counts[start:stop]) for start, stop in pairwise(schema.offsets)]
 
-    taus = kendall_taus(true.pairs, schema, n)
+    taus = kendall_taus(schema.cells.square(true.two_way), schema, n)
     units = np.rint(taus * _UNIT).astype(np.int64)
     noise = discrete_laplace(np.array([tau_scale(n, scale)]), np.array([units.size]))
     correlation = np.eye(m)

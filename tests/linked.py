@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from sklar.public.events import Linked
@@ -26,6 +28,20 @@ urgent = {type = "boolean"}
 def small(at_most: int = 3) -> Linked:
     people, events = Schema.from_toml(PEOPLE), Schema.from_toml(EVENTS)
     return Linked(people=people, events=events, people_key="id", events_key="person", at_most=at_most)
+
+
+DAY = 'day = {type = "integer", edges = [0, 2, 5, 10]}'
+
+
+def in_order(at_most: int = 3, *, follows: str = "kind", unique: tuple[str, ...] = ()) -> Linked:
+    """The same with a day by which events are ordered."""
+    linked = small(at_most)
+    return replace(linked, events=Schema.from_toml(EVENTS + DAY), order="day", follows=follows, unique=unique)
+
+
+def days(events: pl.DataFrame) -> pl.DataFrame:
+    """Events with a day: of one person a step later each, the rows from the last to the first."""
+    return events.with_columns(day=pl.int_range(pl.len()).over("person") * 2).reverse()
 
 
 def tables(n: int = 400) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -11,9 +11,11 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +121,23 @@ def test_notebooks_run(notebook: Path, namespace: dict[str, Any], monkeypatch: p
             exec(compile("".join(cell["source"]), f"cell {number}", "exec"), namespace)
     # Stored outputs are shown by the site; big ones do not belong in the repository.
     assert notebook.stat().st_size < 400_000
+
+
+def test_every_public_function_is_described_and_its_example_runs(namespace: dict[str, Any]) -> None:
+    entries = tomllib.loads((ROOT / "docs" / "api.toml").read_text(encoding="utf-8"))
+    public = {name: found for name in sklar.__all__ if inspect.isfunction(found := getattr(sklar, name))}
+    assert set(entries["functions"]) == set(public)
+    returned = {str(inspect.signature(found).return_annotation) for found in public.values()} - {"None"}
+    unnamed = {each for text in returned for each in text.split(" | ")} - set(sklar.__all__)
+    assert unnamed == {each.rpartition(".")[2] for each in entries["results"]}
+    exec(compile(entries["setup"], "setup", "exec"), namespace)
+    for name, entry in entries["functions"].items():
+        own, named = entry.get("arguments", {}), set(inspect.signature(public[name]).parameters)
+        assert named <= entries["arguments"].keys() | own.keys(), name
+        assert own.keys() <= named, name
+        assert f"sklar.{name}(" in entry["example"], name
+        assert entry["returns"].endswith(".")
+        exec(compile(entry["example"], name, "exec"), namespace)
 
 
 def test_blocks_are_found_and_excused() -> None:

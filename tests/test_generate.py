@@ -65,7 +65,8 @@ def binned(shape: str, data: pl.DataFrame, name: str) -> npt.NDArray[Any]:
 
 @pytest.mark.parametrize(("shape", "rows", "n_attributes", "n_levels", "n_small"), [
     ("census", 30_000, 14, 119, 8), ("hospital", 10_000, 9, 1_201, 1), ("dss", 5_240_260, 27, 674, 10),
-    ("syn1", 5_240_260, 1_000, 2_000, 1_000), ("syn2", 5_240_260, 2_000, 4_000, 2_000),
+    ("census-linked", 1_000_000, 60, 561, 42), ("syn1", 5_240_260, 1_000, 2_000, 1_000),
+    ("syn2", 5_240_260, 2_000, 4_000, 2_000),
 ])  # fmt: skip
 def test_shapes_are_those_of_the_paper(shape: str, rows: int, n_attributes: int, n_levels: int, n_small: int) -> None:
     sizes = [levels(entry) for entry in attributes(shape).values()]
@@ -130,6 +131,8 @@ def test_census_has_a_few_values_outside_its_schema() -> None:
         ("census", "age", "employed", 0.5), ("census", "employed", "hours_per_week", 0.95),
         ("census", "region", "birth_country", 0.08), ("census", "age", "registered", 0.5),
         ("dss", "region", "state", 0.99), ("dss", "region", "office", 0.2), ("dss", "country", "language", 0.2),
+        ("census-linked", "area", "nation", 0.99), ("census-linked", "earnings", "tax", 0.1),
+        ("census-linked", "benefit", "housing_support", 0.2),
         ("dss", "occupation", "industry", 0.25), ("dss", "age", "payment_type", 0.15),
         ("dss", "disability", "condition", 0.4), ("dss", "income", "payment_amount", 0.06),
     ],
@@ -211,17 +214,19 @@ def test_a_short_table_begins_a_long_one_across_blocks(shape: str) -> None:
 def test_binary_blocks_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary, "BLOCK_ROWS", 128)
     monkeypatch.setattr(binary, "_WORDS", 2)
-    binary._table.cache_clear()
+    binary.table.cache_clear()
     try:
         long, short = table("syn1", 300), table("syn1", 130)
     finally:
-        binary._table.cache_clear()
+        binary.table.cache_clear()
     assert long.height == 300
     assert long.slice(0, 130).equals(short)
 
 
 def test_what_cannot_be_generated() -> None:
-    unknown = r"^shape must be one of census, hospital, dss, syn1, syn2, got 'adult'\. Choose one of those\.$"
+    unknown = (
+        r"^shape must be one of census, hospital, dss, census-linked, syn1, syn2, got 'adult'\. Choose one of those\.$"
+    )
     for call in (generate, schema_toml):
         with pytest.raises(DataError, match=unknown):
             call("adult")

@@ -30,8 +30,8 @@ from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Person
 from sklar.trust.audit.inventions import frame_of
-from sklar.trust.verify import verify
-from sklar.trust.verify.refit import check_plan
+from sklar.trust.verify import attempt, verify
+from sklar.trust.verify.refit import replanned
 from tests.trust.forge import forged
 
 SIZES, ROWS = (4, 5, 3, 12), 4_000
@@ -213,7 +213,7 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp
     """Cheaper scores fit the budget, and no other table tells their noise: the plan does."""
     path = forged(saved, _rescaled(2.0, SCORES + 3), tmp_path / "forged.sklar")
     assert verify(path).passed
-    found = check_plan(load(path))
+    found = attempt("plan", replanned, load(path))
     assert not found.passed
     assert found.detail.startswith("the scores of three-way tables do not have the scale that this Sklar plans")
 
@@ -221,7 +221,7 @@ def test_a_refit_finds_scores_at_another_scale_and_other_levels(saved: Path, tmp
         # The same tables over other levels: which levels is then somebody's knowledge.
         arrays["block3_coarse"][-12:] = arrays["block3_coarse"][-12:][::-1].copy()
 
-    assert not check_plan(load(forged(saved, recoarsened, tmp_path / "forged.sklar"))).passed
+    assert not attempt("plan", replanned, load(forged(saved, recoarsened, tmp_path / "forged.sklar"))).passed
 
 
 @pytest.mark.parametrize(("change", "message"), [

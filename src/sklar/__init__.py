@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from sklar.files.archive import load, load_linked, resume
     from sklar.files.model import LinkedModel, Model, fit_tables, infer, query, report
-    from sklar.files.tables import read_tables, write_tables
+    from sklar.files.tables import write_tables
     from sklar.kernel.queries import Block
     from sklar.kernel.theorems import Budget
     from sklar.public.events import Linked
@@ -50,7 +50,7 @@ __all__ = [
     "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Linked", "LinkedModel",
     "Measured", "Method", "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema",
     "SchemaError", "SklarError", "Synthesizer", "check", "draft", "evaluate", "fit", "fit_linked", "fit_tables",
-    "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "read_tables", "report", "resume",
+    "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "report", "resume",
     "verify", "write_tables",
 ]  # fmt: skip
 
@@ -67,7 +67,7 @@ _HOMES = {
     "SklarError",
     "files.archive": "load load_linked resume",
     "files.model": "LinkedModel Model fit_tables infer query report",
-    "files.tables": "read_tables write_tables",
+    "files.tables": "write_tables",
     "kernel.queries": "Block",
     "kernel.theorems": "Budget",
     "public.events": "Linked",

@@ -545,9 +545,8 @@ def test_what_the_release_did_is_told(model: Model) -> None:
     with pytest.raises(QueryError, match=r"this release counts several rows of each person. Ask about the target"):
         infer(many, "mean(age)", target="population")
     assert infer(certified(many, count="people"), "mean(age)").target == "population"
-    notes = infer(certified(model, mechanism="laplace", claimed_by="somebody"), "mean(age)").notes
+    notes = infer(certified(model, mechanism="laplace"), "mean(age)").notes
     assert "intervals take Laplace noise for normal, which sums of many cells are" in notes
-    assert "noise scales are what the caller claimed, not checked" in notes
     lost = infer(certified(exactly(model), public_rows=7000), "mean(age)").cautions
     assert any("do not add up to the number of rows" in caution for caution in lost)
 

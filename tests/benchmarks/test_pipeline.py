@@ -2,12 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from experiments.stopwatch import Stopwatch
 
 from benchmarks import growth, limits, pipeline, references, shapes
+from sklar import fit
+from sklar.generate import generate, schema_toml
 from sklar.paper.estimate import nearest, orthant
 from sklar.public.schema import Schema
 
@@ -17,6 +21,29 @@ def test_an_exponent_is_the_least_squares_slope_and_none_without_one() -> None:
     assert growth.exponent(sizes, seconds) == pytest.approx(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
     assert growth.exponent([1, 2], [0.0, 1.0]) is None
     assert growth.exponent([5, 5], [1.0, 1.0]) is None
+
+
+# Over two decades; bits have cells that grow with the square of the columns. A second pass over the rows may start on
+# the way (0.15 of an exponent). Steps of fits follow noisy tables: limits leave a factor of five above what releases
+# showed, and catch steps that grow with the rows, with epsilon or with the columns.
+@pytest.mark.parametrize(("axis", "values", "most"), [
+    ("rows", (300, 3_000, 30_000), {"cells": 0.2, "rows": 1.3, "steps": 0.9}),
+    ("epsilon", (0.1, 1.0, 10.0), {"cells": 0.1, "rows": 0.3, "steps": 0.9}),
+    ("columns", (3, 17, 100), {"cells": 2.1, "rows": 0.3, "steps": 0.9}),
+])  # fmt: skip
+def test_exponents_of_counted_work(axis: str, values: tuple[float, ...], most: dict[str, float]) -> None:
+    shape = "syn1" if axis == "columns" else "census-linked"
+    whole, found = Schema.from_toml(schema_toml(shape)), []
+    for value in values:
+        asked: Any = {"rows": 2_000, "epsilon": 1.0, "columns": 8} | {axis: value}
+        schema = Schema(name=shape, attributes=whole.attributes[: asked["columns"]])
+        rows, watch = pl.concat(generate(shape, rows=asked["rows"])[1]).select(schema.names), Stopwatch()
+        blocks = fit(rows, schema, epsilon=asked["epsilon"], progress=watch).measured.blocks
+        found.append(growth.worked((block.values.size for block in blocks), watch.laps))
+    for what, limit in most.items():
+        power = growth.exponent(values, [run[what] for run in found])
+        assert power is not None
+        assert power <= limit, (what, found)
 
 
 def test_the_counting_floor_takes_the_cheaper_way_for_each_pair() -> None:

@@ -1,6 +1,8 @@
-"""The benchmark of raw tables: its oracle calls known losses bad and chance not, and its goals say what they found."""
+"""Raw tables: the oracle calls known losses bad and chance not, goals say what they found, judges get their bins."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,9 @@ import pytest
 from benchmarks import raw
 
 pd = pytest.importorskip("pandas")
+from benchmarks.judges import __main__ as judges  # noqa: E402
+from benchmarks.judges import judging  # noqa: E402
+
 from benchmarks import oracle  # noqa: E402
 
 
@@ -77,3 +82,29 @@ def test_contradictions_and_goals() -> None:
     page = raw.page_of([run])
     assert "| storms | 2,000 | 40 | 0.500 |" in page
     assert "- storms, draw 1: city: 0% of the values survive" in page
+
+
+def test_nists_bins_are_percentiles_of_the_released_rows() -> None:
+    train = pd.DataFrame({"n": np.random.default_rng(0).permutation(2_000).astype(float), "c": "x"})
+    judged = pd.DataFrame({"n": [-5.0, 50.0, 99.0, 100.0, 1_999.0, 9_999.0, np.nan], "c": "y"})
+    binned, other = judging.nist_bins(train, judged, {"n": "number", "c": "category"})
+    # Twenty bins hold a twentieth each, but for where a rank stands on an edge.
+    assert binned["n"].value_counts().between(99, 101).sum() == 20
+    assert other["n"].tolist() == [0, 0, 1, 1, 19, 19, -1]
+    assert other["c"].tolist() == ["y"] * 7
+
+
+def test_a_judges_goals_are_met_within_their_limit_and_silence_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judges, "ROOT", tmp_path)
+    silence = judges.said("sdnist", tmp_path, tmp_path, tmp_path, ["a"])
+    runs = [
+        {"table": name, "draw": 1, "said": {"sdmetrics.test": {"score": 0.99}, "sdmetrics.draft": said}}
+        for name, said in (("near", {"score": 0.985}), ("far", {"score": 0.97}), ("silent", silence))
+    ]
+    assert judges.passes(runs) == [
+        "PASS  sdmetrics on near: 0.985, +0.0050 behind real rows (at most 0.01)",
+        "FAIL  sdmetrics on far: 0.970, +0.0200 behind real rows (at most 0.01)",
+        "NONE  sdmetrics.draft of silent, draw 1: needs .venv-sdnist. Run make judges.",
+    ]

@@ -18,8 +18,9 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
+from sklar.public.events import Linked
 from tests.conftest import refuses
-from tests.linked import small
+from tests.linked import in_order, small
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 
@@ -255,16 +256,19 @@ def test_a_plan_measures_the_number_of_rows_where_it_is_not_public() -> None:
 PERSON = by_person(1)
 
 
-def parts(budget: Budget = PERSON, at_most: int = 3) -> dict[str, tuple[Shares, np.ndarray]]:
+def parts(budget: Budget = PERSON, linked: Linked | None = None) -> dict[str, tuple[Shares, np.ndarray]]:
     """Queries and scales in people, by kind."""
-    plan = plans.plan_linked(small(at_most), budget).parts
+    plan = plans.plan_linked(linked or small(), budget).parts
     return {query.what: (query, scales / query.each) for query, scales in plan if isinstance(query, Shares)}
 
 
-def test_the_whole_budget_is_spent_by_the_shares() -> None:
-    assert 0.999 < PERSON.spent(plans.plan_linked(small(), PERSON).spend(PERSON)) <= 1.0
-    costs = {kind: float(np.sum(scales**-2.0)) for kind, (_, scales) in parts().items()}
-    assert set(costs) == set(plans.KINDS) - {"people"}
+@pytest.mark.parametrize("linked", [small(), in_order(), in_order(follows="")])
+def test_the_whole_budget_is_spent_by_the_shares(linked: Linked) -> None:
+    assert 0.999 < PERSON.spent(plans.plan_linked(linked, PERSON).spend(PERSON)) <= 1.0
+    costs = {kind: float(np.sum(scales**-2.0)) for kind, (_, scales) in parts(linked=linked).items()}
+    ordered = {"number-gap"} if linked.order else set()
+    ordered |= {*plans.IN_ORDER, "apart-events"} if linked.follows else set()
+    assert set(costs) == set(plans.KINDS) - {"people", "apart-events", *plans.IN_ORDER} | ordered
     whole = sum(plans.KINDS[kind][0] for kind in costs)
     for kind, cost in costs.items():
         assert cost / sum(costs.values()) == pytest.approx(plans.KINDS[kind][0] / whole, rel=1e-5)
@@ -272,7 +276,7 @@ def test_the_whole_budget_is_spent_by_the_shares() -> None:
 
 def test_tables_of_linked_people_and_events() -> None:
     # Costs do not grow with the number of events.
-    assert parts(at_most=4)["person"][1] == pytest.approx(parts(at_most=900)["person"][1])
+    assert parts(linked=small(4))["person"][1] == pytest.approx(parts(linked=small(900))["person"][1])
     tables = plans.linked_tables(small())
     assert len(tables["person-event"]) == 4
     assert tables["two-events"][0].cells == 6

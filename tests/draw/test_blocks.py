@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def pair_frequencies(schema: Schema, codes: np.ndarray) -> np.ndarray:
     return np.asarray(dummies.T @ dummies / codes.shape[1])
 
 
-def dirichlet_model(schema: Schema, components: int, alpha: float = 0.5, seed: int = 0, **rest: int) -> LatentModel:
+def dirichlet_model(schema: Schema, components: int, alpha: float = 0.5, seed: int = 0, **rest: Any) -> LatentModel:
     generator = np.random.default_rng(seed)
     parts = [generator.dirichlet(np.full(size, alpha), components) for size in schema.sizes]
     return LatentModel(schema=schema, probabilities=np.hstack(parts).astype(np.float32), **rest)

@@ -106,6 +106,16 @@ def test_three_way_tables_come_nearer_and_margins_stay() -> None:
     assert errors[1] < 0.6 * errors[0]
 
 
+def test_rows_come_nearer_to_what_the_model_misses() -> None:
+    model = dirichlet_model(SCHEMA, 4, 3.0, rounds=18)
+    own = np.array([[0.01, -0.01, 0.0], [-0.01, 0.01, 0.0]])
+    flat = np.zeros(SCHEMA.cells.n_cells, dtype=np.float32)
+    flat[:6] = own.ravel()
+    plain, moved = (each.sampler().draw(5, 0, 6_000).astype(np.int64) for each in (model, replace(model, missed=flat)))
+    assert np.abs(tables(moved, 2)[0] - tables(plain, 2)[0] - own.ravel()).max() < 0.002
+    assert all(np.array_equal(a, b) for a, b in zip(tables(plain, 1), tables(moved, 1), strict=True))
+
+
 def test_three_way_tables_are_the_products_of_components() -> None:
     probabilities, cells = MODEL.probabilities, SCHEMA.cells
     flat, index = three_way_tables(probabilities, cells, np.arange(4))

@@ -42,16 +42,17 @@ def test_cop_keeps_margins_and_pairs_that_a_copula_can_have() -> None:
     two_way = [each.result("two-way").errors.best(100) for each in (copula, compare(true, independent))]
     assert two_way[0].average < 0.5 * two_way[1].average
     drawn = baselines.cop_ones(true, seed=1)
-    a, b = np.nonzero(np.triu(drawn.pairs))
+    pairs = SCHEMA.cells.square(drawn.two_way)
+    a, b = np.nonzero(np.triu(pairs))
     # One normal drives all: the rarer of two dummies implies the other.
-    assert (drawn.pairs[a, b] == np.minimum(drawn.one_way[a], drawn.one_way[b])).all()
+    assert (pairs[a, b] == np.minimum(drawn.one_way[a], drawn.one_way[b])).all()
 
 
 def test_no_cor_multiplies_means() -> None:
     true = truth(300)
     found = baselines.no_cor(true)
     mean = true.one_way / 300
-    assert found.pairs[0, 4] == pytest.approx(300 * mean[0] * mean[4])
+    assert SCHEMA.cells.square(found.two_way)[0, 4] == pytest.approx(300 * mean[0] * mean[4])
     expected = [300 * np.prod(mean[list(levels)]) for levels in brute_force(as_dummies(codes(300)), 3)]
     np.testing.assert_allclose(np.sort(found.triples), np.sort(expected), rtol=1e-5)
     sampled = answer_blocks([codes(300)], SCHEMA, choose_triples(SCHEMA, max_triples=0, sampled=50), form="records")
@@ -78,7 +79,8 @@ def test_laplace_noise_has_its_scale_and_is_cut_at_zero() -> None:
     assert cut.mean() == pytest.approx(scale / 2, rel=0.03)
     block = np.repeat(np.arange(4), SCHEMA.sizes)
     # Structural zeros get no noise.
-    assert not baselines.laplace(true, epsilon=1.0).pairs[block[:, None] >= block[None, :]].any()
+    pairs = SCHEMA.cells.square(baselines.laplace(true, epsilon=1.0).two_way)
+    assert not pairs[block[:, None] >= block[None, :]].any()
 
 
 @pytest.mark.parametrize(("baseline", "epsilon"), [(baselines.independence, 1.0), (kendall, 2.0)])

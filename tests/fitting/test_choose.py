@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sklar.fitting import choose
 from sklar.fitting.denoise import denoise_margins, relative_precision
 from sklar.fitting.descent import CellWeights, Room, Start
+from sklar.fitting.latent import independent
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import using
@@ -109,9 +111,47 @@ def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytes
     near = 0.199 + choose.worth(0.199) / 5
     curve = np.array([[1.0, 0.0], [0.5, 0.01], [0.2, 0.01], [near, 0.01], [0.199, 0.01]])
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve)
-    assert choose.choose_steps(estimates, Start(), [0, 1], 100) == pytest.approx((3 * choose.EVERY, 1 - curve[3, 0]))
+    found = choose.choose_steps(estimates, Start(), [0, 1], 100)
+    assert found == pytest.approx((3 * choose.EVERY, 1 - curve[3, 0], 0.4))
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 400])
-    assert choose.choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0)
+    assert choose.choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0, 0.4)
+    # The first of two splits says how much is shrunk; the second says with it how long.
+    asked: list[float] = []
+
+    def follow(*_args: Any, shrinkage: float, **_settings: Any) -> np.ndarray:
+        asked.append(shrinkage)
+        return curve * [1 if shrinkage == 1.0 else 1.01, 1]
+
+    monkeypatch.setattr("sklar.fitting.choose.follow", follow)
+    assert choose.choose_steps(estimates, Start(), [0, 1], 100, shrinkages=choose.SHRINKAGES)[2] == 1.0
+    assert sorted(asked[:2]) + asked[2:] == [0.4, 1.0, 1.0]
+
+
+def test_shrunk_tables_alone_are_fitted_where_one_column_determines_others() -> None:
+    """A column of 24 levels determines three, the rest are independent: more shrinkage, and a nearer model."""
+    schema = schema_of(24, 3, 2, 2, 6, 5)
+    cells, joint = schema.cells, independent_joint(np.concatenate([np.full(k, 1 / k) for k in (24, 3, 2, 2, 6, 5)]))
+    for other, k in enumerate((3, 2, 2), 1):
+        joint[cells.levels(0), cells.levels(other)] = np.eye(k).repeat(24 // k, 0) / 24
+    estimates = noisy_estimates(schema, joint, 8_000, 40.0)
+    model, decisions = choose.fit_auto(estimates, schema)
+    assert decisions["shrinkage"] == 1.0
+    levels, start = denoise_margins(estimates).levels, choose.starting(estimates)[0]
+    chosen = {name: decisions[name] for name in ("steps", "fits")}
+    mixed = choose.fit_steps(estimates, schema, levels, start, **chosen)
+    errors = [np.abs(cells.flat(each.predict_pairs() - joint)).sum() for each in (model, mixed)]
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_what_a_model_misses_goes_with_it_where_values_are_exchanged() -> None:
+    schema = schema_of(4, 4, 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 5.0)
+    coarse = replace(independent(schema, np.full(12, 0.25)), probabilities=np.full((2, 12), 0.25, np.float32))
+    held = choose.refined(coarse, estimates, 12)
+    assert held.missed.shape == (48,)
+    assert np.array_equal(choose.completed(held, estimates, 12).missed, held.missed)
+    assert not choose.refined(independent(schema, np.full(12, 0.25)), estimates, 12).missed.size
+    assert not choose.completed(replace(held, rounds=0), estimates, 12).missed.size
 
 
 def test_pure_noise_and_one_attribute_are_left_nearly_independent() -> None:

@@ -87,6 +87,8 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     assert four.distance == pytest.approx(1e6 * np.sqrt((rest**2).sum() / 3), rel=1e-3)
     assert four.reference == pytest.approx(1e6 * table.mean(axis=0).ravel(), abs=1)
     assert disagreement(fits, asked, 9, (3,)).weights.tolist() == [0.25, 0.5, 0.5, 0.5]
+    # Without a target those of four count a tenth.
+    assert (four.weights.tolist(), disagreement(fits, four.tables, 9, (3,)).weights.tolist()) == ([0.1], [2.0])
 
 
 def made(number: int, seed: int = 0) -> Disagreement:

@@ -134,6 +134,24 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     assert errors[1] < 0.2
 
 
+def test_cells_that_nobody_has_are_shrunk_to_nothing() -> None:
+    """Of 36 cells 12 have rows: shrinkage takes away most of the noise in the others, and keeps the total."""
+    cells, generator = Cells([4, 3, 3]), np.random.default_rng(4)
+    codes = np.stack([generator.integers(0, size, 20_000) for size in cells.sizes])
+    codes[2] = (codes[0] + codes[1]) % 3
+    triples = Tables(cells=cells, order=3, coarse=np.concatenate([np.arange(size) for size in cells.sizes]))
+    exact, truth = estimates_of(cells, triples, codes, 200.0), triples.count(codes) / 20_000
+    noisy = replace(exact, third=exact.third + 200 * generator.standard_normal(36))
+    found = []
+    for shrunk in (False, True):
+        loss = descent.three_way_loss(noisy, shrunk=shrunk)
+        assert isinstance(loss, descent.TableLoss)
+        found.append(np.concatenate([group.targets.ravel() for group in loss._groups]))
+    assert [own.sum() for own in found] == pytest.approx([1.0, 1.0], rel=1e-5)
+    errors = [np.abs(np.sort(own) - np.sort(truth)).sum() for own in found]
+    assert errors[1] < 0.4 * errors[0]
+
+
 def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     nobody = estimates_of(CELLS, TRIPLES, np.empty((5, 0), dtype=np.int64), 20.0)
     loss = descent.three_way_loss(replace(nobody, n_rows=100, third_sd=np.array([10.0, 20.0, 20.0, 20.0])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from sklar.kernel.theorems import Budget
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from tests.conftest import refuses
-from tests.linked import EVENTS, PEOPLE, small
+from tests.linked import DAY, EVENTS, PEOPLE, in_order, small
 
 schema = Schema.from_toml
 
@@ -35,6 +36,27 @@ def test_bins_cover_every_number_of_events() -> None:
     assert small(1_000).bins[-1] == 1_001
 
 
+def test_an_order_is_part_of_the_file_and_of_its_digest() -> None:
+    linked = in_order(follows="kind", unique=("day",))
+    assert Linked.from_dict(linked.to_dict()) == Linked.from_dict(tomllib.loads(linked.to_toml())) == linked
+    assert linked.to_dict()["events"]["unique"] == ["day"]
+    assert not {"order", "follows", "unique"} & set(small().to_dict()["events"])
+    assert len({each.digest for each in (linked, in_order(), replace(linked, order="day", follows=""))}) == 3
+
+
+def test_times_are_counted_in_steps_of_their_attribute() -> None:
+    course = in_order(unique=("day",)).course
+    assert course is not None
+    assert (course.step, course.first, course.edges, course.strict, course.width) == (1, 0, (0, 2, 5, 10), True, 10)
+    assert (course.states, course.gaps, course.numbers) == (3, (0, 1, 2, 4, 8, 10), (0, 1, 2, 3, 4))
+    hours = 'at = {type = "datetime", edges = ["2024-01-01 00:00:00", "2024-01-03 00:00:00"], step = 3600}'
+    timed = replace(small(), events=schema(EVENTS + hours), order="at").course
+    assert timed is not None
+    assert (timed.step, timed.edges, timed.gaps) == (3_600_000_000, (0, 48), (0, 1, 2, 4, 8, 16, 32, 48))
+    assert timed.first == 1_704_067_200 // 3_600
+    assert small().course is None
+
+
 def test_what_was_read_from_rows_is_named_and_what_was_not_reviewed_is_refused() -> None:
     linked = replace(small(), people=schema(PEOPLE.replace('"west"]', '"west"], provenance = "rows"')))
     assert (linked.name, linked.read_from_rows) == ("people", ("people: region",))
@@ -44,8 +66,10 @@ def test_what_was_read_from_rows_is_named_and_what_was_not_reviewed_is_refused()
 
 PRIVATE = '{ type = "categorical", domain = "private" }'
 TALL = '{ type = "integer", low = 0, high = 20000, bins = 19999 }'
-DAY = '[attributes."at.date"]\ntype = "date"\npart_of = "at"\nlow = "2001-01-01"\nhigh = "2002-01-01"\nbins = 2\n'
+DATE = '[attributes."at.date"]\ntype = "date"\npart_of = "at"\nlow = "2001-01-01"\nhigh = "2002-01-01"\nbins = 2\n'
 WEEKDAY = '[attributes."at.weekday"]\ntype = "weekday"\npart_of = "at"\n'
+WEEKS = '\nweeks = {type = "integer", low = 0, high = 100, bins = 20}'
+ORDER = {"events": schema(EVENTS + DAY + WEEKS), "order": "day"}
 RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
 
 
@@ -61,9 +85,22 @@ RULE = '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n'
     ({"people": schema('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
         r"\[people\] the key says whose row it is: its schema takes no \[table\] person"),
     ({"events": schema(EVENTS + RULE)}, r"\[events\] linked tables take no rules yet"),
-    ({"people": schema(DAY + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
+    ({"people": schema(DATE + WEEKDAY)}, r"linked tables take no parts of columns yet. Give"),
     ({"people": schema('attributes.x = { type = "boolean", weight = 2 }')},
         r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]"),
+    (ORDER | {"order": "when"}, r"\[events\] order must name attributes of its schema, got 'when'. It has kind, urge"),
+    (ORDER | {"order": ["day"]}, "order must name attributes"),
+    (ORDER | {"order": "kind"}, "order must be one of date, datetime, .*: 'kind' is a categorical"),
+    (ORDER | {"at_most": 1}, "order needs an at_most of 2 or more"),
+    (ORDER | {"follows": "day"}, "follows must name another attribute than order, got 'day' for both"),
+    (ORDER | {"unique": "day"}, "unique must be a list of attributes, got 'day'"),
+    (ORDER | {"unique": ("kind", "kind")}, "unique names an attribute twice"),
+    (ORDER | {"unique": ("day",), "at_most": 11}, "unique 'day' has 10 values: at_most must be at most so many"),
+    (ORDER | {"unique": ("weeks",)}, "unique attributes need levels of one value each: 'weeks' has bins of several"),
+    (ORDER | {"follows": "weeks"}, "follows takes at most 16 levels: 'weeks' has 20"),
+    (ORDER | {"events": schema(EVENTS + DAY.replace("}", ', missing = "?"}'))},
+        "order takes bins alone: remove missing, special, points and clip of 'day'"),
+    ({"follows": "kind"}, "follows needs an order: name the attribute by which"),
     ({"people": schema("attributes.x = " + TALL)}, "both schemas must have at most 20000 levels together"),
 ])  # fmt: skip
 def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -> None:

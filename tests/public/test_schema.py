@@ -28,7 +28,7 @@ from sklar.kernel.theorems import Budget
 from sklar.public.axis import parse_number
 from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Person, Reading, budget_for, codec_of, describe_reading
-from sklar.trust.verify.refit import check_copula
+from sklar.trust.verify.refit import refit_checks
 from tests.conftest import refuses, schemas
 from tests.public import cases, one
 
@@ -158,7 +158,7 @@ def test_what_holds_all_pairs_of_levels_as_a_square_refuses_too_many() -> None:
         "method 'binary'": lambda: sklar.measure("nowhere.csv", wide, Budget(epsilon=1.0), method="binary"),
         "a report": lambda: find(model),
         "an evaluation": lambda: choose_triples(wide),
-        "verify --refit": lambda: check_copula(model),
+        "verify --refit": lambda: refit_checks(model),
     }
     for what, use in uses.items():
         with pytest.raises(SchemaError) as refused:

@@ -23,7 +23,7 @@ from sklar.studio.folder import Folder
 from sklar.studio.guard import REPORT_POLICY
 from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
 
-ORDER = {"kind": "release", "desk": "people", "epsilon": 1.0, "delta": 2.0**-30, "dataset": "people", "release": 1}
+ORDER = {"epsilon": 1.0, "delta": 2.0**-30, "dataset": "people"}
 
 
 @pytest.fixture(autouse=True)
@@ -45,23 +45,25 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
-def order(folder: Folder, **more: Any) -> None:
-    (folder.notes() / "0001.order.json").write_text(json.dumps(ORDER | more))
+def ordered(folder: Folder, **more: Any) -> work.Job:
+    """A piece of work that has not begun."""
+    kind = more.pop("kind", "release")
+    job = work.Job(folder, work.State(number=1, kind=kind, desk="people", release=1, order=ORDER | more))
+    job.write()
+    return job
 
 
 def do(folder: Folder, **more: Any) -> dict[str, Any]:
     """Do a piece of work in this process; its state in the end."""
-    order(folder, **more)
+    ordered(folder, **more)
     work.do(str(folder.root), 1)
-    state: dict[str, Any] = json.loads((folder.notes() / "0001.state.json").read_text())
+    state: dict[str, Any] = json.loads((folder.notes() / "0001.work.json").read_text())
     return state
 
 
 def begun(folder: Folder, stage: str) -> None:
     """A piece of work that has come to a stage."""
-    order(folder)
-    state = work.State(number=1, kind="release", desk="people", release=1)
-    work.StateFile(state, folder.notes() / "0001.state.json").stage(stage)
+    ordered(folder).stage(stage)
 
 
 def charges(folder: Folder) -> int:
@@ -93,7 +95,7 @@ def test_a_form_about_another_plan_spends_nothing(folder: Folder) -> None:
             said = studio.post("/t/people/release", plan=shown).said
             assert "nothing was spent. The plan is epsilon 1.5 now: look at it again." in said
         assert charges(folder) == 0
-        assert not list(folder.notes().glob("*.order.json"))
+        assert not list(folder.notes().glob("*.work.json"))
     assert left_behind(folder) == set()
 
 
@@ -114,7 +116,7 @@ def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Fold
         assert "The ledger was charged for this release" in page.said
         assert charges(folder) == 1
         assert load(folder.root / "people-1.sklar").certificate.receipt is not None
-        for name in ("people-1.PRIVATE.html", ".sklar-studio/0001.state.json"):
+        for name in ("people-1.PRIVATE.html", ".sklar-studio/0001.work.json"):
             assert stat.S_IMODE((folder.root / name).stat().st_mode) == 0o600
         # The private comparison and the public report never meet.
         private, public = second.get("/t/people/look"), second.get("/t/people/report")
@@ -196,7 +198,7 @@ def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder)
 def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sklar.custodian.check.check_values", Mock(side_effect=RuntimeError("Jane Doe")))
     assert do(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
-    assert "Jane" not in (folder.notes() / "0001.state.json").read_text()
+    assert "Jane" not in (folder.notes() / "0001.work.json").read_text()
 
 
 def test_a_refused_charge_measures_nothing(folder: Folder) -> None:
@@ -220,7 +222,7 @@ def test_cancelling_a_comparison_says_that_the_release_exists(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, compare: bool
 ) -> None:
     """While it compares, or at the moment before: when the rows are drawn, and nothing else has begun."""
-    where = "sklar.custodian.evaluate.evaluate" if compare else "sklar.studio.work._Job.compare"
+    where = "sklar.custodian.evaluate.evaluate" if compare else "sklar.studio.work.Job.compare"
     monkeypatch.setattr(where, Mock(side_effect=KeyboardInterrupt))
     state = do(folder, compare=True)
     assert state["remark"].startswith("The release is done, and was charged. Its comparison with the real rows is not:")
@@ -252,14 +254,14 @@ def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
         assert works.state(1).state == "running"
         assert works.running() is not None
         with pytest.raises(SklarError, match="other work is under way"):
-            works.begin("release", "people", {})
+            works.begin("release", "people", 1)
     with pytest.raises(SklarError, match="no such work"):
         works.state(9)
 
 
 def test_progress_keeps_steps_and_does_not_end_the_work_where_it_cannot_be_written(tmp_path: Path) -> None:
-    state = work.State(number=1, kind="release", desk="x")
-    told = work.StateFile(state, tmp_path / "gone" / "0001.state.json")
+    state = work.State(number=1, kind="release", desk="x", release=1)
+    told = work.Job(Mock(notes=lambda: tmp_path / "gone"), state)
     told.stage("count", total=10, unit="rows")
     told.advance(4)
     told.advance(3)

@@ -13,7 +13,6 @@ import pytest
 
 import sklar
 from sklar.budget.method import PAPER, Method
-from sklar.files.tables import read_tables, write_tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from tests.linked import small as linked
@@ -111,15 +110,11 @@ KINDS: dict[str, Any] = {
 
 
 def make(folder: Path) -> dict[str, Path]:
-    """A file of every kind, one of imported tables, and one of linked tables."""
+    """A file of every kind, and one of linked tables."""
     found = {}
     for kind, fit in KINDS.items():
         found[kind] = folder / f"{kind}.sklar"
         fit().save(found[kind])
-    model = sklar.load(found["binary"])
-    write_tables(model.measured, folder / "tables.parquet")
-    found["imported"] = folder / "imported.sklar"
-    sklar.fit_tables(read_tables(folder / "tables.parquet", SCHEMA), method="binary").save(found["imported"])
     found["linked"] = folder / "linked.sklar"
     sklar.fit_linked(*linked_tables(), linked(), epsilon=3.0).save(found["linked"])
     return found

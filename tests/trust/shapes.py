@@ -17,7 +17,6 @@ import polars as pl
 
 import sklar
 from sklar.budget.method import PAPER, Method
-from sklar.files.tables import read_tables, write_tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import VERDICTS, Verification, verify
@@ -74,13 +73,6 @@ def weighted(**weights: float) -> Schema:
     for name, weight in weights.items():
         document["attributes"][name]["weight"] = weight
     return Schema.from_dict(document)
-
-
-def imported() -> Any:
-    """Noisy tables that came from a file."""
-    with TemporaryDirectory() as folder:
-        write_tables(sklar.fit(table(), SCHEMA, epsilon=2.0).measured, path := Path(folder, "t.parquet"))
-        return sklar.fit_tables(read_tables(path, SCHEMA))
 
 
 def fit(rows: pl.DataFrame, known: Schema, method: Any = "auto", **budget: Any) -> Fit:
@@ -141,7 +133,6 @@ SHAPES: dict[str, Fit] = {
     "values in no cell": fit(
         table().with_columns(a0=pl.lit("none of these")), schema((4, 5, 6, 7, 3, 9), complete=False)
     ),
-    "imported tables": imported,
 }
 # Those of the ordinary suite; the others are slow tests.
 FEW = (

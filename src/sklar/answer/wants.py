@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,9 +35,9 @@ from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.schema import Schema, SchemaLike
 
-# Where the smallest epsilon is looked for. Beyond the upper end nobody would call it private.
-LEAST, MOST = 1e-3, 100.0
-_NEAR = 1.004
+# Where the smallest epsilon is looked for, three digits each. Beyond the upper end nobody would call it private.
+MOST = 100.0
+_EPSILONS = (*(round(n * 10.0**-place, place) for place in range(5, 0, -1) for n in range(100, 1000)), MOST)
 # Pairs that are listed by name.
 _SHOWN = 8
 _STEPS = (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -264,28 +265,15 @@ def plan(
     if epsilon is not None:
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 
-    def met(budget: float) -> bool:
-        return all(each.is_met(reached) for reached in [expected(epsilon=budget)] for each in wants)
+    def planned(budget: float) -> Planned:
+        return Planned(forecast=expected(epsilon=budget), wants=wants, asked=False, account=account)
 
-    # Noise falls about as epsilon grows: a guess from epsilon 1, and a step to either side of it.
-    guess = min(max(each.reach(first) / each.within for each in wants), MOST)
-    low, high = LEAST, min(max(1.2 * guess, 2 * LEAST), MOST)
-    while not met(high) and high < MOST:
-        low, high = high, min(2 * high, MOST)
-    if low == LEAST and not met(0.7 * high):
-        low = 0.7 * high
-    if high == MOST and not met(high):
-        hard = max(wants, key=lambda each: each.reach(expected(epsilon=MOST)) / each.within)
-        raise BudgetError(
-            f"no epsilon up to {MOST:g} answers '{hard.text}'. Ask for less precision, or state wider bins in the "
-            "schema."
-        )
-    while high > _NEAR * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if met(middle) else (middle, high)
-    # Rounded up to three digits; where the plan changes on the way, a little further.
-    digits = 2 - math.floor(math.log10(high))
-    shown = math.ceil(round(high * 10.0**digits, 6)) / 10.0**digits
-    while not met(shown):
-        shown = round(shown + 10.0**-digits, digits)
-    return Planned(forecast=expected(epsilon=shown), wants=wants, asked=False, account=account)
+    # Noise falls as epsilon grows.
+    place = bisect_left(_EPSILONS, 1, key=lambda budget: int(planned(budget).answered))
+    if place < len(_EPSILONS):
+        return planned(_EPSILONS[place])
+    most = planned(MOST).forecast
+    hard = max(wants, key=lambda each: each.reach(most) / each.within)
+    raise BudgetError(
+        f"no epsilon up to {MOST:g} answers '{hard.text}'. Ask for less precision, or state wider bins in the schema."
+    )

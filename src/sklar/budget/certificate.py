@@ -84,8 +84,7 @@ class Certificate(Tabular):
     the promise does not cover what those domains tell, nor what the entries of `unread` attributes state, which a draft
     of the rows proposed and nobody read.
 
-    `claimed_by` names who measured the tables where Sklar did not: then nothing of it was checked. `rounded` says that
-    such tables held values that are not whole. `receipt` is that of the charge, where a ledger was charged.
+    `receipt` is that of the charge, where a ledger was charged.
 
     `count` is None where a row is a person. Else neighbors differ in all rows of one person: "people" counts one row of
     each, "rows" at most `rows_per_person` of each. `public_rows` is the number of rows that were counted, where
@@ -104,8 +103,6 @@ class Certificate(Tabular):
     domains: tuple[Finding, ...] = ()
     earlier: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-    claimed_by: str | None = None
-    rounded: bool = False
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
@@ -132,8 +129,6 @@ class Certificate(Tabular):
             "noise": f"{self.mechanism}, {self.composition} composition",
             "rows": "not public" if self.public_rows is None else f"{self.public_rows:,} (public)",
         }
-        if self.claimed_by is not None:
-            facts["claimed by"] = f"{self.claimed_by}; not checked"
         if self.read_from_rows:
             facts["read from the rows"] = ", ".join(self.read_from_rows)
         if self.unread:

@@ -28,7 +28,7 @@ from sklar.public.schema import TARGET_WEIGHT, Schema
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
-RULES = 3
+RULES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -531,7 +531,9 @@ def plan_tables(
 # (`kernel.queries.Shares`): noise does not grow with the number of events. A person stands in one cell of a table of
 # people. In a table with events, each of a person's k events weighs 1/k; in one of two events, each pair of them
 # 2/(k (k - 1)). The one-way tables of events come in two halves, w and 1 - w of every person with w = min(k, 12)/12:
-# their sum says what people's events are, their first half, where k is at most 12, what events are.
+# their sum says what people's events are, their first half, where k is at most 12, what events are. Where events have
+# an order, each of a person's k - 1 steps from one to the next weighs 1/(k - 1), and the first event is a cell of its
+# own; how alike two dates are then follows from the first and the gaps, and is not measured.
 #
 # Every kind's part of the cost, and what it is in words. What a kind has no table for goes to the others.
 KINDS: Mapping[str, tuple[float, str]] = {
@@ -545,8 +547,16 @@ KINDS: Mapping[str, tuple[float, str]] = {
     "number-event": (0.05, "number of events by an attribute of events"),
     "event": (0.09, "one-way tables of events"),
     "two-events": (0.08, "one attribute in two events of a person"),
+    "apart-events": (0.02, "one attribute in two events of a person that are not next to each other"),
+    "first-event": (0.02, "the first event of a person"),
+    "next-event": (0.12, "an event and the next one"),
+    "event-gap": (0.06, "an event and the gap to the next one"),
+    "number-gap": (0.06, "number of events by the gaps between them"),
 }
-WITH_EVENTS = ("person-event", "event-event", "number-event", "event", "two-events")
+STEPS = ("next-event", "event-gap", "number-gap")
+IN_ORDER = ("first-event", *STEPS)
+PAIRS = ("two-events", "apart-events")
+WITH_EVENTS = ("person-event", "event-event", "number-event", "event", *PAIRS, *STEPS)
 # From this number of events on, the one-way tables of events count a person whole in their first half.
 FULL_WEIGHT = 12
 
@@ -563,7 +573,7 @@ class LinkedTable:
     @property
     def cells(self) -> int:
         """How many cells it has. Two events have no order: a triangle of cells."""
-        if self.kind == "two-events":
+        if self.kind in PAIRS:
             return self.shape[0] * (self.shape[0] + 1) // 2
         return math.prod(self.shape)
 
@@ -571,7 +581,12 @@ class LinkedTable:
 def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
     """All tables of two linked schemas by kind; kinds without tables are left out."""
     person, event = list(enumerate(linked.people.sizes.tolist())), list(enumerate(linked.events.sizes.tolist()))
-    bins, twice = len(linked.bins) - 1, event if linked.at_most > 1 else []
+    bins, course = len(linked.bins) - 1, linked.course
+    twice = (
+        []
+        if linked.at_most == 1
+        else [(j, size) for j, size in event if course is None or j not in (course.order, course.follows)]
+    )
     # People without events have no part in what their events are.
     shapes: dict[str, list[tuple[tuple[int, ...], int, int]]] = {
         "people": [((1,), 0, 0)],
@@ -585,6 +600,14 @@ def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
         "event": [((2, size), j, 0) for j, size in event],
         "two-events": [((size,), j, 0) for j, size in twice],
     }
+    if course is not None:
+        gaps, states = len(course.gaps) - 1, course.states
+        shapes["number-gap"] = [((bins - 2, gaps), 0, 0)]
+        if course.follows is not None:
+            shapes["apart-events"] = [((states,), course.follows, 0)] if linked.at_most > 2 else []
+            shapes["first-event"] = [((states,), course.follows, 0)]
+            shapes["next-event"] = [((states, states), course.follows, 0)]
+            shapes["event-gap"] = [((states, gaps), course.follows, 0)]
     return {kind: [LinkedTable(kind, *each) for each in tables] for kind, tables in shapes.items() if tables}
 
 

@@ -60,7 +60,7 @@ class Risk:
 def risk_of(certificate: Certificate) -> Risk:
     """The bounds that follow from a certificate's epsilon, delta and mechanism."""
     curved = certificate.mechanism == "gaussian" and certificate.composition == "tight"
-    return risk_at(certificate.epsilon, certificate.delta, curved=curved and certificate.claimed_by is None)
+    return risk_at(certificate.epsilon, certificate.delta, curved=curved)
 
 
 def risk_at(epsilon: float, delta: float, *, curved: bool) -> Risk:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 _UNCHECKED = "The number of rows is not public, so nobody checked that they are enough: state rows_about in [table]."
 # Lines of an evaluation that a release of a draft shows.
 _LOST = 12
-# Options that are not about measuring; and what replaces DATA, with the options that it needs and takes beside these.
+# Options that are not about measuring.
 _ALWAYS = {"model_path", "out", "rows", "seed", "spreadsheet", "replace", "threads", "json", "quiet", "timings"}
-_SOURCES = {"tables_path": ({"schema_path"}, {"method", "dummies"}), "resume": (set[str](), set[str]())}
 _BUDGET = ("epsilon", "delta", "neighbors", "mechanism", "composition")
 
 
@@ -121,7 +120,6 @@ def _show_lost(data: Path | str, query: str | None, out: str, model_path: Path, 
 @command("Measure a table and fit a model.", JSON, TIMINGS)
 @shared.privacy_options(shared.SCHEMA_IF_GIVEN)
 @shared.DUMMIES
-@path("--tables", "T.parquet", HELP["--tables"], to="tables_path")
 @written("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
 @shared.together(shared.REPLACE, shared.RESUME)
 def fit(*, model_path: Path, **options: Any) -> None:
@@ -138,15 +136,14 @@ def fit(*, model_path: Path, **options: Any) -> None:
 def _check_sources(*measuring: str) -> None:
     """Require what `measuring` DATA needs, or what was measured before, but not both."""
     context, asked = click.get_current_context(), click.get_current_context().command.params
-    given = [each for each in asked if context.get_parameter_source(each.name or "") == ParameterSource.COMMANDLINE]
-    needed = {*measuring}
-    for source in (each for each in given if each.name in _SOURCES):
-        needed, taken = _SOURCES[source.name or ""]
-        for odd in (each for each in given if each.name not in {source.name} | needed | taken | _ALWAYS):
-            replaced = f"which {source.opts[0]} replaces. Leave one out."
-            raise click.UsageError(f"{odd.opts[0]} is about measuring, {replaced}")
+    sources = {each.name: context.get_parameter_source(each.name or "") for each in asked}
+    given = {each.name: each for each in asked if sources[each.name] == ParameterSource.COMMANDLINE}
+    if "resume" in given:
+        for odd in (each for name, each in given.items() if name not in _ALWAYS | {"resume"}):
+            raise click.UsageError(f"{odd.opts[0]} is about measuring, which --resume replaces. Leave one out.")
+        return
     for parameter in asked:
-        if parameter.name in needed and parameter not in given:
+        if parameter.name in measuring and parameter.name not in given:
             raise click.MissingParameter(ctx=context, param=parameter)
 
 
@@ -155,16 +152,11 @@ def _save_model(
 ) -> Any:
     """Measure and fit, or fit to what was measured before; and save the model before anything else can fail."""
     from sklar.budget.method import Method
-    from sklar.files import archive, model, tables
+    from sklar.files.archive import load_unfitted
 
-    path, kept, given = options.pop("tables_path", None), resume, None
-    method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
-    if resume is not None:
-        given = archive.load_unfitted(resume)
-    elif path is not None:
-        measured = tables.read_tables(path, shared.schema_of(options["schema_path"]))
-        given = model.Unfitted(measured=measured, method=method)
+    kept, given = resume, None if resume is None else load_unfitted(resume)
     if given is None:
+        method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
         schema, kept = shared.schema_of(options["schema_path"]), _beside(model_path)
         budget = method.budget_for(schema, method.budget_of(None, **{name: options[name] for name in _BUDGET}))
         own: tuple[Schema | Linked, Budget, Method | None] = schema, budget, method

@@ -97,7 +97,7 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
 
 
 @command("Generate a test table and its schema.", JSON, TIMINGS)
-@click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2", "visits"]))
+@click.argument("shape", type=click.Choice(["census", "census-linked", "hospital", "dss", "syn1", "syn2", "visits"]))
 @option("--rows", HELP["generate --rows"], MANY)
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT

@@ -14,6 +14,7 @@ from sklar.files.write import write_frames, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
 from sklar.machine.progress import Progress, watch
+from sklar.machine.wording import failing
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.count import ask_all, count
@@ -60,10 +61,8 @@ class Demonstration:
 
 def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demonstration:
     """Fill the folder with the table, its schema, a release and its model; return what to show."""
-    try:
+    with failing(OutputError, f"the folder '{folder}' cannot be made: {{why}}.", OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"the folder '{folder}' cannot be made: {error.strerror}.") from None
     names = ("census.csv", "census.toml", "synthetic.csv", "census.sklar")
     original, described, synthetic, model_file = (folder / name for name in names)
     progress.stage("generate", total=rows, unit="rows")

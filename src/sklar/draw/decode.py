@@ -154,7 +154,7 @@ class Decoder:
 
     def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
         self.columns, held = record_schema(schema), shapes or {}
-        axes = [_AxisDecoder(each, held.get(each.name)) if each.binned else None for each in schema.attributes]
+        axes = [AxisDecoder(each, held.get(each.name)) if each.binned else None for each in schema.attributes]
         # By column: the codes that it is made of, and what makes it.
         self._made = [
             (own, _PartsDecoder(whole, [axes[place] for place in own])) if len(own) > 1 else (own[0], axes[own[0]])
@@ -216,7 +216,7 @@ def _listed(attribute: Attribute) -> pl.Series:
     return pl.Series([None if value is None else str(value) for value in values] if texts else values).cast(kind)
 
 
-class _AxisDecoder:
+class AxisDecoder:
     """Decodes codes of an attribute on an axis. With a grain, numbers are multiples of it, in units of the column."""
 
     def __init__(self, attribute: Attribute, shape: Shape | None = None) -> None:
@@ -312,6 +312,10 @@ class _AxisDecoder:
         rounded, done = rounding.round(units, low, high, generator)
         return np.where(done, rounded * bottom / top, short)
 
+    def column(self, numbers: Ints) -> pl.Series:
+        """Whole numbers on the axis as a column of the attribute's type."""
+        return self.typed(pl.Series(numbers * int(1 / self._unit)))
+
     def typed(self, drawn: pl.Series) -> pl.Series:
         """Numbers as a column of the attribute's type."""
         kind, attribute = self._kind, self.attribute
@@ -356,7 +360,7 @@ class _PartsDecoder:
     """Decodes the parts of a column: a day, moved to the drawn weekday, and a time. Its date says whether it misses."""
 
     def __init__(self, whole: Attribute, parts: Sequence[Any]) -> None:
-        self._whole, self._parts = _AxisDecoder(whole), {part.attribute.kind: part for part in parts}
+        self._whole, self._parts = AxisDecoder(whole), {part.attribute.kind: part for part in parts}
 
     def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (parts, rows)."""

@@ -66,6 +66,9 @@ class Refiner:
         cells, probabilities, self._rounds = model.schema.cells, model.probabilities, model.rounds
         self._free, self._first = free, cells.offsets[free].astype(np.int32)
         self._pairs = steady_pairs(probabilities, chances)
+        if model.missed.size and chances is None:
+            self._pairs += (missed := cells.square(model.missed))
+            self._pairs += missed.T
         self._triples = model.matched == 3 and free.size > 2
         if self._triples:
             self.three_way, self.index = three_way_tables(probabilities, cells, free)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sklar.draw.blocks import BLOCK_ROWS, Copula, Sampler, blocks, stream
+from sklar.draw.course import CourseSampler, dealt_classes, level_drawer
 from sklar.draw.decode import Decoder, Shape, decode_dummies, dummy_schema, record_schema
 from sklar.draw.repair import RecordSampler
 from sklar.errors import ModelError
-from sklar.kernel.cells import Cells, Floats, Ints
+from sklar.kernel.cells import Cells
 from sklar.machine.extras import lazily
 
 if TYPE_CHECKING:
@@ -85,40 +86,34 @@ class LinkedSampler:
         linked = self._linked = classes.linked
         self._seed = seed
         self._n_classes, self._n_kinds = classes.event_class.shape
-        self._person = _level_drawer(classes.person, linked.people.cells)
-        self._number = _level_drawer(classes.number, Cells([linked.at_most + 1]))
-        self._kind = _level_drawer(classes.event_class, Cells([self._n_kinds]))
-        self._event = _level_drawer(classes.event.reshape(-1, classes.event.shape[-1]), linked.events.cells)
+        self._person = level_drawer(classes.person, linked.people.cells)
+        self._number = level_drawer(classes.number, Cells([linked.at_most + 1]))
+        self._kind = level_drawer(classes.event_class, Cells([self._n_kinds]))
+        self._event = level_drawer(classes.event.reshape(-1, classes.event.shape[-1]), linked.events.cells)
         self._decoders = Decoder(linked.people), Decoder(linked.events)
+        self._course = None if classes.laws is None else CourseSampler(classes, classes.laws)
 
     def draw(self, block: tuple[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The people of a block, given as its number and its size, and their events."""
+        """The people of a block, given as its number and its size, and their events, in order where they have one."""
         number, people = block
         rng, values = stream(self._seed, number, 2), stream(self._seed, number, 3)
-        of_class = rng.integers(self._n_classes, size=people)
-        codes, counts = self._person(of_class, rng), self._number(of_class, rng)[0]
+        if self._course is None:
+            of_class, shares = rng.integers(self._n_classes, size=people), None
+        else:
+            of_class, shares = dealt_classes(people, self._n_classes, rng)
+        codes, counts = self._person(of_class, rng), self._number(of_class, rng, shares)[0]
         owner = np.repeat(np.arange(people), counts)
-        events = self._event(of_class[owner] * self._n_kinds + self._kind(of_class[owner], rng)[0], rng)
+        course = None if self._course is None else self._course.draw(of_class, counts, rng)
+        kinds = self._kind(of_class[owner], rng)[0] if course is None else course.kinds
+        events = self._event(of_class[owner] * self._n_kinds + kinds, rng)
+        for place, levels in () if course is None else course.levels:
+            events[place] = levels
         keys = number * BLOCK_ROWS + 1 + np.arange(people)
         drawn = self._decoders[0].decode(codes, values), self._decoders[1].decode(events, values)
-        return (
-            drawn[0].insert_column(0, pl.Series(self._linked.people_key, keys, dtype=pl.Int64)),
-            drawn[1].insert_column(0, pl.Series(self._linked.events_key, keys[owner], dtype=pl.Int64)),
-        )
-
-
-def _level_drawer(chances: Floats, cells: Cells) -> Callable[[Ints, np.random.Generator], Ints]:
-    """Draws a level of every attribute, shape (attributes, rows), by the classes of rows, from (classes, levels)."""
-    every = [np.cumsum(chances[:, cells.levels(i)].astype(np.float64), axis=1) for i in range(cells.n_attributes)]
-    # One increasing list for all classes: class c's chances lie between c and c + 1.
-    steps = [(np.arange(len(upto))[:, None] + upto / upto[:, -1:]).ravel() for upto in every]
-
-    def draw(of_class: Ints, rng: np.random.Generator) -> Ints:
-        drawn = np.empty((len(steps), of_class.size), dtype=np.int64)
-        for i, (size, own) in enumerate(zip(cells.sizes, steps, strict=True)):
-            level = np.searchsorted(own, of_class + rng.random(of_class.size), side="right") - of_class * size
-            # Rounding may lead past the last level.
-            drawn[i] = np.clip(level, 0, size - 1)
-        return drawn
-
-    return draw
+        if course is not None:
+            drawn[1].replace_column(drawn[1].columns.index(self._linked.order), course.column)
+        held = drawn[1].insert_column(0, pl.Series(self._linked.events_key, keys[owner], dtype=pl.Int64))
+        if self._linked.unique:
+            # Of events that may not be alike those after the first are left out. With strict times there are none.
+            held = held.unique([self._linked.events_key, *self._linked.unique], keep="first", maintain_order=True)
+        return drawn[0].insert_column(0, pl.Series(self._linked.people_key, keys, dtype=pl.Int64)), held

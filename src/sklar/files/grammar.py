@@ -199,12 +199,10 @@ _CLAIM |= {"receipt": maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST
 _CERTIFICATE: Keys = {
     **_CLAIM,
     "mechanism": one_of(*get_args(Mechanism)),
-    "composition": text(200),
+    "composition": one_of(*get_args(Composition)),
     "public_rows": maybe(_ROWS),
     "measurements": each(table(_MEASUREMENT), _MAX_MEASUREMENTS),
     "domains": each(table(_FINDING), MAX_LEVELS),
-    "claimed_by": maybe(text(200)),
-    "rounded": _BOOLEAN,
     "earlier": _NAMES,
     "count": maybe(one_of(*get_args(Count))),
     "rows_per_person": maybe(whole(1, MAX_ROWS_PER_PERSON)),
@@ -218,6 +216,7 @@ _COPULAS: Mapping[str, Keys] = {
         "components": _COMPONENTS,
         "rounds": whole(0, MOST_ROUNDS),
         "matched": whole(2, 3),
+        "missed": _BOOLEAN,
         "fits": whole(1, 1_000),
     },
 }
@@ -234,6 +233,7 @@ _SETTINGS: Mapping[str, Shape] = {
             "rank": _NOTHING,
             "priors": named(one_of("shared", "own"), MAX_LEVELS),
             **_FITTED,
+            "shrinkage": number(0.0, 1.0),
             "rules": whole(1, 1_000),
         }
     ),
@@ -259,14 +259,13 @@ _LINKED_CERTIFICATE: Keys = {
     "public_people": maybe(_ROWS),
     "unit": one_of("person"),
     "public_rows": maybe(_ROWS),
-    "claimed_by": _NOTHING,
     "count": one_of("people"),
     "domains": each(_NOTHING, 0),
     "earlier": each(_NOTHING, 0),
-    "rounded": _FALSE,
     "rows_per_person": whole(1, 1),
 }
 _EVENTS: Keys = {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)}
+_EVENTS |= optional({"order": _NAME, "follows": _NAME, "unique": _NAMES})
 _LINKED: Keys = {
     "format": _NAME,
     "version": whole(1),
@@ -306,11 +305,8 @@ def require_known(document: Mapping[str, Any]) -> None:
         if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
             raise ModelError("its schema must list the edges of every bin.")
     stated, blocks = document["certificate"], document["blocks"]
-    claimed = stated.get("claimed_by")
-    if not stated["epsilon"] > 0 or not 0 <= stated["delta"] < 1 or (not stated["delta"] and not claimed):
+    if not stated["epsilon"] > 0 or not 0 < stated["delta"] < 1:
         raise ModelError("its certificate must state epsilon > 0 and 0 < delta < 1.")
-    if claimed is None:
-        one_of(*get_args(Composition))(stated["composition"], "certificate.composition")
     if any(finding["lost_delta"] >= 1 for finding in stated.get("domains", ())):
         raise ModelError("its thresholds must fail with a chance below 1.")
     if not blocks:

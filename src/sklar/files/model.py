@@ -67,7 +67,7 @@ class Model:
         certificate, schema = self.certificate, self.schema
         facts = {
             "table": self._size,
-            "privacy": f"{_claimed(certificate)}: {_spent(certificate)} ({certificate.neighbors})",
+            "privacy": f"Privacy spent: {_spent(certificate)} ({certificate.neighbors})",
             "model": " ".join(self.copula.summary(self.settings)).removeprefix("Model: "),
         }
         shown = {"attribute": "name", "type": "kind", "levels": "n_levels"}
@@ -301,7 +301,8 @@ class LinkedModel:
         """Draw synthetic people, as many as the original has unless told otherwise, and their events.
 
         Keys are 1, 2, ...; every event has the key of one of the people, and some people have no events. The same model
-        and seed give the same tables. The order of a person's events means nothing.
+        and seed give the same tables. A person's events stand in the order that the schema names; without one, theirs
+        means nothing.
         """
         drawn = list(self._blocks(people, seed))
         return pl.concat([block[0] for block in drawn]), pl.concat([block[1] for block in drawn])
@@ -405,7 +406,7 @@ def _keep(measured: Measured | LinkedMeasured, path: str | Path | None, method: 
 def fit_tables(
     measured: Measured, *, method: Method | str = "auto", keep: str | Path | None = None, progress: Progress = SILENT
 ) -> Model:
-    """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost.
+    """Fit a model to noisy tables: post-processing, at no privacy cost.
 
     What was measured is written to `keep` before, for `resume`.
     """
@@ -420,20 +421,21 @@ def fit_tables(
     estimates = pool(measured)
     settings: dict[str, Any] = {"method": method.name, "preset": "paper" if method.paper else None}
     copula: Copula
+    bits = digits(measured.blocks, estimates.n_rows)
     if method.name == "binary":
         # scipy takes a while to load, and most releases do without.
         from sklar.paper.estimate import fit_binary, read_tables
 
         progress.stage("fit")
         probabilities = read_tables(estimates, paper=method.paper)
-        copula = hold_margins(fit_binary(probabilities, schema, dummies=method.dummies, weighted=not method.paper))
+        fitted = fit_binary(probabilities, schema, dummies=method.dummies, weighted=not method.paper)
+        copula = as_stored(hold_margins(fitted), bits)
     else:
         latent, decisions = fit_auto(estimates, schema, progress=progress)
         settings |= decisions
         # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise it states.
-        copula = refined(hold_margins(latent), estimates)
+        copula = refined(hold_margins(latent), estimates, bits)
         settings["gain_over_independence"] = round(settings["gain_over_independence"], GAIN_DIGITS)
-    copula = as_stored(copula, digits(measured.blocks, estimates.n_rows))
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
 
 
@@ -450,18 +452,11 @@ def _spent(certificate: Certificate, equals: str = " = ") -> str:
     return f"epsilon{equals}{rounded_up(certificate.epsilon, 4)}, delta{equals}{rounded_up(certificate.delta, 3)}"
 
 
-def _claimed(certificate: Certificate) -> str:
-    if certificate.claimed_by is None:
-        return "Privacy spent"
-    rounded = "; values rounded to whole counts" if certificate.rounded else ""
-    return f"Privacy claimed by the caller, not checked (measured by '{certificate.claimed_by}'{rounded})"
-
-
 def _promise(certificate: Certificate) -> list[str]:
     """What was spent, and whom it protects."""
     guarded = "content" if certificate.neighbors == "replace-one" else "presence"
     return [
-        f"{_claimed(certificate)}: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}",
+        f"Privacy spent: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}",
         f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition):",
         *([f"  {unread}"] if (unread := certificate.not_covered) else []),
     ]

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.plan import RULES
-from sklar.draw.refine import refining_rounds, triple_rounds
+from sklar.draw.refine import refining_rounds, steady_pairs, triple_rounds
 from sklar.fitting import descent
-from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
+from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
 from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, fits_together, step_operations, three_way_loss
 from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
+from sklar.fitting.margins import Estimates, as_stored, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.kernel.cells import MANY_CELLS, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
@@ -36,8 +36,9 @@ EVERY = 10
 # A longer fit is worth its time as long as `WINDOW` steps take away more than this share of the error, and of the gain
 # over independence. Every further step invents three-way structure that pairs cannot see.
 WINDOW, WORTH = 100, 0.004
-# Of the shrunk tables in a fit's target; the rest is noisy.
-SHRINKAGE = 0.4
+# How much of a fit's targets is shrunk; the rest is noisy. The first suits tables where much depends a little, the
+# second those where few columns depend, or follow from each other: there larger tables are shrunk, too.
+SHRINKAGES = (0.4, 1.0)
 # A gain over independence must be at least this many times the sd that it has by chance: a stricter test would lose
 # dependence that pairs show.
 SIGNIFICANT = 1.0
@@ -55,6 +56,8 @@ UNITED, FITS = 2_400, (6, 16)
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
 _CACHED = 65_536
+# Cells of two-way tables up to which a model holds what it misses of them.
+MOST_MISSED = 1 << 24
 
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -104,8 +107,8 @@ class Split:
     def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: CellWeights) -> None:
         cells = estimates.cells
         train, held = thin(estimates, generator)
-        self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self.weights, self.three, self._held_three = weights, three_way_loss(train), three_way_loss(held)
+        self.train, self.targets = train, denoise_tables(train, denoise_margins(train).levels)
+        self.weights, self._held_three = weights, three_way_loss(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = descent.margin_weights(cells, precision).astype(np.float64)
@@ -176,9 +179,12 @@ def strip_error(
     return float(totals[0]), float(totals[1])
 
 
-def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
+def follow(
+    split: Split, start: Start, *, max_steps: int, shrinkage: float = SHRINKAGES[0], progress: Progress = SILENT
+) -> Doubles:
     """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
-    fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
+    loss = Loss(split.targets, shrinkage, split.weights, three_way_loss(split.train, shrunk=shrinkage == 1))
+    fit, spare = Fit(loss, start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
     def states() -> Iterator[Floats]:
@@ -213,24 +219,33 @@ def choose_steps(
     seeds: Sequence[int | np.random.SeedSequence],
     most: int,
     progress: Progress = SILENT,
-) -> tuple[int, float]:
-    """How long to fit, by as many splits as seeds, and the share of held-out error that this takes away; or nothing."""
+    shrinkages: Sequence[float] = SHRINKAGES[:1],
+) -> tuple[int, float, float]:
+    """How long to fit, by as many splits as seeds, the share of held-out error that this takes away, and the shrinkage.
+
+    The first split chooses that: its noise is the same for all of them.
+    """
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
 
-    def run(number: int) -> Doubles:
+    def run(number: int, tried: Sequence[float]) -> list[Doubles]:
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         own = replace(start, seed=start.seed + number)
-        return follow(split, own, max_steps=most, progress=progress)
 
-    # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
-    if estimates.cells.n_cells > MANY_CELLS:
-        curves = list(map(run, range(len(seeds))))
-    else:
-        curves = side_by_side(run, range(len(seeds)), threads=fits_together(estimates.cells, start, 1)[1])
+        def curve(shrinkage: float) -> Doubles:
+            return follow(split, own, max_steps=most, shrinkage=shrinkage, progress=progress)
+
+        # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
+        if estimates.cells.n_cells > MANY_CELLS:
+            return list(map(curve, tried))
+        return side_by_side(curve, tried, threads=fits_together(estimates.cells, start, 1)[1])
+
+    judged = zip(run(0, shrinkages), shrinkages, strict=True)
+    first, shrinkage = min(judged, key=lambda tried: float(tried[0][stopping(tried[0]), 0]))
+    curves = [first, *(run(number, [shrinkage])[0] for number in range(1, len(seeds)))]
     # One curve, as far as all go: the noise of single splits averages out before an end is chosen.
     curve = np.mean([each[: min(map(len, curves))] for each in curves], axis=0)
     end = stopping(curve)
-    return (EVERY * end, float(1 - curve[end, 0])) if end else (0, 0.0)
+    return (EVERY * end, float(1 - curve[end, 0]), shrinkage) if end else (0, 0.0, SHRINKAGES[0])
 
 
 def starting(estimates: Estimates) -> tuple[Start, int]:
@@ -263,16 +278,18 @@ def fit_auto(
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
     margins, cells = denoise_margins(estimates), estimates.cells
-    (start, fits), steps, gain = starting(estimates), 0, 0.0
+    (start, fits), steps, gain, shrinkage = starting(estimates), 0, 0.0, SHRINKAGES[0]
     if cells.n_attributes > 1:
         progress.stage("choose", unit="steps")
         seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
-        steps, gain = choose_steps(estimates, start, seeds, step_limit(estimates, start), progress)
+        most = step_limit(estimates, start)
+        steps, gain, shrinkage = choose_steps(estimates, start, seeds, most, progress, SHRINKAGES)
     if steps:
         affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.wider) * steps, 1.0)
         fits = int(np.clip(affordable, 2, fits))
         progress.stage("fit", total=fits * steps, unit="steps")
-        model = fit_steps(estimates, schema, margins.levels, start, steps=steps, fits=fits, progress=progress)
+        chosen: dict[str, Any] = {"steps": steps, "fits": fits, "shrinkage": shrinkage}
+        model = fit_steps(estimates, schema, margins.levels, start, **chosen, progress=progress)
     else:
         model = independent(schema, margins.levels)
     return model, {
@@ -282,6 +299,7 @@ def fit_auto(
         # A place in the file that nothing takes.
         "rank": None,
         "fits": fits if steps else 0,
+        "shrinkage": shrinkage,
         "rules": RULES,
         "gain_over_independence": gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},
@@ -296,11 +314,13 @@ def fit_steps(
     *,
     steps: int,
     fits: int,
+    shrinkage: float = SHRINKAGES[0],
     progress: Progress = SILENT,
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    loss = Loss(targets, SHRINKAGE, CellWeights(targets.cells, targets.precision), three_way_loss(estimates))
+    weights, three = CellWeights(targets.cells, targets.precision), three_way_loss(estimates, shrunk=shrinkage == 1)
+    loss = Loss(targets, shrinkage, weights, three)
     together, threads = fits_together(targets.cells, start, fits)
 
     def run(first: int) -> Floats:
@@ -316,10 +336,17 @@ def fit_steps(
     return LatentModel(schema=schema, probabilities=np.concatenate(parts), fits=fits)
 
 
-def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
-    """The model with as many rounds of exchanges as a table of its size and noise affords: a public rule."""
+def refined(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
+    """The model as a file holds it, with as many rounds of exchanges as a table of its size affords: a public rule."""
     cells, n_rows = model.schema.cells, estimates.n_rows
     triples = triple_rounds(n_rows, cells, expected_noise(estimates))
-    if triples:
-        return replace(model, rounds=triples, matched=3)
-    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))
+    rounds = triples or refining_rounds(n_rows, cells.n_attributes, cells.n_levels)
+    return completed(as_stored(replace(model, rounds=rounds, matched=3 if triples else 2), bits), estimates, bits)
+
+
+def completed(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
+    """The model with what noisy tables say beyond it, where components exchange values."""
+    if not model.rounds or model.n_components == 1 or model.schema.cells.n_cells > MOST_MISSED:
+        return replace(model, missed=model.missed[:0])
+    predicted = model.schema.cells.flat(steady_pairs(model.probabilities))
+    return as_stored(replace(model, missed=missed(estimates, model.margins(), predicted)), bits)

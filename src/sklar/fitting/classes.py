@@ -2,7 +2,7 @@
 
 A person belongs to one of H equally likely classes. Given the class, the attributes of the person and the number of
 their events are independent; every event belongs to one of G classes of events of that class of people, and given both
-its attributes are independent. The order of events means nothing.
+its attributes are independent. How events follow one another, where they have an order, is fitted after (`order`).
 
 With P (H, dP) the levels of people's attributes, N (H, bins) the bins of the number of events, C (H, G) the classes of
 events, Q (H, G, dE) the levels of their attributes, E = sum_g C Q, and Z = [1, P, N], all tables are four products:
@@ -20,19 +20,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured
-from sklar.budget.plan import FULL_WEIGHT, LinkedTable
+from sklar.budget.plan import FULL_WEIGHT, IN_ORDER, LinkedTable
 from sklar.draw.blocks import ReadArray
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import start_logits
 from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, project, project_levels, scale_levels
+from sklar.fitting.order import ARRAYS, CourseLaws, fit_course, graded, law_shapes
 from sklar.fitting.steps import RATE, contrasts
 from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
@@ -60,7 +61,7 @@ _ROUNDING = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkedClasses:
     """What the H equally likely classes of people are like, as probabilities of (H, levels), (H, at_most + 1), (H, G)
-    and (H, G, levels).
+    and (H, G, levels); and how their events follow one another, where these have an order.
     """
 
     linked: Linked
@@ -68,10 +69,14 @@ class LinkedClasses:
     number: Floats
     event_class: Floats
     event: Floats
+    laws: CourseLaws | None = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it, flat."""
-        return {name: getattr(self, name).ravel() for name in ("person", "number", "event_class", "event")}
+        held = {name: getattr(self, name) for name in ("person", "number", "event_class", "event")}
+        if self.laws is not None:
+            held |= {name: getattr(self.laws, name) for name in ARRAYS}
+        return {name: chances.ravel() for name, chances in held.items()}
 
     @classmethod
     def read(cls, linked: Linked, settings: Mapping[str, Any], array: ReadArray) -> LinkedClasses:
@@ -83,6 +88,9 @@ class LinkedClasses:
             "event_class": ((classes, kinds), one),
             "event": ((classes, kinds, linked.events.n_levels), linked.events.offsets[:-1]),
         }
+        course = linked.course
+        if course is not None:
+            shapes |= {name: (shape, one) for name, shape in zip(ARRAYS, law_shapes(course, classes), strict=True)}
         read = {}
         for name, (shape, begins) in shapes.items():
             chances = array(name, np.float32, math.prod(shape)).reshape(shape)
@@ -91,7 +99,8 @@ class LinkedClasses:
             if not (chances >= 0).all() or not (abs(sums - 1) < _ROUNDING).all():
                 raise ModelError(f"its array '{name}' must hold probabilities.")
             read[name] = chances
-        return cls(linked=linked, **read)
+        laws = None if course is None else CourseLaws(course=course, **{name: read.pop(name) for name in ARRAYS})
+        return cls(linked=linked, laws=laws, **read)
 
 
 class _Layout:
@@ -112,6 +121,8 @@ class _Layout:
         self.full = np.bincount(self.bin_of, weights=self.within * weight).astype(np.float32)
         self.rest = np.bincount(self.bin_of, weights=self.within * (1 - weight)).astype(np.float32)
         self.rest[0] = 0
+        # Two events that are apart stand for any two.
+        self.apart = float(share[2:].sum() / max(share[3:].sum(), 1e-3))
         self.two = np.ones(self.n_bins, dtype=np.float32)
         self.two[:2] = 0
 
@@ -141,9 +152,11 @@ class _Layout:
         shapes = [(1 + people + bins,) * 2, (people + bins + 1, events), (events, events), (events, events)]
         products = [np.zeros(shape, dtype=np.float32) for shape in shapes]
         for (table, _, _), given in zip(self.tables, each, strict=True):
-            if table.kind == "people":
+            if table.kind == "people" or table.kind in IN_ORDER:
                 continue
             cells = np.full(table.cells, 1 / given[0]) if precisions else given
+            if table.kind == "apart-events":
+                cells = cells / self.apart**2 if precisions else cells * self.apart
             product, rows, columns = self._place(table)
             if table.kind == "number":
                 sizes = np.bincount(self.bin_of)
@@ -295,7 +308,13 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
         event_class=kind,
         event=event,
     )
-    return as_stored(classes, digits(measured.blocks, measured.n_people)), {
+    bits, course = digits(measured.blocks, measured.n_people), measured.linked.course
+    if course is not None:
+        classes = replace(classes, number=graded(measured, classes.number.astype(np.float64)))
+    classes = as_stored(classes, bits)
+    if course is not None:
+        classes = replace(classes, laws=as_stored(fit_course(measured, course, classes), bits))
+    return classes, {
         "person_classes": len(person),
         "event_classes": kind.shape[1],
         "steps": steps,

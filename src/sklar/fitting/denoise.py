@@ -241,6 +241,25 @@ def denoise_tables(estimates: Estimates, levels: Doubles) -> Targets:
     )
 
 
+def missed(estimates: Estimates, levels: Doubles, predicted: Floats) -> Floats:
+    """What noisy two-way tables show that predictions with these margins lack, in shares, shape (n_cells,) each.
+
+    With R the interaction that is missed, seen with noise of variance sigma^2 in k dimensions, it is R times
+    max(0, 1 - k sigma^2 / |R|^2) (James and Stein 1961): nothing where a table is as near as noise lets one see.
+    """
+    cells, found = estimates.cells, np.zeros(predicted.size, dtype=np.float32)
+
+    def fill(members: Ints) -> None:
+        tables = PairTables(estimates, levels, members)
+        rest = tables.centered - center(predicted[tables.places] - tables.independent)
+        noise = (rest.shape[1] - 1) * (rest.shape[2] - 1) * tables.sd**2
+        squares = np.maximum((rest**2).sum(axis=(1, 2)), 1e-300)
+        found[tables.places] = np.maximum(1 - noise / squares, 0.0)[:, None, None] * rest
+
+    with_alike(cells, fill)
+    return found
+
+
 def relative_precision(cells: Cells, pair_sd: Doubles) -> Doubles:
     """Inverse variances of all pairs over their mean, shape (m, m), symmetric; zero on the diagonal."""
     precision = pair_sd**-2.0

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.denoise import Targets
+from sklar.fitting.denoise import Targets, posterior_means
 from sklar.fitting.margins import Estimates
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
@@ -468,10 +468,11 @@ class ParityLoss:
 ThreeWayLoss: TypeAlias = TableLoss | ParityLoss
 
 
-def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
+def three_way_loss(estimates: Estimates, *, shrunk: bool = False) -> ThreeWayLoss | None:
     """What three-way tables or parities of triples add to a fit's loss, weighed by inverse variances; None for none.
 
-    Tables are centered to a total of one, since rows without a level may be missing from them.
+    Tables are centered to a total of one, since rows without a level may be missing from them. If `shrunk`, they
+    are the empirical-Bayes means of their cells, which find those that nobody has.
     """
     wider, n_rows = estimates.wider, estimates.n_rows
     if not wider:
@@ -481,6 +482,11 @@ def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
     weights = WEIGHT * estimates.third_sd**-2.0 / np.mean(estimates.pair_sd**-2.0)
     noise = float(weights @ (sizes * (estimates.third_sd / n_rows) ** 2))
     shares += np.repeat(missing / sizes, sizes)
+    if shrunk:
+        starts = np.cumsum(sizes) - sizes
+        means = posterior_means(shares, np.repeat(estimates.third_sd / n_rows, sizes), starts)
+        totals = np.maximum(np.add.reduceat(means, starts), 1e-12)
+        shares = means / np.repeat(totals, sizes)
     found = apart(wider, shares, estimates.third_sd)
     near = [_near(query, own, sds, n_rows) for query, own, sds in found if query.order == 4]
     return TableLoss(wider, shares, weights, noise, near)

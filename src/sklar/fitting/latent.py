@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,8 +23,9 @@ class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
     `probabilities` has shape (components, d). `rounds` says how often a drawn value is offered an exchange that brings
-    two-way tables nearer to the model's (`draw.refine`), and three-way tables too where `matched` is 3. The components
-    of `fits` fits stand one after the other: few rows are drawn from the first of them.
+    two-way tables nearer to the model's plus `missed` (`draw.refine`), flat or empty, and three-way tables to the
+    model's where `matched` is 3. The components of `fits` fits stand one after the other: few rows are drawn from the
+    first of them.
     """
 
     kind: ClassVar[str] = "latent"
@@ -35,6 +36,7 @@ class LatentModel:
     rounds: int = 0
     matched: int = 2
     fits: int = 1
+    missed: Floats = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     def __repr__(self) -> str:
         return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
@@ -77,11 +79,12 @@ class LatentModel:
     def describe(self) -> dict[str, Any]:
         """What a model file says of it in JSON."""
         own = {"kind": self.kind, "components": self.n_components, "fits": self.fits}
-        return own | {"rounds": self.rounds, "matched": self.matched}
+        return own | {"rounds": self.rounds, "matched": self.matched, "missed": self.missed.size > 0}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
-        return {"probabilities": self.probabilities.ravel()}
+        own = {"missed": self.missed} if self.missed.size else {}
+        return {"probabilities": self.probabilities.ravel(), **own}
 
     @classmethod
     def read(cls, schema: Schema, described: Mapping[str, Any], array: ReadArray) -> LatentModel:
@@ -91,6 +94,8 @@ class LatentModel:
             raise ModelError(f"its copula must be of fits of one size, got {shape[0]:,} components of {fits:,} fits.")
         probabilities = array("probabilities", np.float32, shape[0] * shape[1]).reshape(shape)
         own = {key: described[key] for key in ("rounds", "matched", "fits")}
+        if described["missed"]:
+            own["missed"] = array("missed", np.float32, schema.cells.n_cells)
         return cls(schema=schema, probabilities=probabilities, **own)
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:

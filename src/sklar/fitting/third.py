@@ -60,6 +60,8 @@ SEED = 1_000
 # A score is right within so many sds of its noise. Fits that disagree by this share of a distance show its shape.
 _SURE = 2.0
 _SHAPED = 0.1
+# Tables of four matter so much less than those of three where no target is named: they are to find what only they show.
+_OF_FOUR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -223,6 +225,7 @@ def disagreement(fits: Floats, asked: Tables, n_rows: int, targets: Sequence[int
         distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
         means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
     weights = np.where(np.isin(members, targets).any(axis=1), TARGET_WEIGHT, 1.0)
+    weights *= 1.0 if asked.order == 3 or targets else _OF_FOUR
     return Disagreement(
         tables=asked,
         variation=np.concatenate(variation),

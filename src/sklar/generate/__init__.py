@@ -1,4 +1,4 @@
-"""Seeded test tables of the paper's shapes, streamed: to try a size without downloading anything.
+"""Seeded test tables of the paper's shapes and of a linked census, streamed: to try a size with no download.
 
 Nothing here is real. A seed gives the same rows again, in blocks with a random stream each.
 """
@@ -27,10 +27,12 @@ class TableShape(NamedTuple):
 _CENSUS = "census-like people: 14 attributes of every type, nulls, values outside the schema"
 _HOSPITAL = "the paper's Hospital: 9 attributes (1,201 levels), 8 of them facts about a hospital"
 _DSS = "the paper's DSS: 27 attributes, 10 of them small, 674 levels, correlated and skewed"
+_LINKED = "a national census linked with registers: 60 attributes, 561 levels, correlated and skewed"
 SHAPES: Mapping[str, TableShape] = {
     "census": TableShape(30_000, _CENSUS, census.table),
     "hospital": TableShape(10_000, _HOSPITAL, hospital.table),
     "dss": TableShape(5_240_260, _DSS, dss.table),
+    "census-linked": TableShape(1_000_000, _LINKED, dss.census_linked),
     "syn1": TableShape(5_240_260, "the paper's Syn 1: 1,000 correlated binary attributes", binary.syn1),
     "syn2": TableShape(5_240_260, "the paper's Syn 2: 2,000 correlated binary attributes", binary.syn2),
 }

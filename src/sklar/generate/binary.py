@@ -86,12 +86,13 @@ def _draw(columns: pl.Schema, rng: np.random.Generator, _first: int) -> pl.DataF
 
 
 @cache
-def _table(stream: int, columns: int) -> Blueprint:
+def table(stream: int, columns: int) -> Blueprint:
+    """A table of so many bits and its public schema."""
     names = [f"x{j + 1:04d}" for j in range(columns)]
     attributes, kinds = {name: {"type": "boolean"} for name in names}, pl.Schema(dict.fromkeys(names, pl.Boolean()))
     draw = partial(_draw, kinds)
     return Blueprint(stream=stream, block_rows=BLOCK_ROWS, attributes=attributes, columns=kinds, draw=draw)
 
 
-syn1: Callable[[], Blueprint] = partial(_table, 4, 1_000)
-syn2: Callable[[], Blueprint] = partial(_table, 5, 2_000)
+syn1: Callable[[], Blueprint] = partial(table, 4, 1_000)
+syn2: Callable[[], Blueprint] = partial(table, 5, 2_000)

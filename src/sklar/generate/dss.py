@@ -1,7 +1,8 @@
 """A table in the shape of the paper's DSS, which is not public: 27 attributes, 10 of them small, 674 levels.
+And one in that of a national census linked with registers: 60 attributes.
 
-Invented recipients of invented benefits. Six latent normal factors stand behind a row, and every attribute cuts its own
-mixture of them into levels: the structure below is all there is, it is public, and only the rows depend on the seed.
+Invented people. Six latent normal factors stand behind a row, and every attribute cuts its own mixture of them into
+levels: the structure in the TOML files is all there is, it is public, and only the rows depend on the seed.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def _shares(count: int, stated: Sequence[float] | Mapping[str, Any]) -> Shares:
     return shares if first is None else np.concatenate([[first], (1 - first) * shares])
 
 
-def _columns() -> list[_Column]:
+def _columns(file: str) -> list[_Column]:
     columns = []
-    for name, stated in tomllib.loads((files("sklar.generate") / "dss.toml").read_text("utf-8"))["columns"].items():
+    for name, stated in tomllib.loads((files("sklar.generate") / file).read_text("utf-8"))["columns"].items():
         count = len(stated.get("levels", ())) or max(len(stated.get("edges", ())) - 1, 2)
         margin = _shares(count, stated.pop("shares"))
         columns.append(_Column(name=name, margin=margin, **{"loads": {}, **stated}))
@@ -130,9 +131,18 @@ def _draw(columns: Sequence[_Column], rng: np.random.Generator, _first: int) -> 
 
 
 @cache
-def table() -> Blueprint:
-    """DSS and its public schema."""
-    columns = _columns()
+def _table(file: str, stream: int) -> Blueprint:
+    columns = _columns(file)
     attributes = {column.name: column.entry for column in columns}
     kinds, draw = pl.Schema({column.name: _TYPES[column.kind] for column in columns}), partial(_draw, columns)
-    return Blueprint(stream=3, block_rows=BLOCK_ROWS, attributes=attributes, columns=kinds, draw=draw)
+    return Blueprint(stream=stream, block_rows=BLOCK_ROWS, attributes=attributes, columns=kinds, draw=draw)
+
+
+def table() -> Blueprint:
+    """DSS and its public schema."""
+    return _table("dss.toml", 3)
+
+
+def census_linked() -> Blueprint:
+    """The linked census and its public schema."""
+    return _table("census_linked.toml", 7)

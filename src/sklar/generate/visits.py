@@ -39,7 +39,9 @@ _DAYS = np.arange(_EDGES["date"][0], _EDGES["date"][-1], dtype="datetime64[D]")
 def linked() -> Linked:
     """The public schema of both tables."""
     people, events = _schema("patients", _PATIENT), _schema("visits", _VISIT)
-    return Linked(people=people, events=events, people_key=KEY, events_key=KEY, at_most=MOST)
+    return Linked(
+        people=people, events=events, people_key=KEY, events_key=KEY, at_most=MOST, order="date", follows="type"
+    )
 
 
 def _schema(table: str, names: Sequence[str]) -> Schema:

@@ -242,7 +242,7 @@ def _looked_up(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32] | No
     return codes.take((step if width == 1 else step // width) + 1, mode="clip")
 
 
-def _numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
+def numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
     """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
 
     Which values are numbers of the domain, their codes say.
@@ -275,7 +275,7 @@ def dealt(column: pl.Series, attribute: Attribute, codes: NDArray[np.integer[Any
         edges = np.asarray(attribute.edges, dtype=np.float64)
         place = np.searchsorted(attribute.bin_codes, codes[here])
         with np.errstate(over="ignore", invalid="ignore"):
-            way = (_numbers_of(column, attribute)[here] - edges[place]) / (edges[place + 1] - edges[place])
+            way = (numbers_of(column, attribute)[here] - edges[place]) / (edges[place + 1] - edges[place])
         tokens[here] = np.rint(TOKENS * np.clip(np.nan_to_num(way), 0.0, 1.0))
     return tokens
 
@@ -289,7 +289,7 @@ def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:
         bounds = replace(attribute, domain="public", at_most=0)
         inside = np.asarray(encode_column(column, bounds) == bounds.bin_codes[0])
         units = np.zeros(len(column), dtype=np.int64)
-        units[inside] = ladder_of(attribute).units(_numbers_of(column, attribute)[inside])
+        units[inside] = ladder_of(attribute).units(numbers_of(column, attribute)[inside])
         return pl.Series(units).scatter(np.flatnonzero(~inside), None)
     values, places = distinct(column)
     known = {"", attribute.missing, *map(str, attribute.special)}

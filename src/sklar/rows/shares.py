@@ -2,12 +2,18 @@
 
 A person is a key of the table of people, with the first row that has it; a row without a key is a person of their own,
 without events. An event whose key no person has is left out: by rule, and without a word to anyone but the custodian
-(`custodian.check`). Of those who have more events than the schema says, so many are chosen at random (`kernel.people`).
-So whatever one person's rows are, they decide nothing about anyone else's part. Keys are compared as texts
-(`encode.id_texts`). No value raises.
+(`custodian.check`). Of a person's events that must be `unique` the first in the table is kept, and of those who have
+more events than the schema says, so many are chosen at random (`kernel.people`). So whatever one person's rows are,
+they decide nothing about anyone else's part. Keys are compared as texts (`encode.id_texts`). No value raises.
 
 `queries.Shares` deals: whatever stands here, a person gives at most one unit to each table. What is decided here is to
 which cells, by the weights that `budget.plan.KINDS` describes.
+
+Where events have an order, each person's are put in it, those of one time as they stand in the table; an event whose
+time is no level has no place in it. A step is from an event to the next one of the same person. A person with s steps
+gives 1/s for each: none is negative, and together they are one unit, however many there are. So a person's vector v in
+such a table has L1 and L2 norm of at most one unit, and replacing a person moves the table by at most |v - v'| <=
+sqrt(|v|^2 + |v'|^2) <= sqrt(2) units. Order, gaps and steps of a person are functions of that person's rows alone.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import LinkedMeasured, certify
-from sklar.budget.plan import FULL_WEIGHT, LinkedTable, Plan, linked_tables, plan_linked
+from sklar.budget.plan import FULL_WEIGHT, STEPS, LinkedTable, Plan, linked_tables, plan_linked
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.kernel.queries import Entries, Shares
@@ -30,9 +36,10 @@ from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Charge, Vault
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, workers
-from sklar.public.events import Linked
+from sklar.public.attribute import Attribute
+from sklar.public.events import Course, Linked
 from sklar.public.schema import Schema
-from sklar.rows.encode import NO_TEXT, encode, id_texts
+from sklar.rows.encode import NO_TEXT, encode, id_texts, numbers_of
 from sklar.rows.read import open_source
 from sklar.rows.source import Source, require_columns
 
@@ -45,13 +52,15 @@ class Joined:
     """Codes of people and of their events: private.
 
     `people` has shape (attributes, n) and `events` (attributes, N). The events of person i stand from `begins[i]` up to
-    `begins[i + 1]`. `unmatched` events had the key of nobody, `beyond` were left out of those who had too many, and
-    `repeated` rows of people had the key of an earlier row.
+    `begins[i + 1]`, where they have an order in that of their `times`, shape (N,), which are -1 where an event has
+    none. `unmatched` events had the key of nobody, `beyond` were left out of those who had too many, or two that must
+    be unique, and `repeated` rows of people had the key of an earlier row.
     """
 
     people: NDArray[np.int16]
     events: NDArray[np.int16]
     begins: NDArray[np.int64]
+    times: NDArray[np.int64]
     unmatched: int
     beyond: int
     repeated: int
@@ -84,22 +93,24 @@ def join(people: object, events: object, linked: Linked) -> Joined:
     """Codes of all people with those of their events. Tables that lack a column are refused before a row is read."""
     of_people = _open(people, linked.people, linked.people_key, "people")
     of_events = _open(events, linked.events, linked.events_key, "events")
-    keys, codes = _read(of_people, linked.people, linked.people_key)
+    keys, codes, _ = _read(of_people, linked.people, linked.people_key)
     kept = np.flatnonzero((keys.is_null() | keys.is_first_distinct()).to_numpy())
     known = pl.DataFrame({"key": keys[kept], "number": np.arange(kept.size)}).drop_nulls()
-    keys_of_events, codes_of_events = _read(of_events, linked.events, linked.events_key)
+    keys_of_events, codes_of_events, times = _read(of_events, linked.events, linked.events_key, linked.course)
     owned = keys_of_events.to_frame("key").join(known, on="key", how="left", maintain_order="left")
     owner = owned["number"].fill_null(-1).to_numpy()
     matched = np.flatnonzero(owner >= 0)
-    marks = np.stack([owner[matched], np.zeros_like(matched)], axis=1).astype(np.uint64)
-    keys_of_rows = np.frombuffer(urandom(8 * matched.size), dtype=np.uint64)
-    chosen = np.sort(matched[choose_rows(marks, keys_of_rows, linked.at_most)])
-    chosen = chosen[np.argsort(owner[chosen], kind="stable")]
+    counted = matched[_first_of_each(owner, codes_of_events, times, linked)[matched]]
+    marks = np.stack([owner[counted], np.zeros_like(counted)], axis=1).astype(np.uint64)
+    keys_of_rows = np.frombuffer(urandom(8 * counted.size), dtype=np.uint64)
+    chosen = np.sort(counted[choose_rows(marks, keys_of_rows, linked.at_most)])
+    chosen = chosen[np.lexsort((times[chosen], owner[chosen]))]
     begins = np.concatenate([[0], np.cumsum(np.bincount(owner[chosen], minlength=kept.size))])
     return Joined(
         people=codes[:, kept],
         events=codes_of_events[:, chosen],
         begins=begins.astype(np.int64),
+        times=times[chosen],
         unmatched=int(owner.size - matched.size),
         beyond=int(matched.size - chosen.size),
         repeated=int(len(keys) - kept.size),
@@ -116,16 +127,42 @@ def _open(data: object, schema: Schema, key: str, part: str) -> Source:
     return source
 
 
-def _read(source: Source, schema: Schema, key: str) -> tuple[pl.Series, NDArray[np.int16]]:
-    """Keys and codes of a table, in its order. At most 20,000 levels: two bytes hold every code."""
-    keys = [pl.Series("id", [], dtype=pl.String)]
+def _read(
+    source: Source, schema: Schema, key: str, course: Course | None = None
+) -> tuple[pl.Series, NDArray[np.int16], NDArray[np.int64]]:
+    """Keys, codes and times (zeros without a course) of a table, in its order. Two bytes hold every code."""
+    keys, times = [pl.Series("id", [], dtype=pl.String)], [np.empty(0, dtype=np.int64)]
     codes = [np.empty((schema.n_attributes, 0), dtype=np.int16)]
     for batch in source.batches((key, *schema.columns)):
         keys.append(id_texts(batch.to_series(0)))
         codes.append(encode(batch.select(pl.nth(range(1, batch.width))), schema).astype(np.int16))
+        times.append(np.zeros(batch.height, dtype=np.int64))
+        if course is not None:
+            column, levels = batch.to_series(1 + course.order), codes[-1][course.order]
+            times[-1] = _times(column, levels, schema.attributes[course.order], course)
     texts = pl.concat(keys)
     # What has no text is no key.
-    return texts.set(texts == NO_TEXT, None), np.concatenate(codes, axis=1)
+    return texts.set(texts == NO_TEXT, None), np.concatenate(codes, axis=1), np.concatenate(times)
+
+
+def _times(column: pl.Series, levels: NDArray[np.int16], attribute: Attribute, course: Course) -> NDArray[np.int64]:
+    """The times of a column of these levels: of the domain whatever its values are, and -1 where one is no level."""
+    if column.dtype == pl.Null or column.dtype.is_nested():
+        return np.full(levels.size, -1, dtype=np.int64)
+    steps = np.nan_to_num(numbers_of(column, attribute)) // course.step - course.first
+    return np.where(levels >= 0, np.clip(steps, 0, course.width - 1), -1).astype(np.int64)
+
+
+def _first_of_each(
+    owner: NDArray[np.int64], codes: NDArray[np.int16], times: NDArray[np.int64], linked: Linked
+) -> NDArray[np.bool_]:
+    """Which events are the first of their person with their time, or their levels, of the unique attributes."""
+    if not linked.unique:
+        return np.ones(owner.size, dtype=bool)
+    of = linked.events.names.index
+    columns = [times if name == linked.order else codes[of(name)] for name in linked.unique]
+    same = pl.DataFrame({str(place): column for place, column in enumerate([owner, *columns])})
+    return same.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
 
 
 def measure_shares(
@@ -174,6 +211,17 @@ class _SomePeople:
         self._everyone = np.arange(last - first)
         self._owner = np.repeat(self._everyone, self._number)
         self._bin = np.searchsorted(np.array(linked.bins), self._number, side="right") - 1
+        if linked.course is not None:
+            self._follow(linked.course, joined.times[start:end])
+
+    def _follow(self, course: Course, times: NDArray[np.int64]) -> None:
+        """Find everybody's first event, and steps from one event to the next, among events that have a time."""
+        timed = np.flatnonzero(times >= 0)
+        first = np.diff(self._owner[timed], prepend=-1) > 0
+        after = np.flatnonzero(~first)
+        self._first, self._before, self._after = timed[first], timed[after - 1], timed[after]
+        waits = times[self._after] - times[self._before]
+        self._gap = np.searchsorted(np.array(course.gaps), waits, side="right") - 1
 
     def tokens(self, query: Shares) -> NDArray[np.int64]:
         """What they give to the tables of a query."""
@@ -195,6 +243,17 @@ class _SomePeople:
             "person-person": lambda: crossed(people[first], people[second]),
             "number-person": lambda: crossed(self._bin, people[first]),
         }
+        if table.kind == "first-event":
+            whose = owner[self._first]
+            return whose, events[first][self._first], np.ones_like(whose), np.ones_like(whose)
+        if table.kind in STEPS:
+            mover, before = owner[self._after], events[first][self._before]
+            by_step: dict[str, Callable[[], NDArray[np.int64]]] = {
+                "next-event": lambda: crossed(before, events[first][self._after]),
+                "event-gap": lambda: crossed(before, self._gap),
+                "number-gap": lambda: crossed(self._bin[mover] - 2, self._gap),
+            }
+            return mover, by_step[table.kind](), np.ones_like(mover), np.bincount(mover)[mover]
         if table.kind in by_event:
             return owner, by_event[table.kind](), np.ones_like(owner), self._number[owner]
         if table.kind in by_person:
@@ -212,7 +271,10 @@ class _SomePeople:
         return twice, cell, weight, FULL_WEIGHT * self._number[twice]
 
     def _twice(self, table: LinkedTable) -> Entries:
-        """Pairs of a person's events by the two levels of an attribute, the lower first: 2/(k (k - 1)) each."""
+        """Pairs of a person's events by the two levels of an attribute, the lower first: 2/(k (k - 1)) each.
+
+        Apart from steps, where those are a table of their own: 2/((k - 1) (k - 2)) each.
+        """
         code, size = self._events[table.first], table.shape[0]
         kept = code >= 0
         levels, times = np.unique(self._owner[kept] * size + code[kept], return_counts=True)
@@ -223,8 +285,18 @@ class _SomePeople:
         other = one + np.arange(one.size) - np.repeat(np.cumsum(following) - following, following)
         same = one == other
         weight = np.where(same, times[one] * (times[one] - 1) // 2, times[one] * times[other])
-        number = self._number[owner[one]]
-        return owner[one], triangle(level[one], level[other], size), weight, number * (number - 1) // 2
+        whose, cell = owner[one], triangle(level[one], level[other], size)
+        number = self._number[whose]
+        if table.kind == "two-events":
+            return whose, cell, weight, number * (number - 1) // 2
+        steps = np.sort(code[np.stack([self._before, self._after])], axis=0)
+        known = np.flatnonzero(steps[0] >= 0)
+        low, high = steps[:, known]
+        # Pairs by person and cell ascend, and every step is one of them.
+        mover = self._owner[self._after][known]
+        place = np.searchsorted(whose * table.cells + cell, mover * table.cells + triangle(low, high, size))
+        weight -= np.bincount(place, minlength=weight.size)
+        return whose, cell, weight, (number - 1) * (number - 2) // 2
 
 
 def triangle(low: NDArray[np.int64], high: NDArray[np.int64], size: int) -> NDArray[np.int64]:

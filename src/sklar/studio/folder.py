@@ -13,6 +13,7 @@ from typing import Any
 
 from sklar.errors import DataError, OutputError, SchemaError, SklarError
 from sklar.files.write import write_text
+from sklar.machine.wording import failing
 from sklar.rows.sql import Query
 from sklar.rows.text import kind_of
 
@@ -59,11 +60,10 @@ class Folder:
 
     def inside(self, name: str) -> Path:
         """The path of a name below the folder, links resolved; refused where it leads out of it, or to our notes."""
-        try:
+        odd = "this is no path below the studio's folder. Choose a file from the list."
+        with failing(DataError, odd, (OSError, ValueError, RuntimeError)):
             path = (self.root / name).resolve()
             path.exists()
-        except (OSError, ValueError, RuntimeError):
-            raise DataError("this is no path below the studio's folder. Choose a file from the list.") from None
         if not path.is_relative_to(self.root) or STATE in path.relative_to(self.root).parts:
             raise DataError("this path leads out of the studio's folder. Choose a file from the list.")
         return path
@@ -123,12 +123,12 @@ class Folder:
         """The table of that name."""
         if not _NAME.fullmatch(name):
             raise DataError("there is no such table here. Choose a file first.")
-        try:
-            return Desk(**json.loads((self.root / STATE / f"{name}.desk.json").read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise DataError(f"no table '{name}' was opened here. Choose a file first.") from None
-        except (OSError, ValueError, TypeError):
-            raise DataError(f"the studio's notes on '{name}' cannot be read. Open its file again.") from None
+        path = self.root / STATE / f"{name}.desk.json"
+        if not path.exists():
+            raise DataError(f"no table '{name}' was opened here. Choose a file first.")
+        unread = f"the studio's notes on '{name}' cannot be read. Open its file again."
+        with failing(DataError, unread, (OSError, ValueError, TypeError)):
+            return Desk(**json.loads(path.read_text(encoding="utf-8")))
 
     def save(self, desk: Desk, **changes: Any) -> Desk:
         """Keep what was chosen for a table, for its owner alone."""
@@ -151,18 +151,15 @@ class Folder:
         path = self.inside(desk.schema)
         if not path.is_file():
             return None
-        try:
+        unread = f"schema file '{desk.schema}' cannot be read. It must be a UTF-8 text file."
+        with failing(SchemaError, unread, (OSError, UnicodeDecodeError)):
             return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            raise SchemaError(f"schema file '{desk.schema}' cannot be read. It must be a UTF-8 text file.") from None
 
     def notes(self) -> Path:
         """Where the studio keeps its own notes: its owner's alone."""
         path = self.root / STATE
-        try:
+        with failing(OutputError, f"'{path}' cannot be made: {{why}}. The studio keeps its notes there.", OSError):
             path.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"'{path}' cannot be made: {error.strerror}. The studio keeps its notes there.") from None
         return path
 
     def table(self, desk: Desk) -> object:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sklar.custodian.draft import Draft, draft
 from sklar.errors import DataError, SklarError
+from sklar.machine.wording import failing
 from sklar.public.settings import Reading
 from sklar.studio.folder import Desk, Folder
 
@@ -40,10 +41,9 @@ class Looks:
 
     def at(self, desk: Desk, reading: Reading, *, wait_s: float) -> TableLook:
         """The look at a table, begun now if need be; waited for so long."""
-        try:
+        gone = f"the file '{desk.data}' does not exist any more. Put it back, or open another."
+        with failing(DataError, gone, OSError):
             facts = self._folder.inside(desk.data).stat()
-        except OSError:
-            raise DataError(f"the file '{desk.data}' does not exist any more. Put it back, or open another.") from None
         key = (desk.data, desk.query, reading, facts.st_mtime_ns, facts.st_size)
         with self._lock:
             kept = self._kept.get(desk.name)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sklar.errors import SklarError
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.studio.folder import Folder
 from sklar.studio.guard import Guard, Session
 from sklar.studio.looks import Looks
@@ -80,10 +80,9 @@ _POST: dict[str, Page] = {
 
 def check_host(host: str, *, beyond: bool) -> None:
     """Refuse to listen where others could come from, unless the custodian said so by two options."""
-    try:
+    unread = f"--host must be an address of this machine such as {LOOPBACK}, got '{host}'."
+    with failing(SklarError, unread, ValueError):
         address = ipaddress.ip_address(host)
-    except ValueError:
-        raise SklarError(f"--host must be an address of this machine such as {LOOPBACK}, got '{host}'.") from None
     if address.is_unspecified:
         raise SklarError(f"--host must name one address, and {host} means all of them. Give the one to listen on.")
     if not address.is_loopback and not beyond:
@@ -96,12 +95,9 @@ def serve(
     """Serve a folder until interrupted. `ready` is told the first address, once it can be opened."""
     check_host(host, beyond=beyond)
     folder = Folder(root)
-    try:
+    busy = f"{host}:{port} cannot be listened on: {{why}}. Leave --port out for a free one."
+    with failing(SklarError, busy, OSError):
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise SklarError(
-            f"{host}:{port} cannot be listened on: {error.strerror}. Leave --port out for a free one."
-        ) from None
     with listening:
         session = Session(host=host, port=listening.getsockname()[1])
         server = make_server(folder, session)

@@ -1,9 +1,9 @@
 """Work that takes long, in a process of its own: closing the browser, or the end of the server, does not stop it.
 
-A piece of work is two files in the folder's notes, its owner's alone: `N.order.json`, which says what is to be done,
-and `N.state.json`, which its process keeps writing. While a process works it holds the lock of `working.db`: an
-exclusive transaction, which the operating system ends with the process, however that ends. `N.cancel` asks it to stop;
-it then stops as at Ctrl-C, so that no file is left half-written. What a ledger was charged before stays charged.
+A piece of work is a file in the folder's notes, its owner's alone: `N.work.json` says what is to be done and how far
+it is, and its process keeps writing it. While a process works it holds the lock of `working.db`: an exclusive
+transaction, which the operating system ends with the process, however that ends. `N.cancel` asks it to stop; it then
+stops as at Ctrl-C, so that no file is left half-written. What a ledger was charged before stays charged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.machine.stores import fresh_file
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.schema import Schema
 from sklar.studio.folder import Folder
 
@@ -60,16 +60,19 @@ class Stage:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """How far a piece of work is. It ends as `done`, `failed` or `cancelled`; `lost` if its process ended unheard."""
+    """What a piece of work is to do (`order`), and how far it is.
+
+    It ends as `done`, `failed` or `cancelled`; `lost` if its process ended unheard.
+    """
 
     number: int
     kind: str
     desk: str
+    release: int
+    order: Mapping[str, Any] = field(default_factory=dict)
     state: str = "running"
     message: str = ""
     remark: str = ""
-    release: int | None = None
-    charges_before: int = 0
     stages: list[Stage] = field(default_factory=list)
 
     @property
@@ -78,56 +81,23 @@ class State:
         return self.state != "running"
 
 
-class StateFile:
-    """Progress that is kept in a state file: written when a stage begins, and by the thread that watches the work."""
-
-    def __init__(self, state: State, path: Path) -> None:
-        self._state, self._path = state, path
-        self._lock, self._began = threading.RLock(), time.monotonic()
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        """A stage begins."""
-        with self._lock:
-            self._clock()
-            self._state.stages.append(Stage(name=name, unit=unit, total=total))
-            self._began = time.monotonic()
-            self.write()
-
-    def advance(self, steps: int) -> None:
-        """Count steps."""
-        with self._lock:
-            for stage in self._state.stages[-1:]:
-                stage.done += steps
-
-    def _clock(self) -> None:
-        if self._state.stages and not self._state.over:
-            self._state.stages[-1].seconds = time.monotonic() - self._began
-
-    def write(self) -> None:
-        """Write the file. A disk that is full must not end the work itself."""
-        with self._lock, suppress(OSError):
-            self._clock()
-            _put(self._path, asdict(self._state))
-
-
 class Works:
     """All pieces of work of a folder: begin one, cancel it, see how far it is."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder, self._starting, self._probing = folder, threading.Lock(), threading.Lock()
 
-    def begin(self, kind: str, desk: str, order: Mapping[str, Any]) -> State:
-        """Begin a piece of work; an error when another is under way."""
+    def begin(self, kind: str, desk: str, release: int, **order: Any) -> State:
+        """Begin a piece of work on a release; an error when another is under way."""
         with self._starting:
             if self.running() is not None:
                 raise SklarError("other work is under way in this folder. Wait until it has ended, or cancel it.")
             number = max((each.number for each in self.all()), default=0) + 1
-            document = {**order, "kind": kind, "desk": desk}
-            try:
-                _put(_path(self._folder, number, "order"), document)
-                _put(_path(self._folder, number, "state"), asdict(_new_state(number, document)))
-            except OSError as error:
-                raise OutputError(f"work cannot begin: notes cannot be written ({error.strerror}).") from None
+            state = State(number=number, kind=kind, desk=desk, release=release, order=order)
+            with failing(OutputError, "work cannot begin: notes cannot be written ({why}).", OSError):
+                _put(_path(self._folder, number, "work"), asdict(state))
+                # Of work by an earlier version.
+                _path(self._folder, number, "cancel").unlink(missing_ok=True)
             # -P: a file of the folder must not be taken for a module.
             command = [sys.executable, "-P", "-m", "sklar.studio.work", str(self._folder.root), str(number)]
             none = subprocess.DEVNULL
@@ -138,7 +108,7 @@ class Works:
             # Until the process has the lock: from then on anybody can see that it works.
             end = time.monotonic() + _WAIT_S
             while time.monotonic() < end and not self._is_locked() and process.poll() is None:
-                if self._read(number).over:
+                if _read(self._folder, number).over:
                     break
                 time.sleep(0.02)
             # So that no dead child stays behind while the server lives.
@@ -147,7 +117,7 @@ class Works:
 
     def all(self, desk: str | None = None) -> list[State]:
         """All pieces of work, or those of one table, oldest first."""
-        names = (path.name.split(".")[0] for path in self._folder.notes().glob("*.state.json"))
+        names = (path.name.split(".")[0] for path in self._folder.notes().glob("*.work.json"))
         states = [self.state(number) for number in sorted(int(name) for name in names if name.isdigit())]
         return [each for each in states if desk is None or each.desk == desk]
 
@@ -158,11 +128,11 @@ class Works:
 
     def state(self, number: int) -> State:
         """How far a piece of work is; `lost` where its process ended without a word."""
-        state = self._read(number)
+        state = _read(self._folder, number)
         if not state.over and not self._is_locked():
             # It may have ended between the two looks, or be about to begin.
-            state = self._read(number)
-            age = time.time() - _path(self._folder, number, "state").stat().st_mtime
+            state = _read(self._folder, number)
+            age = time.time() - _path(self._folder, number, "work").stat().st_mtime
             if not state.over and (state.stages or age > _WAIT_S):
                 state.state = "lost"
                 state.message = "The process ended without a word: it was killed, or the machine or its disk failed."
@@ -172,13 +142,6 @@ class Works:
         """Ask a piece of work to stop."""
         if not self.state(number).over:
             _put(_path(self._folder, number, "cancel"), {})
-
-    def _read(self, number: int) -> State:
-        try:
-            document = json.loads(_path(self._folder, number, "state").read_text(encoding="utf-8"))
-            return State(**document | {"stages": [Stage(**each) for each in document["stages"]]})
-        except (OSError, ValueError, TypeError, KeyError):
-            raise SklarError("there is no such work in this folder.") from None
 
     def _is_locked(self) -> bool:
         # One at a time: two probes would take each other for the work.
@@ -193,9 +156,10 @@ def _path(folder: Folder, number: int, what: str) -> Path:
     return folder.notes() / f"{number:04d}.{what}.json"
 
 
-def _new_state(number: int, order: Mapping[str, Any]) -> State:
-    shown = {key: order[key] for key in ("kind", "desk", "release", "charges_before") if key in order}
-    return State(number=number, **shown)
+def _read(folder: Folder, number: int) -> State:
+    with failing(SklarError, "there is no such work in this folder.", (OSError, ValueError, TypeError, KeyError)):
+        document = json.loads(_path(folder, number, "work").read_text(encoding="utf-8"))
+        return State(**document | {"stages": [Stage(**each) for each in document["stages"]]})
 
 
 @contextmanager
@@ -226,16 +190,15 @@ def _put(path: Path, document: Mapping[str, Any]) -> None:
 def do(root: str, number: int) -> None:
     """Do one piece of work, in this process, and say in its state how it ended."""
     folder = Folder(root)
-    order = json.loads(_path(folder, number, "order").read_text(encoding="utf-8"))
-    job = _Job(folder, order, _new_state(number, order))
+    job = Job(folder, _read(folder, number))
     try:
         with _lock(folder, wait_s=5.0):
             job.run()
             # While the lock is held: whoever finds it free finds the end of the work, too.
-            job.progress.write()
+            job.write()
     except sqlite3.OperationalError:
         job.state.state, job.state.message = "failed", "Other work is under way in this folder."
-        job.progress.write()
+        job.write()
 
 
 def _explain(error: BaseException) -> str:
@@ -249,12 +212,40 @@ def _explain(error: BaseException) -> str:
     return f"Unexpected {type(error).__name__}. Run the command below with sklar --debug to see where."
 
 
-class _Job:
-    """One piece of work: each kind is a method, which does what a command does."""
+class Job:
+    """One piece of work: each kind is a method, which does what a command does.
 
-    def __init__(self, folder: Folder, order: Mapping[str, Any], state: State) -> None:
-        self.folder, self.order, self.state = folder, order, state
-        self.progress = StateFile(state, _path(folder, state.number, "state"))
+    It is its own progress, which is kept in the state file: written when a stage begins, and by the thread that watches
+    the work.
+    """
+
+    def __init__(self, folder: Folder, state: State) -> None:
+        self.folder, self.state = folder, state
+        self._lock, self._began = threading.RLock(), time.monotonic()
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """A stage begins."""
+        with self._lock:
+            self._clock()
+            self.state.stages.append(Stage(name=name, unit=unit, total=total))
+            self._began = time.monotonic()
+            self.write()
+
+    def advance(self, steps: int) -> None:
+        """Count steps."""
+        with self._lock:
+            for stage in self.state.stages[-1:]:
+                stage.done += steps
+
+    def _clock(self) -> None:
+        if self.state.stages and not self.state.over:
+            self.state.stages[-1].seconds = time.monotonic() - self._began
+
+    def write(self) -> None:
+        """Write the file. A disk that is full must not end the work itself."""
+        with self._lock, suppress(OSError):
+            self._clock()
+            _put(_path(self.folder, self.state.number, "work"), asdict(self.state))
 
     def run(self) -> None:
         """Do the work, and say in its state how it ended."""
@@ -277,7 +268,7 @@ class _Job:
         """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
         cancel, interrupted = _path(self.folder, self.state.number, "cancel"), False
         while not over.wait(0.2):
-            self.progress.write()
+            self.write()
             if cancel.exists() and not interrupted:
                 interrupted = True
                 main = threading.main_thread().ident
@@ -298,18 +289,18 @@ class _Job:
         from sklar.files.write import check_target
         from sklar.release import fit
 
-        desk, order = self.folder.desk(self.state.desk), self.order
+        desk, order = self.folder.desk(self.state.desk), self.state.order
         schema = Schema.load(self.folder.inside(desk.schema))
         schema.require_reviewed()
         check_target(self.file(".sklar"), (".sklar",))
         check_target(self.file(".csv"), (".csv",))
-        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self.progress) if fate.unfit]
+        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self) if fate.unfit]
         if unfit:
             raise DataError(said("studio.lost", fates=" ".join(fate.warning for fate in unfit)))
         budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
         charge = {"ledger": Ledger(self.folder.ledger), "dataset": order["dataset"]}
         kept = self.file(".measured.sklar")
-        model = fit(self.folder.table(desk), schema, budget, keep=kept, progress=self.progress, **charge)
+        model = fit(self.folder.table(desk), schema, budget, keep=kept, progress=self, **charge)
         with telling([model.certificate.receipt], model.certificate.epsilon, kept):
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(self.file(".sklar"))
@@ -334,21 +325,21 @@ class _Job:
         from sklar.draw.sample import check_draw
 
         _, seed = check_draw(None, None)
-        model.write(str(self.file(".csv")), seed=seed, progress=self.progress)
+        model.write(str(self.file(".csv")), seed=seed, progress=self)
 
     def compare(self) -> None:
         """As `sklar evaluate --report`."""
         from sklar.custodian.evaluate import evaluate
 
         real, schema = self.folder.table(self.folder.desk(self.state.desk)), load(self.file(".sklar")).schema
-        evaluate(real, self.file(".csv"), schema, report=self.file(".PRIVATE.html"), progress=self.progress)
+        evaluate(real, self.file(".csv"), schema, report=self.file(".PRIVATE.html"), progress=self)
 
     def publish(self) -> None:
         """As `sklar publish --replace`."""
         from sklar.trust.passport import Publication, publish
 
-        about = Publication(**self.order["said"])
-        publish(self.file(".sklar"), self.file("-published"), publication=about, replace=True, progress=self.progress)
+        about = Publication(**self.state.order["said"])
+        publish(self.file(".sklar"), self.file("-published"), publication=about, replace=True, progress=self)
 
 
 if __name__ == "__main__":

@@ -46,14 +46,11 @@ def new_key(path: str | Path) -> str:
     """Make a key file for its owner alone, and beside it (.pub) the public key to hand out; the fingerprint."""
     path, key = Path(path), Ed25519PrivateKey.generate()
     text = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
-    try:
+    there = f"key file '{path}' exists already, and a key is never overwritten. Name another."
+    unmade = failing(SignatureError, f"key file '{path}' cannot be made: {{why}}.", OSError)
+    with unmade, failing(SignatureError, there, FileExistsError):
         # Made with its mode, so that there is no moment at which others could open it.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        message = f"key file '{path}' exists already, and a key is never overwritten. Name another."
-        raise SignatureError(message) from None
-    except OSError as error:
-        raise SignatureError(f"key file '{path}' cannot be made: {error.strerror or error}.") from None
     with os.fdopen(handle, "wb") as file:
         file.write(text)
         file.flush()
@@ -98,18 +95,16 @@ def read_signature(model: str | Path) -> Signature | None:
         raise SignatureError(f"'{path}' is not a signature by sklar sign. Get an intact copy.")
     if document["version"] != VERSION or document["algorithm"] != "Ed25519":
         raise SignatureError(f"'{path}' is a signature of another version. Use the Sklar that wrote it.")
-    try:
+    damaged = f"'{path}' holds no Ed25519 key and signature. Get an intact copy."
+    with failing(SignatureError, damaged, (ValueError, TypeError)):
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"], validate=True))
         signature = base64.b64decode(document["signature"], validate=True)
-    except (ValueError, TypeError):
-        raise SignatureError(f"'{path}' holds no Ed25519 key and signature. Get an intact copy.") from None
     sha256 = _digest(Path(model))
     if document["sha256"] != sha256:
         raise SignatureError(f"'{path}' is the signature of another file: '{model}' has changed since it was signed.")
-    try:
+    forged = f"the signature in '{path}' is not one by its key. Do not rely on it."
+    with failing(SignatureError, forged, InvalidSignature):
         key.verify(signature, _message(sha256))
-    except InvalidSignature:
-        raise SignatureError(f"the signature in '{path}' is not one by its key. Do not rely on it.") from None
     return Signature(fingerprint(key), sha256)
 
 
@@ -128,10 +123,9 @@ def signer_of(given: str) -> str:
 
 def private_key(path: Path) -> Ed25519PrivateKey:
     """The key to sign with, from a file that its owner alone may read."""
-    try:
+    missing = f"key file '{path}' does not exist. Make one: sklar sign --new-key {path}"
+    with failing(SignatureError, missing, OSError):
         mode = stat.S_IMODE(path.stat().st_mode)
-    except OSError:
-        raise SignatureError(f"key file '{path}' does not exist. Make one: sklar sign --new-key {path}") from None
     if mode & 0o077:
         raise SignatureError(
             f"key file '{path}' must be for its owner alone, got mode {mode:04o}. Others may have read it: make a new "

@@ -270,9 +270,9 @@ def test_names_and_values_cannot_break_out(evil: str) -> None:
     )
     table = pa.table({evil: ["b"] * 50, "x": ["'"] * 50})
     model = sklar.fit(table, schema, epsilon=1.0)
-    stranger = replace(model.certificate, claimed_by=evil, versions={evil: evil})
-    claimed = replace(model, measured=replace(model.measured, certificate=stranger))
-    for each in (model, claimed):
+    stranger = replace(model.certificate, versions={evil: evil})
+    odd = replace(model, measured=replace(model.measured, certificate=stranger))
+    for each in (model, odd):
         document = publishable(each, file_name=evil)
         check_escaped(document, evil)
         # Controls: what is looked for is there, in a heading, a table, a picture, a command and a list of rules.

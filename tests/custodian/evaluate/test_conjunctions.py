@@ -32,7 +32,7 @@ def check(found: conjunctions.Answers, matrix: np.ndarray) -> None:
     assert found.n_rows == matrix.shape[1]
     assert found.one_way.tolist() == matrix.sum(axis=1).tolist()
     for (a, b), count in brute_force(matrix, 2, schema).items():
-        assert found.pairs[a, b] == count
+        assert schema.cells.square(found.two_way)[a, b] == count
     triples = brute_force(matrix, 3, schema)
     asked_for = listed(asked) if asked.listed is None else [tuple(row) for row in asked.listed.tolist()]
     assert found.triples.tolist() == [triples[levels] for levels in asked_for]

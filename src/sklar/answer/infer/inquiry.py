@@ -594,7 +594,6 @@ class Inquiry:
             widest: wide > _WIDE,
             f"counted are {certificate.counted}": certificate.count is not None,
             "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",
-            "noise scales are what the caller claimed, not checked": certificate.claimed_by is not None,
             "every row is taken to have a level of every attribute": taken,
         }
         given = f" where {self.asked.given_text}" if self.asked.given is not None else ""

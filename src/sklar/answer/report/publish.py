@@ -45,8 +45,6 @@ MANY_BARS = 20
 _MAX_BINS = 200
 _MAX_FIGURES = 60
 _SQUEEZED = 30.0
-# A single value so near to the end of an axis still stands there: 0 below a bin that begins at 1.
-_NEAR_END = 0.02
 
 _SAMPLED_ROWS = 20_000
 # If no pair depended, at least one would stand out of the noise in at most this share of all releases.
@@ -70,7 +68,7 @@ _KNOWN_FROM = {
 
 def typical_errors(model: Model) -> tuple[float, float | None]:
     """Root mean squares of errors of a count over one attribute and over two, 19 times out of 20; None: no pairs."""
-    one, pairs = (TWICE * root_mean_square(each) if each.size else None for each in _standard_errors(model))
+    one, pairs = (TWICE * math.sqrt(np.mean(sd**2)) if sd.size else None for sd in _standard_errors(model))
     return one or 0.0, pairs
 
 
@@ -182,18 +180,23 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
     }
 
 
+def described(attribute: Attribute) -> str:
+    """What the schema says of an attribute, with its unit, on one line."""
+    words = attribute.words
+    said = (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")
+    return " ".join(" ".join(filter(None, said)).split())
+
+
 def _described(attribute: Attribute) -> tuple[str, ...]:
     """The line of one attribute in the table of attributes."""
-    title, words = shown_name(attribute), attribute.words
+    title = shown_name(attribute)
     alike = title.lower().replace(" ", "_") == attribute.name.lower()
     name = title if alike else f"{title} ({attribute.name})"
-    unit = f"Unit: {words.unit}." if words.unit else ""
-    about = [" ".join((words.description or "").split()), attribute.note, unit]
     levels = shown_levels(attribute)
     listed = levels if len(levels) <= 8 else (*levels[:5], "…", *levels[-2:])
     return (
         short(name, 120),
-        short(" ".join(part for part in about if part), 400),
+        short(described(attribute), 400),
         f"{attribute.kind}, {attribute.n_levels:,} levels",
         ", ".join(short(level, 60) for level in listed),
         _KNOWN_FROM["unread" if attribute.reviewed == "unread" else attribute.known_from],
@@ -259,11 +262,6 @@ class Findings(NamedTuple):
     dependence: Floats
     reach: Floats
     ratios: Floats
-
-
-def root_mean_square(values: Floats) -> float:
-    """A typical size: the root of the mean square."""
-    return math.sqrt(float(np.mean(values**2)))
 
 
 def find(model: Model) -> Findings:
@@ -516,12 +514,6 @@ def _on_axis(
     weights, sizes = np.maximum(counts, 0.0) + 1e-9, np.abs(middles)
     median = np.quantile(sizes, 0.5, weights=weights, method="inverted_cdf")
     scale = 0.0 if sizes.max() < _SQUEEZED * median else svg.axis_scale(attribute, middles, weights)
-    low, high = svg.bend(kept[[0, -1]], scale)
-
-    def place(values: Floats) -> Floats:
-        return np.asarray((svg.bend(values, scale) - low) / (high - low))
-
-    at = svg.ticks(attribute, float(kept[0]), float(kept[-1]), scale)
     shares = np.stack([*(np.maximum(each, 0.0) / n for each in (counts, counts - half, counts + half)), marks])
     told = [
         f"{labels[codes[start]]}{' and on' if starts.size < codes.size else ''}: "
@@ -529,10 +521,4 @@ def _on_axis(
         f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(marks[k]))}"
         for k, start in enumerate(starts)
     ]
-    labeled = tuple(zip(place(np.array(at)).tolist(), (svg.tick_text(attribute, each) for each in at), strict=True))
-    spikes = [
-        (spot, share, f"{svg.tick_text(attribute, point)}: {percent(max(share, 0.0))}")
-        for point, share in heaps
-        if -_NEAR_END <= (spot := float(place(np.array(point)))) <= 1 + _NEAR_END
-    ]
-    return svg.Binned(edges=place(kept), shares=shares, ticks=labeled, told=told, beyond=beyond, spikes=spikes)
+    return svg.binned(attribute, kept, scale, shares, told, beyond, heaps)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,12 +40,13 @@ _WIDE = 30.0
 # A tail with less than this share of rows is not drawn where it would take most of an axis; how much taller than all
 # others a narrow bar is that is cut.
 _TAIL, _TOWERS = 0.005, 3.0
+# A single value so near to the end of an axis still stands there: 0 below a bin that begins at 1.
+_NEAR_END = 0.02
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SECOND = 1_000_000
 # Months between ticks of dates.
 _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1_200)
 _MOST_TICKS = 6
-
 
 # Labels of an axis and their positions from 0 to 1.
 Ticks: TypeAlias = tuple[tuple[float, str], ...]
@@ -77,6 +79,29 @@ class Binned(NamedTuple):
     spikes: Sequence[tuple[float, float, str]] = ()
 
 
+def binned(
+    attribute: Attribute,
+    edges: Doubles,
+    scale: float,
+    shares: Doubles,
+    told: Sequence[str],
+    beyond: str,
+    heaps: Iterable[tuple[float, float]] = (),
+) -> Binned:
+    """Bins between these edges, and single values with their shares, on an axis of this scale with its ticks."""
+    low, high = bend(edges[[0, -1]], scale)
+    values, heaps = ticks(attribute, float(edges[0]), float(edges[-1]), scale), [*heaps]
+    points = [point for point, _ in heaps]
+    places, across, spots = ((bend(np.asarray(each), scale) - low) / (high - low) for each in (values, edges, points))
+    labels = (tick_text(attribute, value) for value in values)
+    spikes = [
+        (spot, share, f"{tick_text(attribute, point)}: {percent(max(share, 0.0))}")
+        for spot, (point, share) in zip(spots.tolist(), heaps, strict=True)
+        if -_NEAR_END <= spot <= 1 + _NEAR_END
+    ]
+    return Binned(across, shares, tuple(zip(places.tolist(), labels, strict=True)), told, beyond, spikes)
+
+
 def text_width(label: str, size: float) -> float:
     """About how wide a text is: fonts differ, so it is estimated from above."""
     kinds = ((letter in _NARROW, letter in _WIDE_LETTERS, ord(letter) > 0x2E7F, letter.isupper()) for letter in label)
@@ -93,20 +118,13 @@ def fitted(label: str, width: float, size: float) -> str:
 
 
 def wrap(label: str, width: float) -> list[str]:
-    """A label in at most three lines of this width, broken between words where it has any."""
-    lines = [""]
-    for word in re.findall(r"\S+\s*", label) or [label]:
-        if text_width((lines[-1] + word).rstrip(), _SIZE) > width >= text_width(word.rstrip(), _SIZE):
-            lines.append("")
-        for letter in word:
-            # A word that is longer than a line is broken where the line ends.
-            if lines[-1] and text_width((lines[-1] + letter).rstrip(), _SIZE) > width:
-                lines.append("")
-            lines[-1] += letter
-    lines = [line.rstrip() for line in lines]
-    if len(lines) > _MOST_LINES:
-        lines = [*lines[: _MOST_LINES - 1], fitted(" ".join(lines[_MOST_LINES - 1 :]) + "…", width, _SIZE)]
-    return [line for line in lines if line] or [label]
+    """A label in at most three lines of this width: as many letters a line as fit in all of them."""
+    if text_width(label, _SIZE) <= width:
+        return [label]
+    # No letter is narrower than the narrow ones.
+    most = int(width / (_SIZE * _WIDTHS[0]))
+    tried = (textwrap.wrap(label, size, max_lines=_MOST_LINES, placeholder="…") for size in range(most, 0, -1))
+    return next((lines for lines in tried if all(text_width(line, _SIZE) <= width for line in lines)), None) or [label]
 
 
 def bars(
@@ -207,8 +225,8 @@ def bins(binned: Binned, title: str, description: str) -> Markup:
     for share in (0.5, 1.0):
         y = base - (base - top) * share
         parts += [axis(left, y, right, y), soft(left - 4, y + 4, percent(share * tallest), anchor="end")]
-    for at, (x, width, (bar, low, high, mark)) in enumerate(zip(across, widths, heights.T.tolist(), strict=False)):
-        x, width = float(x), float(width)
+    every = zip(across.tolist(), widths.tolist(), heights.T.tolist(), strict=False)
+    for at, (x, width, (bar, low, high, mark)) in enumerate(every):
         middle, cap = x + width / 2, min(3.0, width / 3)
         ends = [step for y in (low, high) for step in ("M", middle - cap, y, "h", 2 * cap)] if caps else []
         inside = [

@@ -143,11 +143,6 @@ class Evaluation(Tabular):
         return sorted(found, key=lambda each: badness(each[1]))[:_WORST]
 
     @property
-    def limits(self) -> Mapping[str, tuple[float, float]]:
-        """From which loss of each figure on a verdict is with care, and do not use."""
-        return LIMITS
-
-    @property
     def summary(self) -> list[tuple[str, str, str]]:
         """Columns, pairs and tails: a verdict on all of them, how many have each verdict, and the worst one.
 
@@ -332,8 +327,11 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
         compare_column(attribute, tv, [table.columns[place] for table in raw[:2]], rows)
         for place, (attribute, tv) in enumerate(zip(schema.attributes, distances, strict=True))
     )
-    dependence = Dependence(*raw[:2]) if raw else None
-    pairs = () if dependence is None else dependence.compare(columns)
+    by_values: dict[str, Any] = {}
+    if raw:
+        dependence, test = Dependence(*raw[:2]), raw[2] if len(raw) > 2 else None
+        by_values = {"pairs": dependence.compare(columns), "compared": dependence.stated}
+        by_values |= {"score": dependence.score(columns, test), "left_out": raw[0].left_out}
     return Evaluation(
         table=schema.name,
         real_rows=n,
@@ -350,10 +348,7 @@ def compare(true: Answers, given: Answers, raw: Sequence[RawTable] = ()) -> Eval
             result("three-way, count > 0", 3, triples > 0),
         ),
         columns=columns,
-        pairs=pairs,
-        compared="" if dependence is None else dependence.stated,
-        score=None if dependence is None else dependence.score(columns, raw[2] if len(raw) > 2 else None),
-        left_out=raw[0].left_out if raw else (),
+        **by_values,
     )
 
 

@@ -104,11 +104,6 @@ class Answers:
     valid_rows: int | None = None
     form: Form | None = None
 
-    @property
-    def pairs(self) -> NDArray[Any]:
-        """The two-way answers as a square, shape (d, d), filled for attributes i < j."""
-        return self.schema.cells.square(self.two_way)
-
 
 def answer(
     data: object, schema: Schema, asked: TripleQueries, *, progress: Progress = SILENT, raw: RawTable | None = None

@@ -90,14 +90,10 @@ class Dependence:
         self._real, self._rows, self._generator = real, (real.rows, other.rows), np.random.default_rng(_SEED)
         self._grouped = [column.categories is not None for column in real.columns]
         self._ready = [self._prepared(rows) for rows in self._rows]
-        wide = len(real.columns)
-        ends = np.cumsum(np.arange(wide - 1, 0, -1))
-        every = wide * (wide - 1) // 2
+        both = np.stack(np.triu_indices(len(real.columns), 1), axis=1)
+        every = len(both)
         chosen = np.arange(every) if every <= MAX_PAIRS else self._generator.choice(every, MAX_PAIRS, replace=False)
-        # Pairs in the order of their first column, found without a list of them all.
-        first = np.searchsorted(ends, np.sort(chosen), side="right")
-        second = np.sort(chosen) - ends[first] + wide if every else first
-        self.pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+        self.pairs: list[tuple[int, int]] = both[np.sort(chosen)].tolist()
         of = f" of {every:,}, at random" if every > MAX_PAIRS else ""
         rows = (
             f"{each.rows.shape[1]:,} of {each.n_rows:,} {name}" for each, name in ((real, "real"), (other, "synthetic"))

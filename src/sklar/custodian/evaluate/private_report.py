@@ -8,13 +8,13 @@ import numpy as np
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
-from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text, ticks
+from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import PERCENTILES, ColumnFit, Numbers, Share, text
+from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, Share, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -38,6 +38,7 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         banner=NOTICE,
         evaluation=evaluation,
         summary=evaluation.summary,
+        limits=LIMITS,
         worst=[
             _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
             for each, why in evaluation.worst
@@ -133,19 +134,13 @@ def bin_numbers(attribute: Attribute, real: Distribution, synthetic: Distributio
         np.histogram(points, edges, weights=each)[0]
         for points, each in zip((real.center, synthetic.center), held, strict=True)
     ]
-    low, high = bend(edges[[0, -1]], scale)
-
-    def across(points: Floats) -> Floats:
-        return np.asarray((bend(points, scale) - low) / (high - low))
-
-    at, beyond = ticks(attribute, float(edges[0]), float(edges[-1]), scale), ""
-    labeled = tuple(zip(across(np.array(at)).tolist(), (tick_text(attribute, value) for value in at), strict=True))
+    beyond = ""
     if not kept.all():
         lost = (each.sum() - drawn.sum() for each, drawn in zip(held, shares, strict=True))
         end = tick_text(attribute, float(values[-1 if last < values.size else 0]))
         beyond = f"{' | '.join(percent(float(share)) for share in lost)} lie beyond, as far as {end}"
     told = [" | ".join(map(percent, pair)) for pair in zip(*(each.tolist() for each in shares), strict=True)]
-    return svg.Binned(across(edges), np.stack([*[shares[0]] * 3, shares[1]]), labeled, told, beyond)
+    return svg.binned(attribute, edges, scale, np.stack([*[shares[0]] * 3, shares[1]]), told, beyond)
 
 
 def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:

@@ -305,16 +305,12 @@ class RawTable:
         self.n_rows += batch.height
         self._sample.add(np.stack([column.add(batch.get_column(column.attribute.column)) for column in self.columns]))
 
-    @property
-    def rows(self) -> Floats:
-        """The sample."""
-        return self._sample.rows
-
     def done(self) -> RawTable:
         """The table, once all batches were added."""
         for column in self.columns:
             column.numbers, column.texts = column.sketch.done(), Counter(dict(column.texts.most_common()))
             column.categories = None if column.attribute.binned else column.collected.done()
+        self.rows: Floats = self._sample.rows
         return self
 
 

@@ -24,7 +24,7 @@ from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
-from sklar.machine.wording import said
+from sklar.machine.wording import failing, said
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
@@ -40,6 +40,7 @@ _NOT_KNOWN = "What it costs is known when the rows have been read: their number 
 _BARS, _SPARKS = 60, 12
 # Columns of which the list can show those alone: what its entry must be.
 _FILTERS: dict[str, Callable[[Attribute], bool]] = {
+    "": lambda _: True,
     "open": lambda attribute: not attribute.reviewed,
     "wide": lambda attribute: attribute.private and attribute.binned,
     "rows": lambda attribute: attribute.known_from == "rows" or attribute.reviewed == "unread",
@@ -62,10 +63,8 @@ def describe(visit: Visit) -> Response:
     look, reading = _look(visit, schema)
     draft = None if look is None else look.draft
     search, only, column = visit.query("q"), visit.query("only"), visit.query("column")
-    fits = _FILTERS.get(only, bool)
-    listed = [
-        each for each in schema.attributes if search.lower() in each.name.lower() and (fits is bool or fits(each))
-    ]
+    fits = _FILTERS.get(only, _FILTERS[""])
+    listed = [each for each in schema.attributes if search.lower() in each.name.lower() and fits(each)]
     pages = max(math.ceil(len(listed) / _PER_PAGE), 1)
     page = min(max(int(visit.query("page", "1")) if visit.query("page", "1").isdigit() else 1, 1), pages)
     chosen = listed[(page - 1) * _PER_PAGE : page * _PER_PAGE]
@@ -293,13 +292,10 @@ def _completed(choice: ReviewChoice, attribute: Attribute, form: Mapping[str, st
     special = form.get(f"special-{choice.key}")
     if special is not None:
         entry.pop("special", None)
-        try:
+        wrong = f'special values must be numbers or texts in quotes, such as 99999, "N", got {special}.'
+        with failing(SchemaError, wrong, ValueError):
             # Numbers and quoted texts, separated by commas, as a schema file writes them.
             entry |= tomllib.loads(f"special = [{special}]") if special.strip() else {}
-        except ValueError:
-            raise SchemaError(
-                f'special values must be numbers or texts in quotes, such as 99999, "N", got {special}.'
-            ) from None
     return entry
 
 

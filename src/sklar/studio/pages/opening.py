@@ -12,6 +12,7 @@ from sklar.answer.report.render import Rows
 from sklar.custodian.draft.sniff import sniff
 from sklar.custodian.review import save
 from sklar.errors import DataError, SklarError
+from sklar.machine.wording import failing
 from sklar.public.settings import PLAIN, Reading, parse_reading
 from sklar.rows.read import open_source
 from sklar.rows.text import DELIMITERS, kind_of
@@ -84,13 +85,9 @@ def opened(visit: Visit) -> Response:
 
 
 def _guess(visit: Visit) -> tuple[Reading, Rows]:
-    try:
+    # What a reader says of a damaged file may quote a cell of it.
+    with failing(DataError, f"'{visit.desk.data}' cannot be read: it is damaged, or is no text file."):
         reading, remarks = sniff(visit.folder.inside(visit.desk.data))
-    except SklarError:
-        raise
-    except Exception:
-        # What a reader says of a damaged file may quote a cell of it.
-        raise DataError(f"'{visit.desk.data}' cannot be read: it is damaged, or is no text file.") from None
     return reading, tuple((each.key, repr(each.value), each.sureness, each.reason) for each in remarks)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from sklar.answer.report import publishable
-from sklar.budget.account import Account
 from sklar.budget.ledger import Ledger, check_releases
 from sklar.errors import BudgetError, DataError, SklarError
 from sklar.files.archive import load
@@ -86,7 +85,7 @@ def _work(visit: Visit, state: State) -> dict[str, Any]:
 
 def _is_charged(visit: Visit, state: State) -> bool:
     account, _ = account_of(visit)
-    return account is not None and len(account.charges) > state.charges_before
+    return account is not None and len(account.charges) > state.order.get("charges_before", 0)
 
 
 def _bar(stage: Stage, *, working: bool) -> dict[str, Any]:
@@ -131,18 +130,17 @@ def start(visit: Visit) -> Response:
         "epsilon": desk.epsilon,
         "delta": DELTA,
         "dataset": schema.name,
-        "release": max(visit.releases, default=0) + 1,
         "charges_before": len(account.charges),
         "compare": visit.form.get("compare") == "yes",
     }
-    visit.works.begin("release", desk.name, order)
+    visit.works.begin("release", desk.name, max(visit.releases, default=0) + 1, **order)
     return go(visit.back)
 
 
 def draw(visit: Visit) -> Response:
     """Draw the rows of a model once more, where they could not be written: it costs nothing."""
     visit.back = visit.address("release")
-    visit.works.begin("sample", visit.desk.name, {"release": visit.form_release})
+    visit.works.begin("sample", visit.desk.name, visit.form_release)
     return visit.tell(visit.address("look"), "The rows are being drawn.")
 
 
@@ -186,9 +184,8 @@ def _look(visit: Visit, commands: tuple[str, ...], *, public: bool = False, **va
 def compare(visit: Visit) -> Response:
     """Compare a release with the real rows, in a process of its own."""
     visit.back = visit.address("look")
-    number = visit.form_release
-    visit.works.begin("compare", visit.desk.name, {"release": number})
-    return go(visit.address("look", release=number))
+    begun = visit.works.begin("compare", visit.desk.name, visit.form_release)
+    return go(visit.address("look", release=begun.release))
 
 
 def comparison(visit: Visit) -> Response:
@@ -271,12 +268,12 @@ def verdict(visit: Visit) -> Response:
 def publish(visit: Visit) -> Response:
     """Write the folder, in a process of its own."""
     visit.back = visit.address("publish")
-    number, form = visit.form_release, visit.form
+    form = visit.form
     stated = {
         name: form[name].strip() for name in ("publisher", "contact", "license", "url") if form.get(name, "").strip()
     }
-    visit.works.begin("publish", visit.desk.name, {"release": number, "said": stated})
-    return go(visit.address("publish", release=number))
+    begun = visit.works.begin("publish", visit.desk.name, visit.form_release, said=stated)
+    return go(visit.address("publish", release=begun.release))
 
 
 def download(visit: Visit) -> Response:
@@ -298,7 +295,11 @@ def books(visit: Visit) -> Response:
             ledger = Ledger(visit.folder.ledger)
             entries, standing = ledger.history(), ledger.standing()
             values |= {
-                "books": [_book(account) for account in ledger.accounts()],
+                "books": [
+                    {"account": each, "spent": f"{each.spent:.4g}", "left": f"{each.left:.4g}"}
+                    | {"share": min(each.spent / each.epsilon, 1.0)}
+                    for each in ledger.accounts()
+                ],
                 "history": [
                     (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
                 ],
@@ -323,12 +324,3 @@ def paid(visit: Visit) -> Response:
 
 def _models(folder: Folder) -> list[str]:
     return [f"{desk.name}-{number}.sklar" for desk in folder.desks() for number in folder.releases(desk)]
-
-
-def _book(account: Account) -> dict[str, Any]:
-    return {
-        "account": account,
-        "spent": f"{account.spent:.4g}",
-        "left": f"{account.left:.4g}",
-        "share": min(account.spent / account.epsilon, 1.0),
-    }

@@ -153,10 +153,16 @@ def _searching(name: str, budget: Budget) -> Kind:
     return Kind(name=name, schema=schema, budget=budget, tables=((first.vstack(table),), (other,)))
 
 
-def _linked(name: str, budget: Budget, n: int = 400, most: int = 5) -> Kind:
-    """People with up to five events; the first has five, of one level in the table and of another in its neighbor."""
-    schemas = people, events = whole_numbers(2, 3), whole_numbers(3, 2)
-    linked = Linked(people=people, events=events, people_key="id", events_key="person", at_most=most)
+def _linked(name: str, budget: Budget, n: int = 400, most: int = 5, *, order: bool = False) -> Kind:
+    """People with up to five events; the first has five, of one level in the table and of another in its neighbor.
+
+    Where events have an `order`, hers are at one time: all of her steps are alike, too.
+    """
+    schemas = people, events = whole_numbers(2, 3), whole_numbers(3, 2, *((4,) if order else ()))
+    linked = Linked(
+        people=people, events=events, people_key="id", events_key="person", at_most=most,
+        order="a2" if order else "", follows="a0" if order else "",
+    )  # fmt: skip
     owner = np.repeat(np.arange(n), [most, *(i % most for i in range(1, n))])
     codes = [_numbers(tuple(each.sizes.tolist()), rows) for each, rows in zip(schemas, (n, owner.size), strict=True)]
     tables = []
@@ -189,5 +195,6 @@ def kinds() -> tuple[Kind, ...]:
             _searching(f"private domains{after}", one),
             rows_of(f"third stage{after}", (4, 5, 3, 4), 20_000, two),
             _linked(f"linked{after}", one),
+            _linked(f"linked in order{after}", one, order=True),
         ]
     return tuple(made)

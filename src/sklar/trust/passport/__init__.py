@@ -34,6 +34,7 @@ from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import require_apart
+from sklar.machine.wording import failing
 from sklar.trust.passport import facts, prose
 from sklar.trust.passport.facts import Content, Facts, Publication
 from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
@@ -220,20 +221,19 @@ def _building(folder: Path, *, replace: bool) -> Iterator[Path]:
     """A new folder beside its place, which takes its name when the block ends well, and vanishes when it does not."""
     token = secrets.token_hex(8)
     place, old = (folder.with_name(f".{folder.name}.{token}.{end}") for end in ("part", "old"))
+    unwritten = f"the folder '{folder}' could not be written: {{why}}. Nothing was left behind."
     try:
-        place.mkdir()
-        yield place
-        if replace and folder.exists():
-            folder.rename(old)
-        try:
-            place.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-    except OSError as error:
-        why = error.strerror or error
-        raise OutputError(f"the folder '{folder}' could not be written: {why}. Nothing was left behind.") from None
+        with failing(OutputError, unwritten, OSError):
+            place.mkdir()
+            yield place
+            if replace and folder.exists():
+                folder.rename(old)
+            try:
+                place.rename(folder)
+            except OSError:
+                if old.exists():
+                    old.rename(folder)
+                raise
     finally:
         for left in (place, old):
             with suppress(OSError):
@@ -322,13 +322,11 @@ def _small(path: Path) -> str:
 def _read_passport(place: Path) -> tuple[Facts, str | None]:
     """What the passport says, and which other version of Sklar wrote it, if one did."""
     name, text = facts.PASSPORT, _small(place / facts.PASSPORT)
-    refused = OutputError(f"{name} is not one that publish wrote")
-    try:
+    refused = f"{name} is not one that publish wrote"
+    with failing(OutputError, refused, (ValueError, TypeError, KeyError, AttributeError, RecursionError)):
         document: Any = json.loads(text)
         rows, seed, wrote = document["rows"], document["seed"], document["sklar"]
         publication = Publication(**document["publication"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise refused from None
     if {key: document.get(key) for key in _FORMAT} != _FORMAT:
         raise OutputError(f"{name} is of another format. Use the Sklar that wrote it")
     # A row is at least the end of its line: no more rows are drawn than the file could hold.
@@ -339,7 +337,7 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
     about.recomputed = bool(document.get("recomputed"))
     same = wrote == version("sklar")
     if not isinstance(wrote, str) or (same and _passport(about, wrote) != text):
-        raise refused
+        raise OutputError(refused)
     return about, None if same else wrote
 
 

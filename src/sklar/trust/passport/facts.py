@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-from sklar.answer.report.publish import typical_errors
+from sklar.answer.report.publish import described, typical_errors
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
@@ -152,7 +152,6 @@ class Facts:
         about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
         shown = {"of": self, "stated": stated, "rows": rows, "n": model.n_rows, "m": schema.n_attributes}
         shown |= {
-            "by": "Claimed by the caller, not checked by Sklar: d" if stated.claimed_by else "D",
             "size": "" if stated.public_rows is not None else "about ",
             "counted": "people" if stated.count == "people" else "rows",
             "publisher": publication.publisher or "(publisher)",
@@ -165,12 +164,6 @@ class Facts:
     def address(self, name: str) -> str:
         """Where a file stands: beside its description, or below the address that the publisher states."""
         return name if self.publication.url is None else f"{self.publication.url.rstrip('/')}/{name}"
-
-    @staticmethod
-    def described(attribute: Attribute) -> str:
-        """What the schema says of an attribute, with its unit."""
-        words = attribute.words
-        return " ".join(filter(None, (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")))
 
     @property
     def columns(self) -> tuple[RowColumn, ...]:
@@ -197,11 +190,11 @@ def _column(attribute: Attribute) -> RowColumn:
         last = attribute.edges[-1] - (1 if attribute.kind in ("integer", "year") else 0)
         ends = (attribute.edges[0], *attribute.apart, last)
         least, largest = min(ends), max(ends)
-    about, labels = Facts.described(attribute), dict(words.labels)
+    about, labels = described(attribute), dict(words.labels)
     if attribute.edges:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
-        about += f" Counted in {bins}; values inside a bin are drawn, not measured."
-    about, title = " ".join(about.split()), shown_name(attribute)
+        about = f"{about} Counted in {bins}; values inside a bin are drawn, not measured.".lstrip()
+    title = shown_name(attribute)
     named = tuple((str(value), labels[str(value)]) for value in values if str(value) in labels)
     return RowColumn(
         attribute.name, title, family, about, words.unit, tuple(values), named, least, largest, attribute.missing

@@ -14,7 +14,7 @@ from itertools import groupby
 from textwrap import indent
 from typing import Any
 
-from sklar.answer.report.publish import together
+from sklar.answer.report import publish
 from sklar.answer.report.render import Markdown, plain, render
 from sklar.budget.risk import risk_of
 from sklar.public.schema import Schema
@@ -63,14 +63,14 @@ def readme(facts: Facts) -> str:
     means = [("mean", each.name) for each in plainly if each.kind in ("integer", "real") and each.edges]
     shares = [("share", each.name) for each in plainly if not each.edges]
     attributes = [
-        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(facts.described(each))]
+        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(publish.described(each))]
         for each in schema.attributes[:_MOST_LISTED]
     ]
     return filled(
         "README.md.j2",
         facts,
         card=Markdown(yaml(described(facts, "card.json.j2"))),
-        together=together(facts.model.certificate),
+        together=publish.together(facts.model.certificate),
         listed=[[code(name), what] for name, what in files.FILES.items()],
         asked=Markdown(", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))),
         infers=infers,

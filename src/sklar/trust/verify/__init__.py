@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import asked_of, ladder_of, next_cells
@@ -68,7 +68,7 @@ class Verification(Tabular):
     signer: str | None = None
 
     def __repr__(self) -> str:
-        return f"Verification({self.path}: {self.verdict}{self._named('failed')}, {len(self.checks)} checks)"
+        return f"Verification({self.path}: {self.verdict}{self._named(passed=False)}, {len(self.checks)} checks)"
 
     def _repr_html_(self) -> str:
         return html_card(f"Verification of {self.path}", {"verdict": self.verdict}, self.to_columns())
@@ -95,8 +95,8 @@ class Verification(Tabular):
         """That of `sklar verify`."""
         return VERDICTS[self.verdict]
 
-    def _named(self, which: Literal["failed", "open"]) -> str:
-        names = (check.name for check in self.checks if check.passed is (None if which == "open" else False))
+    def _named(self, *, passed: bool | None) -> str:
+        names = (check.name for check in self.checks if check.passed is passed)
         return "".join(f"{', ' if number else ' in '}{name}" for number, name in enumerate(dict.fromkeys(names)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,12 +110,11 @@ class Verification(Tabular):
         lines = [*(f"{_MARKS[check.passed]} {check.name}: {check.detail}" for check in self.checks), ""]
         stated = self.certificate
         if not self.passed or stated is None:
-            return [*lines, f"{self.path} fails{self._named('failed')}. Do not rely on its privacy claim."]
+            return [*lines, f"{self.path} fails{self._named(passed=False)}. Do not rely on its privacy claim."]
         state = {check.name: check.passed for check in self.checks}
         unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
         shown = {
             "path": self.path,
-            "by": printable(stated.claimed_by or ""),
             "epsilon": rounded_up(stated.epsilon, 4),
             "delta": rounded_up(stated.delta, 3),
             "odds": rounded_up(math.exp(min(stated.epsilon, 700.0)), 4),
@@ -124,12 +123,11 @@ class Verification(Tabular):
             "others": _WORDS[unit]["others"],
             "untested": printable("; ".join(self.untested)),
             "earlier": printable(", ".join(f"'{name}'" for name in stated.earlier)),
-            "open": self._named("open"),
+            "open": self._named(passed=None),
             "signer": self.signer,
         }
         told = {
-            "claimed": stated.claimed_by is not None,
-            "agrees": stated.claimed_by is None,
+            "agrees": True,
             "untested": self.untested,
             "earlier": stated.earlier,
             "not recomputed": not state.get("refit"),
@@ -196,7 +194,7 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
     """Check a loaded model."""
     checks, stated = check_claims(model), model.certificate
     result = Verification(path=name, checks=tuple(checks), certificate=stated)
-    if not result.passed or stated.claimed_by is not None:
+    if not result.passed:
         return result
     independent: float | None = None
     try:

@@ -58,17 +58,11 @@ def attempt(name: str, compare: Callable[..., str | Check], *arguments: Any) -> 
 
 
 def check_claims(model: Model | LinkedModel) -> list[Check]:
-    """All that is claimed but the cost and the noise. Of tables that Sklar did not measure, only that parts agree."""
+    """All that is claimed but the cost and the noise."""
     if isinstance(model, LinkedModel):
         return _check_linked(model)
     stated = model.certificate
     checks = [judge("format", "members, keys, types and sizes are those of a model and no other"), _check_schema(model)]
-    if stated.claimed_by is not None:
-        detail = (
-            f"claimed by the caller, not checked: epsilon {stated.epsilon:.6g} at delta {stated.delta:.3g}, "
-            f"{stated.neighbors} neighbors, {stated.mechanism} noise, measured by '{stated.claimed_by}'"
-        )
-        return [*checks, _check_measurements(model), _check_arrays(model), Check("privacy", None, detail)]
     try:
         _ = stated.budget
     except SklarError as error:
@@ -103,9 +97,7 @@ def _check_linked(model: LinkedModel) -> list[Check]:
 def _check_schema(model: Model) -> Check:
     """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
-    named = stated.claimed_by is not None or all(
-        getattr(stated, key) == names for key, names in vouched(model.schema).items()
-    )
+    named = all(getattr(stated, key) == names for key, names in vouched(model.schema).items())
     same = stated.schema_sha256 == model.schema.digest and named
     read = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
     read += f"; {len(stated.unread)} entries were accepted unread" if stated.unread else ""
@@ -147,13 +139,13 @@ def _check_measurements(model: Model) -> Check:
     return Check("measurements", right and bool(lines), detail)
 
 
-def _undrawable(blocks: tuple[Block, ...], *, claimed: bool = False) -> str:
+def _undrawable(blocks: tuple[Block, ...]) -> str:
     """What is wrong with noise scales: nothing where the sampler can draw them all."""
     scales = np.concatenate([np.empty(0), *(block.scales for block in blocks)])
     if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
         return "a noise scale is not one that can be drawn exactly"
-    fine = claimed or (round_up_scale(scales) == scales).all()
-    return "" if fine else "a noise scale has more digits than the sampler draws"
+    drawn = (round_up_scale(scales) == scales).all()
+    return "" if drawn else "a noise scale has more digits than the sampler draws"
 
 
 def _check_arrays(model: Model) -> Check:
@@ -161,7 +153,7 @@ def _check_arrays(model: Model) -> Check:
     cells, stated = model.measured_schema.cells, model.certificate
     blocks = [block for block in model.measured.blocks if is_of_schema(block)]
     normal = stated.mechanism == "gaussian"
-    wrong = [_undrawable(model.measured.blocks, claimed=stated.claimed_by is not None)]
+    wrong = [_undrawable(model.measured.blocks)]
     orders, third = set(), False
     for block in blocks:
         query = block.query

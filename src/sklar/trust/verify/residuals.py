@@ -70,7 +70,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
-from sklar.budget.plan import INSIDE, KINDS, WITH_EVENTS, LinkedTable, linked_tables
+from sklar.budget.plan import INSIDE, KINDS, STEPS, WITH_EVENTS, LinkedTable, linked_tables
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
@@ -252,17 +252,22 @@ def examine_events(blocks: Sequence[Block], linked: Linked) -> tuple[list[NoiseT
         "event-event": lambda table: [("event", table.first), ("event", table.second)],
         "number-event": lambda table: [("some", 0), ("event", table.first)],
         "event": lambda table: [("half", 0), ("event", table.first)],
+        "next-event": lambda table: [("from", table.first), ("to", table.second)],
+        "event-gap": lambda table: [("from", table.first), ("gap", table.second)],
+        "number-gap": lambda table: [("several", table.first), ("gap", table.second)],
     }
+    # Whose tables they are, where not of everybody with events.
+    whose = {kind: kind for kind in ("two-events", "apart-events", "first-event")} | dict.fromkeys(STEPS, "steps")
     seen: dict[tuple[str, int], list[tuple[Array, float]]] = defaultdict(list)
     for block, query in ((block, block.query) for block in blocks):
         if not isinstance(query, Shares):
             continue
         kind, unit = query.what, query.each
-        whose = "all" if kind not in WITH_EVENTS else "two" if kind == "two-events" else "some"
+        group = whose.get(kind, "some") if kind in WITH_EVENTS or kind == "first-event" else "all"
         variances = _variance("gaussian", block.scales) / unit**2
         for table, counts, variance in zip(tables[kind], block.by_scale(), variances.tolist(), strict=True):
             values = (counts + math.sqrt(SMEAR) * smear.standard_normal(counts.size)) / unit
-            seen[f"total of {whose}", 0].append((values.sum(keepdims=True), variance * values.size))
+            seen[f"total of {group}", 0].append((values.sum(keepdims=True), variance * values.size))
             for axis, name in enumerate(axes[kind](table) if kind in axes else []):
                 shaped = np.moveaxis(values.reshape(table.shape), axis, 0)
                 seen[name].append((shaped.reshape(len(shaped), -1).sum(axis=1), variance * values.size / len(shaped)))

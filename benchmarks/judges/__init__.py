@@ -1,0 +1,1 @@
+"""Judges that others wrote, on raw values, each in an environment of its own."""

@@ -1,0 +1,240 @@
+"""How the events of people follow one another: a chain a class of people, gaps, and dates, from noisy tables of steps.
+
+With E (H, S) the levels of `follows` that events of each class of people have, and p(k) the chances of k events, the
+chain of a class with first law f and transitions T has to have E over all its events, each weighing 1/k:
+
+    A = sum_k p(k)/k sum_{i<k} d_i = E sum_k p(k) - sum_k p(k)/k d_k      the mass that steps leave
+    B = sum_k p(k)/k sum_{i>1} d_i = E sum_k p(k) - f sum_k p(k)/k        the mass that they reach
+    T ~ R diag(v^0.8) by rows, where diag(u) R diag(v) has rows of the sums A and columns of the sums B
+
+with d_i the law of the i-th event. An exponent of 1 would keep E in every class, whatever steps say; with a little less
+steps that are nearly certain are so in all classes, and over all of them E stays. R, which all classes have in common,
+says how much more often one level follows another than two events of a class go together. It is found by iterating: the
+steps of all classes, each weighing 1/(k - 1), are to be those that were measured. A noisy table is first drawn to what
+is expected without it, by as much as its noise says (James and Stein 1961).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sklar.budget.certificate import LinkedMeasured
+from sklar.budget.plan import IN_ORDER
+from sklar.draw.blocks import stream
+from sklar.draw.course import Chain, dealt_classes, level_drawer
+from sklar.fitting.choose import SEED
+from sklar.fitting.margins import project
+from sklar.kernel.cells import Cells, Doubles, Floats
+from sklar.public.events import Course
+
+if TYPE_CHECKING:
+    from sklar.fitting.classes import LinkedClasses
+
+# Rounds of iterations, all of them few enough to be done whatever the tables are; the last one's changes are small.
+_FIRST_ROUNDS, _ROUNDS, _SCALINGS, _DATE_ROUNDS = 20, 40, 4, 8
+# How much of what a class has more of than others its steps lead to.
+_KEPT = 0.8
+# People and events that are drawn to learn where dates come to lie.
+_PEOPLE, _EVENTS = 60_000, 400_000
+# What is as good as nothing, and the share that is given to levels that noise has emptied.
+_TINY, _RARE = 1e-9, 1e-3
+# How much more it weighs that chances add up to those of their bin than that they are even.
+_FIRMLY = 1e3
+
+
+ARRAYS = ("first", "following", "gap", "when", "season")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CourseLaws:
+    """Probabilities: `first` (H, S) of a first event, `following` (H, S, S) of the next one, `gap` (bins of k, S, gaps)
+    of the gap before it, and `when` (H, bins) of the date of an event at random, which is kept by `season` (bins of k,
+    bins), in proportion to it, and drawn again otherwise.
+    """
+
+    course: Course
+    first: Floats
+    following: Floats
+    gap: Floats
+    when: Floats
+    season: Floats
+
+
+def law_shapes(course: Course, classes: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the arrays of so many classes of people."""
+    states, dates, numbers = course.states, len(course.edges) - 1, len(course.numbers) - 1
+    gaps = len(course.gaps) - 1
+    return (
+        (classes, states),
+        (classes, states, states),
+        (numbers - 2, states, gaps),
+        (classes, dates),
+        (numbers - 1, dates),
+    )
+
+
+def fit_course(measured: LinkedMeasured, course: Course, classes: LinkedClasses) -> CourseLaws:
+    """The laws of the order of events, for classes of people that are fitted."""
+    n, cells = measured.n_people, measured.linked.events.cells
+    tables = {
+        table.kind: (counts.reshape(table.shape) / n, (scale / n) ** 2)
+        for table, counts, scale in measured.tables
+        if table.kind in IN_ORDER
+    }
+    number = classes.number.astype(np.float64)
+    mean = np.einsum("hg,hgd->hd", classes.event_class.astype(np.float64), classes.event) + _TINY
+    when = mean[:, cells.levels(course.order)]
+    state = np.ones((len(mean), 1)) if course.follows is None else mean[:, cells.levels(course.follows)]
+    when, state = (each / each.sum(axis=1, keepdims=True) for each in (when, state))
+    first, following = (state, state[:, None]) if course.follows is None else _chain(state, number, tables)
+    gap, season = _gaps(tables, course.states), np.ones((len(course.numbers) - 2, when.shape[1]))
+    each = (chances.astype(np.float32) for chances in (first, following, gap, when, season))
+    return _dated(CourseLaws(course=course, **dict(zip(ARRAYS, each, strict=True))), number)
+
+
+def _drawn_to(noisy: Doubles, expected: Doubles, variance: float) -> Doubles:
+    """A noisy table drawn to what is expected, as much as noise of this variance says, none of it negative."""
+    away = noisy * (expected.sum() / max(noisy.sum(), _TINY)) - expected if noisy.sum() > 0 else np.zeros_like(noisy)
+    share = max(0.0, 1 - max(noisy.size - 2, 1) * variance / max(float(np.sum(away**2)), _TINY**2))
+    table = project((expected + share * away).ravel(), expected.sum()).reshape(noisy.shape)
+    # What noise has emptied keeps a little of what is expected.
+    return np.asarray(np.maximum(table, 1e-2 * expected))
+
+
+def _chain(state: Doubles, number: Doubles, tables: Mapping[str, tuple[Doubles, float]]) -> tuple[Doubles, Doubles]:
+    """The first law and the transitions of each class."""
+    ks = np.arange(1, number.shape[1])
+    several = number[:, 2:] / np.arange(1, ks.size)
+    some, alone = number[:, 1:].sum(axis=1, keepdims=True), (number[:, 1:] @ (1 / ks))[:, None]
+    whole = state * some
+    # A first event is one of all: no class has more of a level at first than in all.
+    most, ratio, first = 0.98 * whole / alone, np.ones(state.shape[1]), state
+    wanted = _drawn_to(tables["first-event"][0], whole.mean(axis=0), tables["first-event"][1])
+    for _ in range(_FIRST_ROUNDS):
+        ratio *= wanted / (first * some).mean(axis=0)
+        first = state * ratio
+        for _ in range(_SCALINGS):
+            first = np.minimum(first / first.sum(axis=1, keepdims=True), most)
+        first /= first.sum(axis=1, keepdims=True)
+    into = np.maximum(whole - alone * first, _TINY)
+    # How much of its steps a class has left to do after each event, per step.
+    left = np.cumsum(several[:, ::-1], axis=1)[:, ::-1]
+    last, common, target = alone * state, np.ones((state.shape[1],) * 2), None
+    rows = np.ones_like(state)
+    for _ in range(_ROUNDS):
+        out = np.maximum(whole - last, _TINY)
+        out *= into.sum(axis=1, keepdims=True) / out.sum(axis=1, keepdims=True)
+        for _ in range(_SCALINGS):
+            columns = into / (rows @ common)
+            rows = out / (columns @ common.T)
+        following = common * (columns / columns.max(axis=1, keepdims=True))[:, None, :] ** _KEPT
+        following /= following.sum(axis=2, keepdims=True)
+        law, last, leaving = first, np.zeros_like(state), np.zeros_like(state)
+        for k in ks:
+            last = last + number[:, k : k + 1] / k * law
+            if k < ks.size:
+                leaving += left[:, k - 1 : k] * law
+                law = np.einsum("hs,hst->ht", law, following)
+        steps = np.einsum("hs,hst->st", leaving, following) / len(state)
+        if target is None:
+            target = _drawn_to(tables["next-event"][0], steps, tables["next-event"][1])
+        common *= target / steps
+    return first, following
+
+
+def _gaps(tables: Mapping[str, tuple[Doubles, float]], states: int) -> Doubles:
+    """The law of gaps by the bin of the number of events and by the state before: as if the two went apart."""
+    by_number, variance = tables["number-gap"]
+    precision = 1 / (variance * len(by_number))
+    overall: Doubles = by_number.sum(axis=0) * precision
+    if "event-gap" in tables:
+        by_state, of_state = tables["event-gap"]
+        each = 1 / (of_state * states)
+        overall, precision = overall + by_state.sum(axis=0) * each, precision + each
+    total = max(float(overall.sum() / precision), _TINY)
+    # Of a gap that is rarer than noise can tell, no state and no number of events has many times more.
+    unsure = 1 / (math.sqrt(precision) * total)
+    overall = project(overall / precision, total) / total + _RARE / overall.size
+
+    def law(noisy: Doubles, variance: float) -> Doubles:
+        rows = np.maximum(noisy.sum(axis=1, keepdims=True), _TINY)
+        found = _drawn_to(noisy, rows * overall, variance)
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+    of_number = law(by_number, variance)
+    ratio = (law(by_state, of_state) + unsure) / (overall + unsure) if "event-gap" in tables else np.ones((1, 1))
+    gap = of_number[:, None, :] * ratio
+    return np.asarray(gap / gap.sum(axis=2, keepdims=True))
+
+
+def graded(measured: LinkedMeasured, number: Doubles) -> Floats:
+    """Numbers of events, shape (H, at_most + 1), of which the fit knows bins: smooth within them, and by class.
+
+    Those of bins are what all tables say together. Within them chances are even, drawn to what was measured of single
+    numbers, and a class with more of the next bin has more of the last numbers of a bin.
+    """
+    bins, ks = np.array(measured.linked.bins), np.arange(number.shape[1])
+    of_bins = np.add.reduceat(number, bins[:-1], axis=1)
+    mean, n = _of_bins(measured, of_bins.mean(axis=0)), measured.n_people
+    for _ in range(_SCALINGS):
+        of_bins = of_bins * (mean / of_bins.mean(axis=0))
+        of_bins /= of_bins.sum(axis=1, keepdims=True)
+    bin_of = np.searchsorted(bins, ks, side="right") - 1
+    # Chances that change least from each number to the next, but for that of nobody, among those of these bins.
+    held, steps = _FIRMLY * (bin_of == np.arange(mean.size)[:, None]), np.diff(np.eye(ks.size), axis=0)[1:]
+    even = np.linalg.lstsq(np.vstack([held, steps]), np.append(_FIRMLY * mean, np.zeros(len(steps))), rcond=None)[0]
+    cells, scale = next((cells, scale) for table, cells, scale in measured.tables if table.kind == "number")
+    share = _drawn_to(cells / n, np.maximum(even, _TINY), (scale / n) ** 2)
+    middles = np.add.reduceat(share * ks, bins[:-1]) / np.add.reduceat(share, bins[:-1])
+    places = np.interp(np.log1p(ks), np.log1p(middles), np.arange(middles.size))
+    low = np.minimum(places.astype(np.int64), middles.size - 2)
+    apart = np.log((of_bins + _TINY) / mean)
+    found = share * np.exp(apart[:, low] + (places - low) * (apart[:, low + 1] - apart[:, low]))
+    for _ in range(_SCALINGS):
+        found = found * (share / found.mean(axis=0))
+        found = found * (of_bins / np.add.reduceat(found, bins[:-1], axis=1))[:, bin_of]
+    return np.asarray(found, dtype=np.float32)
+
+
+def _of_bins(measured: LinkedMeasured, fitted: Doubles) -> Doubles:
+    """The shares of bins of the number of events by all tables that have them, weighed by their noise."""
+    n, bins = measured.n_people, measured.linked.bins
+    known, weights = np.zeros(fitted.size), np.full(fitted.size, _TINY)
+    for table, cells, scale in measured.tables:
+        if table.kind in ("number-person", "number-event"):
+            # People without events are in no table of events.
+            known[-table.shape[0] :] += cells.reshape(table.shape).sum(axis=1) / (scale**2 * table.shape[1])
+            weights[-table.shape[0] :] += 1 / (scale**2 * table.shape[1])
+        elif table.kind == "number":
+            known += np.add.reduceat(cells, bins[:-1]) / (scale**2 * np.diff(bins))
+            weights += 1 / (scale**2 * np.diff(bins))
+    return np.asarray(np.maximum(project(known / weights / n), 1e-2 * fitted))
+
+
+def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
+    """The laws with seasons such that drawn events, each weighing 1/k, have the wanted dates for every bin of k."""
+    course, wanted = laws.course, laws.when.astype(np.float64)
+    edges, ks = np.array(course.edges), np.arange(number.shape[1])
+    bin_of = np.searchsorted(np.array(course.numbers), ks, side="right") - 2
+    of_bins = np.add.reduceat(number, course.numbers[1:-1], axis=1)
+    target = of_bins.T @ wanted / np.maximum(of_bins.sum(axis=0), _TINY)[:, None] + _RARE / edges.size
+    people = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1)))
+    of_class, shares = dealt_classes(people, len(wanted), stream(SEED, 3))
+    counts = level_drawer(number, Cells([ks.size]))(of_class, stream(SEED, 3), shares)[0]
+    season = np.ones_like(target)
+    for _ in range(_DATE_ROUNDS):
+        # The same numbers: what is drawn differs from round to round by the seasons alone.
+        rng = stream(SEED, 4)
+        drawn = Chain(laws).draw(of_class, counts, rng)
+        place = bin_of[counts[drawn.owner]] * target.shape[1] + np.searchsorted(edges, drawn.times, side="right") - 1
+        here = np.bincount(place, weights=1 / counts[drawn.owner], minlength=target.size).reshape(target.shape)
+        here /= np.maximum(here.sum(axis=1, keepdims=True), _TINY)
+        season *= np.clip(target / (here + _RARE / edges.size), 0.5, 2.0)
+        season /= season.sum(axis=1, keepdims=True)
+        laws = replace(laws, season=season.astype(np.float32))
+    return laws
