@@ -174,7 +174,7 @@ def test_what_is_proposed_is_accepted_and_rules_and_entries_of_the_rows_are_not(
 
 def test_one_plain_question_gives_round_bounds_which_are_public_when_they_are_chosen(drafted: Draft) -> None:
     never = choose(drafted.to_toml(), "income", "n", drafted)
-    assert never.says == "no, by public knowledge: 0 to 100001, which the file then says to everybody"
+    assert never.says == "no, by public knowledge: 0 to 100,000, which the file then says to everybody"
     income = Schema.from_toml(take(drafted.to_toml(), drafted, income="n")).attribute("income")
     assert (income.edges, income.domain, income.at_most, income.provenance) == ((0, 100_001), "private", 20, "public")
 

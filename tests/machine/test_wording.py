@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from string import Formatter
 
@@ -14,7 +15,7 @@ SOURCE = {path: path.read_text() for path in ROOT.rglob("*.py")}
 
 
 def fields(text: str) -> set[str]:
-    return {name.partition("[")[0] for _, name, _, _ in Formatter().parse(text) if name}
+    return {re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name}
 
 
 def test_what_is_said_is_there_with_its_facts() -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+import sklar
 from sklar.budget.ledger import Ledger
-from sklar.generate import generate
+from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 from sklar.trust.passport import verify_folder
 from tests.studio.conftest import PEOPLE, SCHEMA
@@ -32,6 +34,21 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
 }).observe({ type: "layout-shift", buffered: true });
 """
+# What stands over another thing, or leads beyond the right edge, by the text of each.
+_OVERLAPS = """() => {
+  const found = [], wide = document.documentElement.clientWidth + 1;
+  const boxes = (root, what) => [...root.querySelectorAll(what)].map((it) => [it, it.getBoundingClientRect()])
+    .filter(([, box]) => box.width && box.height);
+  const check = (all) => all.forEach(([one, a], at) => {
+    const over = ([two, b]) => !one.contains(two) && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+      && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
+    const met = all.slice(at + 1).filter(over).map(([two]) => two.textContent);
+    if (met.length || a.right > wide) found.push([one.textContent, ...met]);
+  });
+  check(boxes(document, "h1, h2, h3, p:not(.banner), figure, table, pre, dl, ul"));
+  document.querySelectorAll("svg").forEach((svg) => check(boxes(svg, "text:not([transform])")));
+  return found;
+}"""
 
 
 class Server:
@@ -136,6 +153,14 @@ def checked(page: Any) -> None:
     page.reload()
     settled(page)
     page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def described(page: Any, server: Server, file: str) -> None:
+    """From the first address to the columns of a file."""
+    page.goto(server.first)
+    page.get_by_role("button", name=file).click()
+    page.get_by_role("button", name="Read all rows").click()
+    page.wait_for_url("**/describe")
 
 
 def test_the_whole_walk_on_a_generated_census(tmp_path: Path, serve: Callable[..., Server], page: Any) -> None:
@@ -250,7 +275,7 @@ def tab_to(page: Any, name: str, *, press: str = "") -> None:
     for _ in range(200):
         page.keyboard.press("Tab")
         told = page.evaluate(
-            "() => { const it = document.activeElement; "
+            "() => { const it = document.activeElement; if (it === document.body) return ''; "
             "return it.getAttribute('aria-label') || it.id + ' ' + it.textContent }"
         )
         if name in told:
@@ -263,9 +288,7 @@ def tab_to(page: Any, name: str, *, press: str = "") -> None:
 
 
 def test_edges_are_dragged_and_what_it_costs_follows(folder: Path, serve: Callable[..., Server], page: Any) -> None:
-    page.goto(serve(folder).first)
-    page.get_by_role("button", name="people.csv").click()
-    page.get_by_role("button", name="Read all rows").click()
+    described(page, serve(folder), "people.csv")
     card = page.locator("article").filter(has=page.get_by_role("heading", name="age"))
     grip = card.locator(".edge .grip").nth(3)
     # A mouse reaches what is on the screen.
@@ -284,6 +307,68 @@ def test_edges_are_dragged_and_what_it_costs_follows(folder: Path, serve: Callab
     field.fill("0, 50, 100")
     assert card.locator(".edge").count() == 3
     card.locator(".cost").get_by_text("2 levels.").wait_for()
+
+
+def test_who_comes_first_and_another_tab_changes_no_price(
+    folder: Path, serve: Callable[..., Server], page: Any
+) -> None:
+    lines = PEOPLE.splitlines()
+    ids = ["patient_id", *(str(row // 3) for row in range(len(lines) - 1))]
+    (folder / "visits.csv").write_text("\n".join(f"{own},{line}" for own, line in zip(ids, lines, strict=True)))
+    described(page, server := serve(folder), "visits.csv")
+    assert page.get_by_role("heading").nth(1).inner_text() == "Can a person have several rows?"
+    assert page.get_by_role("button", name="Accept all").is_disabled()
+    # Plan leads back to the question.
+    page.goto(f"{server.base}/t/visits/plan")
+    page.get_by_role("alert").get_by_text("Say first whether a person can have several rows").wait_for()
+    page.get_by_role("button", name="Yes, and this column says whose they are").click()
+    page.get_by_text("134 people").wait_for()
+    checked(page)
+    page.get_by_role("button", name="Accept all").click()
+    page.get_by_role("link", name="Go on: plan the budget").click()
+    page.locator("[name=epsilon]").first.fill("8")
+    page.locator("[name=total]").fill("20")
+    page.get_by_role("button", name="Use this plan").click()
+    page.get_by_text("any one person, with all rows that have the same patient_id").wait_for()
+    other = page.context.new_page()
+    other.goto(f"{server.base}/t/visits/plan?epsilon=9")
+    other.locator("#use button").click()
+    other.get_by_text("You spend epsilon 9 of 20").wait_for()
+    page.get_by_role("button", name="Release, and spend epsilon 8").click()
+    page.get_by_role("alert").get_by_text("The plan is epsilon 9 now").wait_for()
+    assert not Ledger(folder / "ledger.db").account("visits").charges
+
+
+def test_a_hopeless_plan_of_a_wide_table_is_no_button(folder: Path, serve: Callable[..., Server], page: Any) -> None:
+    scores = np.random.default_rng(1).integers(0, 90, (300, 240))
+    pl.DataFrame(scores, schema=[f"score {column}" for column in range(240)]).write_csv(folder / "wide.csv")
+    described(page, serve(folder), "wide.csv")
+    checked(page)
+    page.get_by_role("button", name="Accept all 240").click()
+    page.get_by_role("link", name="Go on: plan the budget").click()
+    page.locator(".verdict.none").get_by_text("A release would be refused: noise would hide all of").wait_for()
+    checked(page)
+    assert page.locator("button.main").count() == 0
+    page.get_by_role("button", name="Use this plan all the same").click()
+    page.get_by_text("You spend epsilon 1 of 3").wait_for()
+    assert page.get_by_role("button", name="Release").count() == 0
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_paper_shows_nothing_over_another(folder: Path, page: Any, private: bool) -> None:
+    """Nor does anything lead beyond the edge; a report has no script, and no console message."""
+    _, frames = generate("census", rows=2_000, seed=3)
+    rows, schema, out = pl.concat(frames), Schema.from_toml(schema_toml("census")), folder / "page.html"
+    model = sklar.fit(rows, schema, epsilon=2.0)
+    if private:
+        sklar.evaluate(rows, model.sample(2_000, seed=1), schema, report=out)
+    else:
+        sklar.report(model, out=out)
+    page.set_viewport_size({"width": 718, "height": 1_015})
+    page.goto(out.as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate(_OVERLAPS) == []
+    assert page.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_a_release_outlives_a_killed_server(folder: Path, serve: Callable[..., Server], page: Any) -> None:

@@ -10,12 +10,15 @@ import threading
 import polars as pl
 import pytest
 
+import sklar
+from sklar.budget.forecast import forecast
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.custodian.draft import draft
 from sklar.generate import schema_toml
 from sklar.public.schema import Schema
 from sklar.public.settings import Person
+from tests.conftest import output_of
 from tests.studio.conftest import READ, SCHEMA, Answer, Browser, await_
 
 
@@ -170,9 +173,17 @@ def test_people_and_rules(inside: Browser) -> None:
     page = inside.get("/t/people/describe")
     assert "Can a person have several rows?" in page.said
     assert "PRIVATE: what the rows show id repeats: 2.0 rows" in page.said
-    assert "say first whether a person can have several rows" in inside.post("/t/people/describe/accept").said
+    assert "Say first whether a person can have several rows" in inside.post("/t/people/describe/accept").said
+    # Nor is a total set, which would be for rows or for people for ever.
+    assert "Say first whether a person can have several rows" in inside.get("/t/people/plan").said
+    assert "Say first whether a person" in inside.post("/t/people/plan", epsilon="1", total="3").said
+    assert not (inside.folder / "ledger.db").exists()
+    inside.post("/t/people/describe/person", person="id", count="people")
+    assert "200 people · noise" in inside.get("/t/people/describe").said
     inside.post("/t/people/describe/person", person="id", count="rows", rows="2")
-    assert "any one person, with all rows that have the same id" in inside.get("/t/people/describe").said
+    page = inside.get("/t/people/describe")
+    assert "any one person, with all rows that have the same id" in page.said
+    assert "400 rows · noise" in page.said
     assert schema_of(inside).person == Person(column="id", count="rows", rows_per_person=2)
     for column in ("town", "county"):
         decide(inside, column, choice="c")
@@ -218,7 +229,7 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
         return reviewed.post("/t/people/plan", epsilon=epsilon, total=total)
 
     page = reviewed.get("/t/people/plan")
-    assert all(text in page.said for text in ("Usable for counts of one and of two", "2.72 times as likely"))
+    assert all(text in page.said for text in ("usable for counts of one and of two", "2.72 times as likely"))
     assert "22,100 times" in reviewed.get("/t/people/plan/forecast?epsilon=10").said
     assert reviewed.get("/t/people/plan/forecast?epsilon=10").text.count("<svg") == 2
     assert reviewed.get("/t/people/plan/forecast?epsilon=nan").status == 200
@@ -236,6 +247,23 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     planned("1.5", "99")
     assert Ledger(reviewed.folder / "ledger.db").account("people").epsilon == 3
     assert "would refuse epsilon 4" in reviewed.get("/t/people/plan/forecast?epsilon=4").said
+    # The total is for rows: a schema of people does not add up with it.
+    reviewed.post("/t/people/describe/person", person="smoker")
+    assert "counts its budget for any one row, and the schema protects any one person" in planned("1", "3").said
+
+
+def test_figures_are_those_of_the_command_line_the_notebook_and_the_report(reviewed: Browser) -> None:
+    schema, model = reviewed.folder / "people.toml", reviewed.folder / "people-1.sklar"
+    told = output_of(cli, "forecast", "--schema", schema, "--rows", 400, "--epsilon", 1)
+    one, two = re.findall(r"\u00b1[\d,]+", told)[:2]
+    page, card = reviewed.get("/t/people/plan").said, forecast(schema, rows=400, epsilon=1.0)._repr_html_()
+    for shown in (page, card):
+        assert shown.index(f"{one} rows") < shown.index(f"{two} rows")
+    sklar.fit(reviewed.folder / "people.csv", schema, epsilon=1.0).save(model)
+    answered = output_of(cli, "query", model, "sex = 'female'")
+    count, interval = re.findall(r"estimate +([\d,]+),|interval +([\d,]+ to [\d,]+)", answered)
+    row = ["female", count[0], interval[1]]
+    assert re.search(".*".join(map(re.escape, row)), reviewed.get("/t/people/report/page?release=1").said)
 
 
 def test_every_page_shows_commands_that_the_command_line_knows(reviewed: Browser) -> None:

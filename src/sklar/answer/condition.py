@@ -23,6 +23,7 @@ from sklar.draw.decode import Decoder, Shape
 from sklar.draw.given import Box, Condition, Domains, condition_boxes, fill
 from sklar.errors import ModelError
 from sklar.machine.extras import lazily
+from sklar.machine.wording import said
 from sklar.public.schema import Attribute, Divided, Schema
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ def _stated(name: str, value: Any, schema: Schema) -> Expression:
     if isinstance(value, tuple):
         # The range from the first of two values up to but without the second; None leaves an end open.
         if len(value) != 2 or value == (None, None) or (name in schema.names and not schema.attribute(name).binned):
-            raise QueryError(
-                f"attribute '{name}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
-                "values into a list."
-            )
+            raise QueryError(said("answer.no_range", name=name, got=value))
         ends = (pair for pair in zip((">=", "<"), value, strict=True) if pair[1] is not None)
         return joined("and", *(Relation(sign, (named, _token(end))) for sign, end in ends))
     if isinstance(value, list | set | frozenset):
@@ -69,10 +67,7 @@ def _token(value: Any) -> Token:
 def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> tuple[Condition, dict[str, Shape]]:
     """A condition over the levels of a model with this whole schema, and the shapes inside its divided bins."""
     if not isinstance(given, str | Mapping) or (not given and not isinstance(given, str)):
-        raise QueryError(
-            f"given must be a predicate, or values by attribute, got {given!r}. Example: "
-            "given={'sex': 'Female', 'age': (30, 45)}."
-        )
+        raise QueryError(said("answer.given", got=given))
     if isinstance(given, str):
         node, text = parse(given), f"'{given}'"
     else:
@@ -166,20 +161,14 @@ def _unrelated(expression: Expression) -> list[Expression]:
 def _require_few(text: str, number: int) -> None:
     if number > _MAX_CLASSES:
         shown = text if len(text) <= 100 else f"{text[:97]}..."
-        raise QueryError(
-            f"the condition {shown} has {number:,} combinations of levels to tell apart, at most {_MAX_CLASSES:,} can "
-            "be. Simplify it, or draw rows for parts of it."
-        )
+        raise QueryError(said("answer.too_many_classes", shown=shown, number=number, most=_MAX_CLASSES))
 
 
 def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], seed: int) -> pl.DataFrame:
     """The rows with all attributes of the schema, nulls filled from the model given the rest of each row."""
     schema, codes = copula.schema.whole or copula.schema, {}
     if not hasattr(rows, "__arrow_c_stream__"):
-        raise ModelError(
-            f"rows must be a table of polars, pandas or Arrow, got {type(rows).__name__}. Read a file first: "
-            "polars.read_csv."
-        )
+        raise ModelError(said("answer.no_table", got=type(rows).__name__))
     # Not a number is how some libraries write null.
     frame = pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
     unknown = [name for name in frame.columns if name not in schema.columns]
@@ -211,10 +200,7 @@ def _code(attribute: Attribute, value: Any) -> int:
     elif code is None:
         code = attribute.other_code
     if code is None:
-        raise ModelError(
-            f"column '{attribute.name}': {text!r} is outside the attribute's domain. Correct it, or make it null to "
-            "have it filled."
-        )
+        raise ModelError(said("answer.outside", name=attribute.name, got=text))
     return code
 
 
@@ -236,10 +222,7 @@ def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
         allowed = np.logical_and.reduce([table[kind] for table, kind in zip(tables, together, strict=True)])
         empty = ~allowed.any(axis=1)[which.ravel()]
         if empty.any():
-            raise ModelError(
-                f"row {int(np.argmax(empty)) + 1:,}: its values contradict the rule by which '{attribute.name}' "
-                "determines others. Correct the row."
-            )
+            raise ModelError(said("answer.contradicts", row=int(np.argmax(empty)) + 1, name=attribute.name))
         domains.append(Domains(allowed=allowed, kinds=which.ravel()))
     return domains
 

@@ -195,12 +195,12 @@ class Certificate(Tabular):
     @property
     def spend(self) -> Spend:
         """What the measurements cost, without the search for domains."""
-        return self.spend_on(self.measurements)
+        return self.spend_of(*self.measurements)
 
-    def spend_on(self, measurements: Sequence[Measurement]) -> Spend:
-        """What these of them cost, at the noise that was drawn."""
-        tokens = [each.reach / self.rows if each.kind else 1.0 for each in measurements]
-        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(measurements, tokens, strict=True)]
+    def spend_of(self, *measured: Measurement) -> Spend:
+        """What these measurements cost. The noise of whole tokens is stated in people or rows."""
+        tokens = [each.reach / self.rows if each.kind else 1.0 for each in measured]
+        lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(measured, tokens, strict=True)]
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:

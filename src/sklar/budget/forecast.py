@@ -8,7 +8,7 @@ scales depend on the first stage's noisy tables; they are forecast as if it were
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
@@ -45,10 +45,12 @@ TWICE = 1.96
 # By the share of tables that are mostly noise.
 GRADES = ((0.1, "usable"), (0.5, "usable in part"), (math.inf, "mostly noise"))
 SUPPORTS = {
-    "two": "usable for counts of one and of two columns",
-    "one": "usable for counts of one column only: tables of two are mostly noise",
+    "two": "a release is usable for counts of one and of two columns",
+    "one": "a release is usable for counts of one column only: tables of two are mostly noise",
     "none": "nothing survives: tables of one column are mostly noise already",
 }
+# Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
+FEW = 10
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
@@ -67,6 +69,25 @@ def drowned(sds: Doubles, sizes: NDArray[Any], rows: int) -> float:
 def within(error: float) -> str:
     """How far a count of this standard error may be off, as everybody is told it."""
     return f"±{TWICE * error:,.0f}"
+
+
+def band(figures: Sequence[float], write: Callable[[float], str] = within) -> str:
+    """The least and the largest of some figures, or the one that both are."""
+    return " to ".join(dict.fromkeys((write(min(figures)), write(max(figures)))))
+
+
+def with_few(schema: Schema) -> Schema:
+    """The schema as if a search found `FEW` categories or bins of a column at most; it is public, as the other."""
+    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.private else each for each in schema.attributes)
+    return replace(schema, attributes=tuple(fewer))
+
+
+def supports(worst: str, likely: str) -> list[str]:
+    """What counts will be usable for, in sentences, if searches find all they may and if they find few levels."""
+    if worst == likely:
+        return [f"{SUPPORTS[worst].capitalize()}."]
+    few = f"If searches find at most {FEW} categories or bins a column, {SUPPORTS[likely]}."
+    return [few, f"If they find as many as the schema lets them, {SUPPORTS[worst]}."]
 
 
 def grade(share: float) -> str:
@@ -138,12 +159,16 @@ class Forecast(Tabular):
         return "none" if not one else "two" if two else "one"
 
     @property
-    def mostly_noise(self) -> tuple[tuple[str, str], ...]:
-        """Pairs whose cells hold fewer rows on average than their standard error, the noisiest first."""
-        names, (first, second) = self.schema.names, self.schema.cells.pairs
+    def noisy(self) -> NDArray[np.int64]:
+        """Places of pairs whose cells hold fewer rows on average than their standard error, the noisiest first."""
         ratio = self.pair_sd * self.schema.cells.pair_sizes / self.n_rows
-        order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
-        return tuple((names[first[index]], names[second[index]]) for index in order)
+        return np.argsort(-ratio, kind="stable")[: np.count_nonzero(ratio > 1)]
+
+    @property
+    def mostly_noise(self) -> tuple[tuple[str, str], ...]:
+        """The names of their attributes."""
+        names, (first, second) = self.schema.names, self.schema.cells.pairs
+        return tuple((names[first[at]], names[second[at]]) for at in self.noisy)
 
     @property
     def needs(self) -> dict[str, tuple[str, float]]:
@@ -161,23 +186,31 @@ class Forecast(Tabular):
         return needs
 
     @property
+    def likely(self) -> Forecast:
+        """The same release if searches find few levels; itself where there is nothing to search for."""
+        whole, budget = self.schema.whole or self.schema, replace(self.budget, rows_per_person=None)
+        return self._with(with_few(whole), budget) if self.schema.private_domains else self
+
+    @property
     def hopeless(self) -> tuple[str, ...]:
         """Columns of which all rows would not be enough to tell anything from noise."""
         return tuple(name for name, (_, share) in self.needs.items() if share > 1)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Columns of which a search would find noise: for them a release is refused before it is charged."""
+        return tuple(name for name in self.hopeless if self.schema.attribute(name).private)
 
     def verdict(self) -> list[str]:
         """What columns that are searched, or hopeless, need, and whether the rows support all columns."""
         needs, hopeless, epsilon = self.needs, self.hopeless, f"epsilon {self.budget.epsilon:.4g}"
         named = dict.fromkeys((*hopeless, *(finding.attribute for finding in self.findings)))
         lines = [f"At {epsilon}, {name}: {needs[name][0]}." for name in [*named][:_SHOWN_COLUMNS]]
-        verdict = ": noise hides no column as a whole."
-        if hopeless:
-            few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
-            verdict = (
-                f" cannot support {len(hopeless):,} of {len(needs):,} columns: noise would hide all of {few}. State "
-                "values, or edges within narrow bounds, in the schema; leave columns out; or use a larger epsilon."
-            )
-        return [*lines, f"{self.n_rows:,} rows at {epsilon}{verdict}"]
+        if not hopeless:
+            return [*lines, f"{self.n_rows:,} rows at {epsilon}: noise hides no column as a whole."]
+        few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
+        facts = {"rows": self.n_rows, "epsilon": epsilon, "hopeless": len(hopeless), "columns": len(needs), "few": few}
+        return [*lines, said("budget.hopeless", **facts)]
 
     def against_rows(self) -> tuple[Forecast, ...]:
         """The same release with other numbers of rows of each person, and itself; none where it counts people."""
@@ -227,6 +260,7 @@ class Forecast(Tabular):
             "search_noise_factor": round(self.search_factor, 3),
             "needs": {name: words for name, (words, _) in self.needs.items()},
             "hopeless": list(self.hopeless),
+            "support": {"worst": self.support, "likely": self.likely.support},
             "rough_seconds": round(self.seconds) or None,
             "rough_memory_mb": round(self.memory_bytes / 1e6) if self.seconds else None,
         }
@@ -242,19 +276,20 @@ class Forecast(Tabular):
         )
 
     def _repr_html_(self) -> str:
-        counts = "{} rows, 19 times out of 20: {:.3%} of the rows"
+        cases = self, self.likely
+        noisy = band([each.noisy.size for each in cases], "{:,.0f}".format)
         facts = {
             "epsilon": f"{self.budget.epsilon:.4g} ({self.budget.neighbors})",
-            "one-way counts": counts.format(within(self.one_way_error), self.one_way_share),
-            "two-way counts": counts.format(within(self.pair_error), self.pair_share),
-            "pairs mostly noise": f"{len(self.mostly_noise):,} of {self.pair_sd.size:,}",
+            "one-way counts": f"{band([each.one_way_error for each in cases])} rows, 19 times out of 20",
+            "two-way counts": f"{band([each.pair_error for each in cases])} rows, 19 times out of 20",
+            "pairs mostly noise": f"{noisy} of {self.pair_sd.size:,}",
         }
         columns = dict(self.to_columns())
         for name in ("one_way_error", "mean_two_way_error"):
             columns[f"{name.replace('_', ' ')}, ±"] = [TWICE * error for error in columns.pop(name)]
         notes = ["Nothing was spent: computed from the schema, the number of rows and the budget alone."]
         title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
-        return html_card(title, facts, columns, verdict=[SUPPORTS[self.support]], notes=notes)
+        return html_card(title, facts, columns, verdict=supports(*(each.support for each in cases)), notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -351,8 +386,7 @@ def require_support(schema: Schema, budget: Budget, method: Method, rows: int | 
     if rows is None or anyway or not schema.private_domains:
         return
     foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
-    lost = [name for name in foreseen.hopeless if schema.attribute(name).private]
-    if lost:
+    if lost := foreseen.refused:
         needs = f"{lost[0]}: {foreseen.needs[lost[0]][0]}"
         raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
 
@@ -374,10 +408,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
     first, last = forecasts[0], forecasts[-1]
     schema, n_pairs = first.schema, first.pair_sd.size
-    lines = [
-        f"Table '{schema.name}': {first.n_rows:,} rows, {schema.n_attributes:,} attributes, {schema.n_levels:,} "
-        f"levels, {n_pairs:,} pairs. delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors."
-    ]
+    lines = [said("budget.foreseen", of=first, schema=schema, pairs=n_pairs)]
     if schema.whole is not None:
         left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
         lines.append(f"Not measured, because rules determine them: {left_out}.")
@@ -386,79 +417,55 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     if first.part is not None:
         lines += said("budget.part" if first.part.of_people else "budget.part_events").splitlines()
     lines += filter(None, [plan.target_words(schema)])
-    lines += [
-        "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
-        "",
-        f"{'epsilon':>8}  {'a count is within (rows)':^27}  {'the same, as a share of all rows':^32}  "
-        f"{'pairs mostly':>12}",
-        f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
-    ]
+    lines += stated("sklar.budget", "said.toml")["foreseen_head"]
     top = max(each.pair_error for each in forecasts) or 1.0
     for each in forecasts:
         whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
-        noisy, bar = f"{len(each.mostly_noise):,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
+        noisy, bar = f"{each.noisy.size:,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
         lines.append(
             f"{each.budget.epsilon:>8.4g}  {within(each.one_way_error):>13} {within(each.pair_error):>13}  "
             f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {bar}".rstrip()
         )
     lines += ["± holds 19 times out of 20; a smaller count cannot be told from noise.", ""]
-    lines += [f"At epsilon {each.budget.epsilon:.4g}: {SUPPORTS[each.support]}." for each in forecasts]
+    for each in forecasts:
+        likely = each.likely
+        words = supports(each.support, likely.support)
+        if len(words) > 1:
+            noisy = f"{likely.noisy.size:,} of {n_pairs:,} pairs mostly noise"
+            words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."
+        lines.append(f"At epsilon {each.budget.epsilon:.4g}, {words[0][:1].lower()}{' '.join(words)[1:]}")
     if against := last.against_rows():
-        lines += [
-            f"Within how many rows a count is at epsilon {last.budget.epsilon:.4g}, by rows_per_person:",
-            f"{'rows':>8}  {'one-way':>13} {'two-way':>13}",
-            *(
-                f"{each.budget.rows_per_person:>8,}  {within(each.one_way_error):>13} {within(each.pair_error):>13}"
-                f"{'   (the schema)' if each.budget == last.budget else ''}"
-                for each in against
-            ),
-            "More rows of each person count then, too: how many, sklar schema check tells the custodian.",
-            "",
-        ]
+        lines.append(said("budget.foreseen_people", epsilon=last.budget.epsilon))
+        lines.append(f"{'rows':>8}  {'one-way':>13} {'two-way':>13}")
+        for each in against:
+            own = "   (the schema)" * (each.budget == last.budget)
+            errors = f"{within(each.one_way_error):>13} {within(each.pair_error):>13}"
+            lines.append(f"{each.budget.rows_per_person:>8,}  {errors}{own}")
+        lines += [said("budget.foreseen_rows"), ""]
     bare = sum(not attribute.exhaustive for attribute in schema.attributes)
     if bare and schema.n_attributes > 1:
-        lines.append(
-            f"One-way counts, here as in sklar query, use no sums over {bare:,} of {schema.n_attributes:,} "
-            "attributes: they declare neither missing nor other, so that a row may have no level of them."
-        )
+        lines.append(said("budget.foreseen_bare", bare=bare, of=schema.n_attributes))
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
-    shares = {
-        "triples_share": "up to {:.0%} of stage 2 may go to tables of three or four columns over coarse levels, where "
-        "models of stage 1 disagree or scores show a gap. Pairs then have a little more noise than is said here.",
-        "scores_share": "{:.0%} of all cost, out of stage 2, goes to noisy scores: how far each table of three or four "
-        "columns lies from the models of stage 1.",
-    }
-    for name, text in shares.items():
+    for name in ("triples_share", "scores_share"):
         for share in sorted({getattr(each, name) for each in forecasts} - {0.0}):
             where = (f"{each.budget.epsilon:.4g}" for each in forecasts if getattr(each, name) == share)
-            lines.append(f"At epsilon {', '.join(where)}, {text.format(share)}")
+            lines.append(said(f"budget.{name}", share=share, epsilon=", ".join(where)))
     for each in forecasts:
         lines += each.verdict()
         if each.search_factor > 1.005:
-            lines.append(
-                f"A search has {each.search_factor:.1f} times the noise that numbers want: rows are too few for less. "
-                "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
-            )
+            lines.append(said("budget.search_factor", times=each.search_factor))
     if first.findings:
-        lines.append(
-            "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
-            "on how many it finds, too."
-        )
+        lines.append(said("budget.foreseen_most"))
     smallest = min(forecasts, key=lambda each: each.budget.epsilon)
     if noisiest := smallest.mostly_noise:
         pairs = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
         left = len(noisiest) - _SHOWN_PAIRS
         more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
-        lines += [
-            "",
-            f"Mostly noise at epsilon {smallest.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
-            f"{pairs}{more}.",
-            "Wider bins or fewer levels would help most there.",
-        ]
+        lines += ["", *said("budget.foreseen_noisy", epsilon=smallest.budget.epsilon, pairs=pairs + more).splitlines()]
     if not first.seconds:
         return lines
     seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"

@@ -21,6 +21,7 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells, Doubles
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Parities, Query, Shares, Tables, moved_sets
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
+from sklar.machine.wording import said
 from sklar.public.events import Linked, LinkedPart
 from sklar.public.outputs import spread
 from sklar.public.schema import TARGET_WEIGHT, Schema
@@ -162,10 +163,7 @@ def plan_release(
     the sizes of attributes whose first moments inside bins are measured (`inside_sizes`), in the first of two stages.
     """
     if importance is not None and budget.mechanism != "gaussian":
-        raise BudgetError(
-            f"weights in the schema go with Gaussian noise, got mechanism '{budget.mechanism}'. Use mechanism "
-            "'gaussian', or remove the weights."
-        )
+        raise BudgetError(said("budget.weights", mechanism=budget.mechanism))
     if method.name == "binary" or budget.mechanism == "laplace":
         share = None if method.paper else ONE_WAY_SHARE
         first = plan_tables(cells, budget, one_way_share=share, rest=rest, importance=importance)
@@ -235,10 +233,8 @@ def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None, sha
     factor = smallest(fits, start=budget.rows * math.sqrt(cells.n_attributes) / budget.epsilon)
     largest = factor * float(shape.max())
     if largest > MAX_SCALE:
-        raise BudgetError(
-            f"epsilon={budget.epsilon} over {cells.n_attributes} bits needs noise of scale {largest:.3g}, above the "
-            f"largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a larger epsilon or fewer attributes."
-        )
+        facts = {"epsilon": budget.epsilon, "m": cells.n_attributes, "largest": largest, "most": MAX_SCALE}
+        raise BudgetError(said("budget.too_much_noise", **facts))
     return plan(factor)
 
 
@@ -401,9 +397,7 @@ def plan_scores(
         return None
     reserve, taken = float(np.sum(stages.reserve**-2.0)), sum(each.share for each in found) * stages.precision
     if not taken <= reserve / 2:
-        raise BudgetError(
-            f"scores may take half of what is set aside for a second stage, got {taken / reserve:.0%}. Set more aside."
-        )
+        raise BudgetError(said("budget.scores_set_aside", share=taken / reserve))
     budget, left = stages.budget, stages.reserve * (1 - taken / reserve) ** -0.5
     spends = (Distances(of=each.tables, reference=None).bound(np.array([each.scale]), budget) for each in found)
     factor = matched_factor(sum(spends, budget.tables(left)), budget.tables(stages.reserve))
@@ -470,10 +464,7 @@ def plan_second(
     scales, ends = np.concatenate([own for _, own in wanted]), np.cumsum([own.size for _, own in wanted])
     reserve, taken = float(np.sum(stages.reserve**-2.0)), float(np.sum(scales**-2.0))
     if not taken <= TRIPLES_SHARE * reserve * (1 + 1e-9):
-        raise BudgetError(
-            f"larger tables may take {TRIPLES_SHARE:.0%} of what is set aside for a second stage, got "
-            f"{taken / reserve:.0%}. Want fewer, or larger scales."
-        )
+        raise BudgetError(said("budget.triples_set_aside", most=TRIPLES_SHARE, share=taken / reserve))
     third = _on_grid(scales**-2.0)
     # Rounding may not take more than the share, either.
     third *= min(1.0, TRIPLES_SHARE * reserve / float(third.sum()))
@@ -496,11 +487,8 @@ def target_words(schema: Schema) -> str:
     cost = schema.cells.pair_sizes**CELLS_POWER
     price = math.sqrt(float(cost @ weights) / float(cost @ plain))
     bits = " Without a target parities of bits would be measured, with less noise than tables." * schema.cells.are_bits
-    return (
-        f"The release is for {', '.join(schema.target)}: noise in two-way tables that hold it is "
-        f"{1 - price / math.sqrt(TARGET_WEIGHT):.0%} less, and in all others {price - 1:.1%} more, than with the same "
-        f"share of the budget and no target.{bits}"
-    )
+    less, more = 1 - price / math.sqrt(TARGET_WEIGHT), price - 1
+    return said("budget.target", names=", ".join(schema.target), less=less, more=more) + bits
 
 
 def _on_grid(cost: Doubles) -> Doubles:
@@ -629,10 +617,7 @@ def linked_queries(linked: Linked, tokens: int, *, total: bool) -> list[Shares]:
 def plan_linked(linked: Linked, budget: Budget) -> Plan:
     """All tables, at scales that spend the whole budget; from public facts alone."""
     if budget.mechanism != "gaussian":
-        raise BudgetError(
-            f"linked tables take gaussian noise, got mechanism '{budget.mechanism}': a person moves many cells by a "
-            "little each. Leave the mechanism out."
-        )
+        raise BudgetError(said("budget.linked_noise", mechanism=budget.mechanism))
 
     def queries(tokens: int) -> list[Shares]:
         return linked_queries(linked, tokens, total=budget.neighbors == "add-remove")

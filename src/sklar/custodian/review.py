@@ -140,7 +140,8 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     if attribute.binned:
         says = f"find it with budget, between {'other ' if private else ''}bounds"
         if seen is not None and (ends := round_bounds(attribute, seen)):
-            never = f"no, by public knowledge: {ends['low']} to {ends['high']}, which the file then says to everybody"
+            low, high = ends["low"], ends["high"] - (attribute.kind == "integer")
+            never = f"no, by public knowledge: {low:,.15g} to {high:,.15g}, which the file then says to everybody"
             choices.append(ReviewChoice("n", never, kept | {"domain": "private"} | ends | public))
         choices += [
             ReviewChoice("b", says, kept | {"domain": "private", "bins": _BINS} | public, "bounds"),

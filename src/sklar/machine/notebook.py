@@ -56,7 +56,7 @@ def html_card(
     made = Environment(loader=PackageLoader("sklar.machine", ""), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made.filters["sentence"] = sentence
     rows, texts = list(zip(*(columns or {}).values(), strict=True)), {"verdict": verdict, "notes": notes}
-    shown = {"title": title, "facts": facts, "columns": columns, "rows": rows, "shown": _SHOWN, **texts}
+    shown = {"title": title, "facts": facts, "columns": columns, "rows": rows, "shown_rows": _SHOWN, **texts}
     return made.get_template("card.html.j2").render(shown)
 
 

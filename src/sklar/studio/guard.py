@@ -27,6 +27,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sklar.machine.wording import said
+
 # More than any form here needs: a list of some thousand categories.
 MOST_BYTES = 1 << 20
 _MOST_FIELDS = 20_000
@@ -131,11 +133,7 @@ class Guard:
         if request.url.path == _ENTER:
             return self._enter(request)
         if not session.knows(request.cookies.get(session.cookie)):
-            return _refuse(
-                403,
-                "The studio does not know this browser. Open the address that the terminal shows; it works once, and "
-                "sklar studio makes another one.",
-            )
+            return _refuse(403, said("studio.strange"))
         # A page of the studio made the browser ask: by `Origin`, which browsers send with every form.
         own = headers.get("origin") == f"http://{headers['host']}"
         if request.method == "POST" and not (own and headers.get("sec-fetch-site", "same-origin") == "same-origin"):

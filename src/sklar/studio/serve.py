@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sklar.errors import SklarError
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.studio.folder import Folder
 from sklar.studio.guard import Guard, Session
 from sklar.studio.looks import Looks
@@ -86,10 +86,7 @@ def check_host(host: str, *, beyond: bool) -> None:
     if address.is_unspecified:
         raise SklarError(f"--host must name one address, and {host} means all of them. Give the one to listen on.")
     if not address.is_loopback and not beyond:
-        raise SklarError(
-            f"--host {host} lets other machines reach PRIVATE rows, over a connection that is not encrypted. If that "
-            "is meant, add --beyond-this-machine; better, leave both out and use an SSH tunnel."
-        )
+        raise SklarError(said("studio.others_reach", host=host))
 
 
 def serve(

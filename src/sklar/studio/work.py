@@ -30,7 +30,7 @@ from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.machine.stores import fresh_file
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.public.schema import Schema
 from sklar.studio.folder import Folder
 
@@ -296,11 +296,7 @@ class Job:
         check_target(self.file(".csv"), (".csv",))
         unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self) if fate.unfit]
         if unfit:
-            raise DataError(
-                "The schema would lose most values of some columns, so nothing was released and no privacy was spent. "
-                + " ".join(fate.warning for fate in unfit)
-                + " PRIVATE: this tells of the rows."
-            )
+            raise DataError(said("studio.lost", fates=" ".join(fate.warning for fate in unfit)))
         budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
         charge = {"ledger": Ledger(self.folder.ledger), "dataset": order["dataset"]}
         kept = self.file(".measured.sklar")

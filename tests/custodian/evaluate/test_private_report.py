@@ -123,11 +123,12 @@ def test_columns_pairs_and_tails_have_a_verdict_and_the_worst_a_picture() -> Non
     found, document = reported(real, real.with_columns(b=real["b"].sample(fraction=1, shuffle=True, seed=1)), schema)
     read(document)
     columns, pairs, tails = found.summary
-    assert columns == ("Columns", "use", "3: use 3")
-    assert tails == ("Tails", "use", "1: use 1")
+    assert columns == ("Columns", "use", "All 3 can be used")
+    assert tails == ("Tails", "use", "1 of 1 can be used")
     assert pairs[:2] == ("Pairs", "with care")
     assert re.fullmatch(
-        r"3: use 2, do not use 1; \d+ of 100 of dependence is kept. The worst: a and b, association 0.\d\d for 1.00",
+        r"2 of 3 can be used, 1 cannot. Of what columns say of each other, \d+ of 100 is kept. "
+        r"The worst: a and b, association 0.\d\d for 1.00",
         pairs[2],
     )
     # Its three tables have one scale for shares, and one for differences: nothing is left on the diagonal but chance.

@@ -120,7 +120,8 @@ def test_zeros_that_are_spread_over_a_bin_are_caught(lost: Evaluation) -> None:
     lines = lost.lines()
     assert "1. gain: do not use. exactly 0: 0.0% for" in "\n".join(lines)
     assert any(
-        line.startswith("Columns: with care. 4: use 2, do not use 2. The worst: gain, exactly 0") for line in lines
+        line.startswith("Columns: with care. 2 of 4 can be used, 2 cannot. The worst: gain, exactly 0")
+        for line in lines
     )
     assert max(map(len, lines)) <= 100
 

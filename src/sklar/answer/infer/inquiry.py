@@ -116,7 +116,11 @@ class Inference(Tabular):
 
     def _repr_html_(self) -> str:
         facts = {"about": f"{self.about}, {self.n_rows:,} {self.unit}"}
-        return html_card(self.statistic, facts, self.to_columns(), verdict=self.cautions, notes=self.notes)
+        columns: Mapping[str, Sequence[Any]] = self.to_columns()
+        if self.figures:
+            head, *rows = self._table()
+            columns = {name or "figure": [row[at] for row in rows] for at, name in enumerate(head)}
+        return html_card(self.statistic, facts, columns, verdict=self.cautions, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -141,6 +145,21 @@ class Inference(Tabular):
                 f"  chi-square {self.test.statistic:,.1f}, {self.test.degrees:,} degrees of freedom, p-value {shown}",
                 f"  independence is {verdict}",
             ]
+        rows = self._table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for name, *cells in rows if self.figures else ():
+            padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join(["", name.ljust(widths[0]), *padded]).rstrip())
+        lines += [
+            f"  {name} jointly: chi-square {each.statistic:,.1f}, {each.degrees} degrees of freedom, "
+            f"p-value {each.p_value:.2g}"
+            for name, each in self.joint.items()
+        ]
+        lines += [f"  note: {note}" for note in self.notes]
+        return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
+
+    def _table(self) -> list[list[str]]:
+        """A line of names, and one for each figure."""
         rows = [["", "estimate", "std. error", f"{100 * self.level:.4g}% interval", "measured", "p-value"]]
         for figure in self.figures:
             # Decimals that show two digits of a standard error.
@@ -153,19 +172,7 @@ class Inference(Tabular):
             tested = "" if figure.p_value is None else f"{figure.p_value:.2g}"
             estimate, measured = f"{figure.estimate:,.{digits}f}", f"{100 * figure.measured:.0f}%"
             rows.append([figure.name, estimate, error, interval, measured, tested])
-        if all(figure.p_value is None for figure in self.figures):
-            rows = [row[:-1] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for name, *cells in rows if self.figures else ():
-            padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append("  ".join(["", name.ljust(widths[0]), *padded]).rstrip())
-        lines += [
-            f"  {name} jointly: chi-square {each.statistic:,.1f}, {each.degrees} degrees of freedom, "
-            f"p-value {each.p_value:.2g}"
-            for name, each in self.joint.items()
-        ]
-        lines += [f"  note: {note}" for note in self.notes]
-        return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
+        return [row[:-1] for row in rows] if all(figure.p_value is None for figure in self.figures) else rows
 
 
 class Scores(NamedTuple):

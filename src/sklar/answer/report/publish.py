@@ -105,6 +105,12 @@ def uses(model: Model, findings: Findings) -> dict[str, Any]:
         "triples": sum(each.tables for each in model.certificate.measurements if each.order == 3),
         "sets": math.comb(cells.n_attributes, 3),
         "independent": model.settings.get("kind") == "independence",
+        # Searched, and no value was common enough.
+        "empty": [
+            short(shown_name(each), 60)
+            for each in model.schema.attributes
+            if each.known_from == "found" and not each.n_values
+        ],
     }
 
 
@@ -213,7 +219,7 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
     for each in certificate.measurements:
         # Scores are in parts of a row.
         noise = each.scale / PARTS if each.order > SCORES else each.scale
-        spent.append((str(each.stage), each.what, each.tables, noise, cost(certificate.spend_on([each]))))
+        spent.append((str(each.stage), each.what, each.tables, noise, cost(certificate.spend_of(each))))
     whole, measurements, searches = sum(own for *_, own in spent), [], []
     for (stage, what), group in groupby(spent, key=lambda each: each[:2]):
         _, _, tables, scales, costs = zip(*group, strict=True)
@@ -299,19 +305,23 @@ def dependences(model: Model) -> tuple[Floats, Floats]:
     first, second = cells.pairs
     uneven = np.add.reduceat(levels**2, cells.offsets[:m]) - 1 / cells.sizes
     one, other = ((estimates.one_way_sd[each] / estimates.pair_sd) ** 2 for each in (first, second))
-    squares /= 1 + one * uneven[second] + other * uneven[first]
+    widest = 1 + one * uneven[second] + other * uneven[first]
     freedom = (cells.sizes[first] - 1.0) * (cells.sizes[second] - 1.0)
     longer = 1.0 if model.certificate.mechanism == "gaussian" else 2.5
     # Laurent and Massart (2000), lemma 1: exceeded with a chance of at most e^-x, here an equal one of each pair.
     x = math.log(max(cells.n_pairs, 1) / _ALARMS)
     least = freedom + longer * (2 * np.sqrt(freedom * x) + 2 * x)
-    beyond = (squares > least) & (sizes > 0)
-    # Wilson's way: the values of which the sum of squares lies within 1.96 of its standard errors.
-    middle = squares - freedom + 2 * TWICE**2
-    half = TWICE * np.sqrt(np.maximum(4 * middle - 4 * TWICE**2 + 2 * longer * freedom, 0.0))
+    beyond = (squares > widest * least) & (sizes > 0)
+    # Wilson's way: the values of which the sum of squares lies within 1.96 of its standard errors. Noise adds between
+    # one and `widest` for each degree of freedom.
+    signal = squares - freedom * np.stack([widest, np.ones_like(widest)])
+    middle = signal + 2 * TWICE**2 * widest
+    half = 2 * TWICE * np.sqrt(np.maximum(widest * (middle - TWICE**2 * widest + longer * freedom * widest / 2), 0.0))
     per_size = np.where(beyond, distances / np.sqrt(np.where(sizes > 0, sizes, 1.0)), 0.0)
-    ends = np.sqrt(np.maximum(np.stack([middle - half, middle + half]), 0.0))
-    return np.where(beyond, distances, 0.0), np.minimum(per_size * ends, 1.0)
+    distances = np.where(beyond, distances, 0.0)
+    low, high = per_size * np.sqrt(np.maximum(middle + np.array([[-1.0], [1.0]]) * half, 0.0))
+    # Denoising made the estimate smaller: the interval has it, too.
+    return distances, np.stack([np.minimum(low, distances), np.clip(high, distances, 1.0)])
 
 
 def _predict(model: Model) -> tuple[Floats, float]:
@@ -452,7 +462,9 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
     if on_axis.size:
         ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
         what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
-        what += "; single values, and what lies on no axis, have bars below" if apart.size else ""
+        what += "; a line is a single value, with a bar below" * bool(attribute.points)
+        other = f"; {'other ' * bool(attribute.points)}bars below are of what lies on no axis"
+        what += other * (apart.size > len(attribute.points))
         lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
         axis = svg.bins(_on_axis(attribute, (min(lows), max(highs)), n, counts, half, synthetic), title, told)
     if left_out.size:
@@ -494,6 +506,7 @@ def _on_axis(
         beyond = f"{_unless_noise(percent(count / n), count, reach)} of the rows lie beyond, as far as {end}"
     codes, edges = codes[first:last], edges[first : last + 1]
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
+    heaps = zip(attribute.points, (counts[attribute.point_codes] / n).tolist(), strict=True)
     counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
     half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
     kept = edges[[*starts, codes.size]]
@@ -509,4 +522,4 @@ def _on_axis(
         f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(marks[k]))}"
         for k, start in enumerate(starts)
     ]
-    return svg.binned(attribute, kept, scale, shares, told, beyond)
+    return svg.binned(attribute, kept, scale, shares, told, beyond, heaps)

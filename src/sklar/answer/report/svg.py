@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,6 +40,8 @@ _WIDE = 30.0
 # A tail with less than this share of rows is not drawn where it would take most of an axis; how much taller than all
 # others a narrow bar is that is cut.
 _TAIL, _TOWERS = 0.005, 3.0
+# A single value so near to the end of an axis still stands there: 0 below a bin that begins at 1.
+_NEAR_END = 0.02
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SECOND = 1_000_000
 # Months between ticks of dates.
@@ -65,7 +67,8 @@ class Binned(NamedTuple):
     """Shares of two tables in bins on an axis: edges and ticks are positions from 0 to 1.
 
     `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table; `told`
-    says what each bin is, to those who point at it, and `beyond` what lies where the drawing ends.
+    says what each bin is, to those who point at it, and `beyond` what lies where the drawing ends. `spikes` are single
+    values: where each stands, its share of the first table, and what it is.
     """
 
     edges: Doubles
@@ -73,17 +76,30 @@ class Binned(NamedTuple):
     ticks: Ticks
     told: Sequence[str]
     beyond: str = ""
+    spikes: Sequence[tuple[float, float, str]] = ()
 
 
 def binned(
-    attribute: Attribute, edges: Doubles, scale: float, shares: Doubles, told: Sequence[str], beyond: str
+    attribute: Attribute,
+    edges: Doubles,
+    scale: float,
+    shares: Doubles,
+    told: Sequence[str],
+    beyond: str,
+    heaps: Iterable[tuple[float, float]] = (),
 ) -> Binned:
-    """Bins between these edges, placed on an axis of this scale with its ticks."""
+    """Bins between these edges, and single values with their shares, on an axis of this scale with its ticks."""
     low, high = bend(edges[[0, -1]], scale)
-    values = ticks(attribute, float(edges[0]), float(edges[-1]), scale)
-    places, across = ((bend(np.asarray(each), scale) - low) / (high - low) for each in (values, edges))
+    values, heaps = ticks(attribute, float(edges[0]), float(edges[-1]), scale), [*heaps]
+    points = [point for point, _ in heaps]
+    places, across, spots = ((bend(np.asarray(each), scale) - low) / (high - low) for each in (values, edges, points))
     labels = (tick_text(attribute, value) for value in values)
-    return Binned(across, shares, tuple(zip(places.tolist(), labels, strict=True)), told, beyond)
+    spikes = [
+        (spot, share, f"{tick_text(attribute, point)}: {percent(max(share, 0.0))}")
+        for spot, (point, share) in zip(spots.tolist(), heaps, strict=True)
+        if -_NEAR_END <= spot <= 1 + _NEAR_END
+    ]
+    return Binned(across, shares, tuple(zip(places.tolist(), labels, strict=True)), told, beyond, spikes)
 
 
 def text_width(label: str, size: float) -> float:
@@ -116,14 +132,16 @@ def bars(
 ) -> Markup:
     """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more.
 
-    Whiskers that lead beyond `most` end there.
+    Whiskers that lead beyond `most` end there with an arrow.
     """
     top = min(max(max(max(entry.high, entry.mark) for entry in entries), least), most)
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
         entry, scale = entries[at], (right - left) / top
         low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
-        ends = (step for end in (low, high) for step in ("M", end, middle - 3, "v", 6))
+        ends: list[str | float] = ["M", low, middle - 3, "v", 6, "M", high, middle - 3, "v", 6]
+        if entry.high > top:
+            ends[5:] = ["M", high - 5, middle - 3, "L", high, middle, "l", -5, 3]
         return [
             rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
             path("whisker", "M", low, middle, "H", high, *ends),
@@ -224,6 +242,11 @@ def bins(binned: Binned, title: str, description: str) -> Markup:
             anchor = "start" if middle < left + 20 else "end" if middle > right - 20 else "middle"
             inside += [path("cut", "M", x - 3, top + 9, "l", width + 6, -5), text(middle, top - 4, told, anchor=anchor)]
         parts.append(element("g", Markup("").join(inside)))
+    for place, share, told in binned.spikes:
+        x, tall = left + (right - left) * place, (base - top) * min(max(share, 0.0) / tallest, 1.0)
+        inside = [element("title", told), path("spike", "M", x, base, "v", -tall)]
+        inside += [path("cut", "M", x - 4, top + 9, "l", 8, -5)] * bool(share > tallest)
+        parts.append(element("g", Markup("").join(inside)))
     for place, label in binned.ticks:
         x, half = left + (right - left) * place, text_width(label, 11) / 2
         parts += [axis(x, base, x, base + 4), soft(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle")]
@@ -288,7 +311,7 @@ def grids(
     left = min(max(text_width(label, 9) for label in rows) + 8, WIDTH / 4)
     wide, head = (WIDTH - left) / len(tables), 27.0
     side = (wide - 8) / len(columns)
-    tall = min(max(side, 9.0), 16.0)
+    tall = min(max(side, 11.0), 16.0)
     foot, parts = head + tall * len(rows), list[Markup]()
     for at, label in enumerate(rows):
         own = fitted(label, left - 5, 9)

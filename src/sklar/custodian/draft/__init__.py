@@ -29,7 +29,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.wording import said
 from sklar.public.description import toml_key, toml_value
 from sklar.public.schema import Attribute, Schema
-from sklar.public.settings import PLAIN, Reading, whose
+from sklar.public.settings import PLAIN, Person, Reading, whose
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 
@@ -67,6 +67,15 @@ class Draft:
         """What the rows show of the column of that name, where there is one."""
         held = self.schema.attribute(name).column if name in self.schema.names else name
         return next((column for column in self.columns if column.name == held), None)
+
+    def counted(self, person: Person | None) -> int:
+        """How many rows a release counts if rows with one value in a column are one person's (PRIVATE)."""
+        column = None if person is None else self.column(person.column)
+        if person is None or column is None or not column.counted:
+            return self.rows
+        # Beyond the most texts that are counted one by one, the rest is taken to be as they are.
+        part = sum(min(times, person.rows_per_person) for times in column.counts.values()) / column.counted
+        return max(round(part * (self.rows - column.missing.total())) + column.missing.total(), 1)
 
     def people(self, said: str) -> Draft:
         """The draft with the answer to its first question: can a person have several rows? (`settings.whose`)"""

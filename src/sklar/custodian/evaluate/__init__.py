@@ -29,7 +29,7 @@ from sklar.custodian.evaluate.conjunctions import choose_triples as choose_tripl
 from sklar.custodian.evaluate.conjunctions import read as read_codes
 from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
 from sklar.custodian.evaluate.raw import RawTable, RowSample
-from sklar.custodian.evaluate.verdict import LIMITS, VERDICTS, ColumnFit, Reason, badness, compare_column, overall
+from sklar.custodian.evaluate.verdict import LIMITS, ColumnFit, Reason, badness, compare_column, overall
 from sklar.custodian.evaluate.verdict import worst as worst_of
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
@@ -157,9 +157,12 @@ class Evaluation(Tabular):
         told = []
         for what, held in every.items():
             times = Counter(verdict for _, verdict, _ in held)
-            words = f"{len(held):,}: " + ", ".join(f"{name} {times[name]:,}" for name in VERDICTS if times[name])
+            words = f"{times['use']:,} of {len(held):,} can be used"
+            words = f"All {len(held):,} can be used" if times["use"] == len(held) > 1 else words
+            words += f", {times['with care']:,} with care" if times["with care"] else ""
+            words += f", {times['do not use']:,} cannot" if times["do not use"] else ""
             if what == "Pairs" and self.score is not None and self.score.dependence is not None:
-                words += f"; {self.score.dependence:.0f} of 100 of dependence is kept"
+                words += f". Of what columns say of each other, {self.score.dependence:.0f} of 100 is kept"
             if lost := [(name, why) for name, _, reasons in held for why in reasons]:
                 name, why = min(lost, key=lambda each: badness(each[1]))
                 words += f". The worst: {name}, {why.words}"

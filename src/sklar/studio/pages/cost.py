@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import TWICE, Forecast, forecast, grade, within
+from sklar.budget.forecast import TWICE, Forecast, band, forecast, grade, with_few, within
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 DELTA = 2.0**-30
-# Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
-FEW = 10
 # How many pairs of columns the remembered forecasts may have together: 16 bytes each.
 _MOST_PAIRS = 1 << 23
 # Beyond this many levels a forecast takes longer than a page may: the column's part in it is not computed.
@@ -26,10 +24,9 @@ _MOST_LEVELS = 3_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Foreseen:
-    """A forecast, how many pairs are mostly noise, the noisiest of them, and how many of these each column has."""
+    """A forecast, the pairs that are mostly noise before all others, and how many such pairs each column has."""
 
     forecast: Forecast
-    noisy: int
     noisiest: tuple[tuple[str, str], ...]
     by_column: NDArray[np.int64]
 
@@ -52,16 +49,11 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
         foreseen = _kept.pop(key, None)
     if foreseen is None:
         outlook = forecast(schema, Budget(epsilon=epsilon, delta=DELTA), rows=rows)
-        cells, names = outlook.schema.cells, outlook.schema.names
-        (first, second), m = cells.pairs, cells.n_attributes
-        # As `Forecast.mostly_noise` has it, without a name for each of two million pairs.
-        ratio = outlook.pair_sd * cells.pair_sizes / outlook.n_rows
-        noisy = np.flatnonzero(ratio > 1)
-        worst = noisy[np.argsort(-ratio[noisy], kind="stable")[:6]]
+        (first, second), m = outlook.schema.cells.pairs, outlook.schema.n_attributes
+        names, noisy = outlook.schema.names, outlook.noisy
         foreseen = Foreseen(
             forecast=outlook,
-            noisy=noisy.size,
-            noisiest=tuple((names[first[at]], names[second[at]]) for at in worst),
+            noisiest=tuple((names[first[at]], names[second[at]]) for at in noisy[:6]),
             by_column=np.bincount(first[noisy], minlength=m) + np.bincount(second[noisy], minlength=m),
         )
     with _lock:
@@ -69,12 +61,6 @@ def foresee(schema: Schema, epsilon: float, rows: int) -> Foreseen:
         while len(_kept) > 1 and sum(each.forecast.pair_sd.size for each in _kept.values()) > _MOST_PAIRS:
             del _kept[next(iter(_kept))]
     return foreseen
-
-
-def with_few(schema: Schema) -> Schema:
-    """The schema as if a search found `FEW` categories or bins of a column at most; it is public, as the other."""
-    fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.private else each for each in schema.attributes)
-    return replace(schema, attributes=tuple(fewer))
 
 
 def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[str, str]:
@@ -92,19 +78,20 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
     """What a column costs, in sentences; with `beside`, also what it takes from the other columns."""
     if name in schema.determined:
         return (f"Costs nothing: a rule says that {schema.determined[name]} determines it.",)
-    foreseen = foresee(schema, epsilon, rows)
-    measured = foreseen.forecast.schema
+    cases = [foresee(each, epsilon, rows) for each in (schema, with_few(schema))]
+    foreseen, measured = cases[0], cases[0].forecast.schema
     place = measured.names.index(name)
-    error = float(foreseen.forecast.one_way_sd[place])
+    errors = [float(each.forecast.one_way_sd[place]) for each in cases]
     sentences = [
         f"{measured.attributes[place].n_levels:,} levels. At epsilon {epsilon:.3g} the count of one comes out within "
-        f"{within(error)} rows ({percent(min(TWICE * error / rows, 1.0))} of the table), 19 times out of 20."
+        f"{band(errors)} rows ({percent(min(TWICE * max(errors) / rows, 1.0))} of the table), 19 times out of 20."
     ]
-    noisy = int(foreseen.by_column[place])
-    if noisy:
+    noisy = [int(each.by_column[place]) for each in cases]
+    if max(noisy):
         pairs = measured.n_attributes - 1
         remedy = "wider bins would help" if measured.attributes[place].edges else "merge rare categories"
-        sentences.append(f"{noisy:,} of its {pairs:,} two-way tables are mostly noise: {remedy}.")
+        remedy = "fewer columns would help" if measured.attributes[place].n_levels <= 2 else remedy
+        sentences.append(f"{band(noisy, '{:,.0f}'.format)} of its {pairs:,} two-way tables are mostly noise: {remedy}.")
     if beside and not schema.rules and measured.n_attributes > 2 and measured.n_levels <= _MOST_LEVELS:
         sentences += _taken(schema, place, foreseen.forecast, epsilon)
     return tuple(sentences)

@@ -24,8 +24,7 @@ from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
-from sklar.machine.wording import failing
-from sklar.public.axis import AXES
+from sklar.machine.wording import failing, said
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
@@ -122,24 +121,24 @@ def _line(visit: Visit, schema: Schema, attribute: Attribute, look: TableLook | 
     if rows is not None and name not in schema.determined:
         noisy = column_noise(schema, name, visit.desk.epsilon, rows)
     shown = {} if look is None else look.shown
-    key = ("spark", name, attribute.kind)
+    key = ("spark", name, attribute.kind, attribute.special)
     if look is not None and key not in shown and look.draft is not None:
-        shown[key] = _spark(attribute.kind, look.draft.column(name))
+        shown[key] = _spark(attribute, look.draft.column(name))
     spark = shown.get(key, ("", ""))
     return {"attribute": attribute, "noisy": noisy[0], "error": noisy[1], "bars": spark[0], "ends": spark[1]}
 
 
-def _spark(kind: str, summary: ColumnSummary | None) -> tuple[str, str]:
+def _spark(attribute: Attribute, summary: ColumnSummary | None) -> tuple[str, str]:
     """A small picture of a column's values, as the path of its bars, and what lies at its ends: PRIVATE."""
-    if summary is None or not summary.counts:
-        return "", ""
-    points, times = _points(kind, summary)
+    if summary is None or not summary.counts or attribute.part_of is not None:
+        return "", f"part of {attribute.column}" * (attribute.part_of is not None)
+    points, times = _points(attribute, summary)
     ends = f"{len(summary.counts):,}{' or more' if summary.many else ''} different"
     bars = [times for _, times in summary.counts.most_common(_SPARKS)]
-    if points.size > _SPARKS and kind in AXES:
+    if points.size:
         low, high = np.quantile(points, (0.01, 0.99), weights=times, method="inverted_cdf")
         bars = np.histogram(points, bins=2 * _SPARKS, range=(low, max(high, low + 1)), weights=times)[0].tolist()
-        ends = " to ".join(AXES[kind].text(int(end) if float(end).is_integer() else float(end)) for end in (low, high))
+        ends = " to ".join(svg.tick_text(attribute, float(end)) for end in (low, high))
     wide = 120 / max(len(bars), _SPARKS)
     tall = [24 * bar / max(bars) for bar in bars]
     path = (f"M{wide * at:.1f} 24V{24 - each:.1f}h{wide - 1:.1f}V24z" for at, each in enumerate(tall) if each > 0)
@@ -198,7 +197,7 @@ def _picture(attribute: Attribute, summary: ColumnSummary | None) -> dict[str, A
     if attribute.kind not in _DRAGGED or not attribute.edges:
         return None
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
-    points, times = _points(attribute.kind, summary)
+    points, times = _points(attribute, summary)
     bars: list[int] = []
     if points.size:
         least, most = np.quantile(points, (0.01, 0.99), weights=times, method="inverted_cdf")
@@ -215,15 +214,16 @@ def _picture(attribute: Attribute, summary: ColumnSummary | None) -> dict[str, A
     return shown | {"edges": edges, "bounds": attribute.private}
 
 
-def _points(kind: str, summary: ColumnSummary | None) -> tuple[Any, Any]:
-    """The values of a column on the axis of its kind, and how often each occurs."""
-    axes = () if summary is None else summary.axes
+def _points(attribute: Attribute, summary: ColumnSummary | None) -> tuple[Any, Any]:
+    """The values of a column on the axis of its kind, and how often each occurs: without its special values."""
+    axes, kind = () if summary is None else summary.axes, attribute.kind
     axis = kind if kind in axes else next((each for each in axes if each.split()[0] == kind), None)
     axis = "integer" if axis is None and kind == "year" and "integer" in axes else axis
     if axis is None or summary is None:
         return np.empty(0), np.empty(0)
     read = [(summary.point(text, axis), times) for text, times in summary.counts.items()]
-    points = np.array([(point, times) for point, times in read if point is not None], dtype=np.float64).reshape(-1, 2)
+    kept = [(point, times) for point, times in read if point is not None and point not in attribute.special_numbers]
+    points = np.array(kept, dtype=np.float64).reshape(-1, 2)
     return points[:, 0], points[:, 1].astype(np.int64)
 
 
@@ -234,8 +234,8 @@ def _look(visit: Visit, schema: Schema) -> tuple[TableLook | None, str]:
     except SklarError as error:
         return None, visit.plain(str(error))
     if look.draft is not None:
-        if visit.desk.rows != look.draft.rows:
-            visit.desk = visit.folder.save(visit.desk, rows=look.draft.rows)
+        if visit.desk.rows != (rows := look.draft.counted(schema.person)):
+            visit.desk = visit.folder.save(visit.desk, rows=rows)
         return look, ""
     if look.over.is_set():
         return None, visit.plain(look.problem)
@@ -323,7 +323,7 @@ def accept(visit: Visit) -> Response:
     """Accept what is proposed for all columns that are left."""
     visit.back = visit.address("describe")
     if visit.schema.ask_person:
-        raise SchemaError("say first whether a person can have several rows: it decides whom a release protects.")
+        raise SchemaError(said("studio.who_first"))
     _save(visit, review.accept_all(visit.text or ""))
     return visit.tell(visit.back, "Accepted unread: what was proposed stands. Every report of a release says so.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,13 +16,14 @@ from sklar.answer.report.render import percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
 from sklar.budget.certificate import rounded_up
-from sklar.budget.forecast import SUPPORTS, TWICE, Forecast, within
+from sklar.budget.forecast import TWICE, Forecast, band, supports, with_few, within
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
-from sklar.errors import BudgetError, LedgerError, SklarError
+from sklar.errors import BudgetError, LedgerError, SchemaError, SklarError
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.cost import DELTA, FEW, foresee, with_few
+from sklar.studio.pages.cost import DELTA, foresee
 from sklar.studio.pages.visit import Visit, go, show
 
 # Where the slider stands: from hardly any budget to hardly a promise, in steps that look even.
@@ -41,6 +42,8 @@ def plan(visit: Visit) -> Response:
     if visit.text is None or desk.rows is None:
         return go(visit.address("open"))
     schema, account, problem = visit.schema, *account_of(visit)
+    if schema.ask_person:
+        return visit.tell(visit.address("describe"), said("studio.who_first"), form={})
     epsilon = _epsilon(visit.query("epsilon"), desk.epsilon)
     unit = unit_of(schema)
     about = f"--schema {visit.schema_path} --rows {desk.rows} --epsilon {epsilon:g}"
@@ -82,7 +85,11 @@ def account_of(visit: Visit) -> tuple[Account | None, str]:
         accounts = Ledger(visit.folder.ledger).accounts()
     except LedgerError as error:
         return None, str(error)
-    return next((each for each in accounts if each.dataset == visit.schema.name), None), ""
+    account = next((each for each in accounts if each.dataset == visit.schema.name), None)
+    if account is not None and account.unit != (unit := unit_of(visit.schema)):
+        facts = {"dataset": account.dataset, "own": account.unit, "unit": unit, "schema": visit.desk.schema}
+        return None, said("studio.other_unit", **facts)
+    return account, ""
 
 
 def _epsilon(text: str | None, default: float) -> float:
@@ -98,22 +105,18 @@ def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | Non
     worst, likely = (each.forecast for each in cases)
     n, m = worst.n_rows, worst.schema.n_attributes
 
-    def band(figures: Sequence[float], write: Callable[[float], str]) -> str:
-        low, high = write(min(figures)), write(max(figures))
-        return low if low == high else f"{low} to {high}"
-
     return {
         "epsilon": epsilon,
-        "support": worst.support,
-        "likely": likely.support,
-        "words": SUPPORTS,
-        "one_way": band([each.one_way_error for each in (worst, likely)], within),
-        "pair": band([each.pair_error for each in (worst, likely)], within),
-        "noisy": band([each.noisy for each in cases], "{:,.0f}".format),
+        "refused": worst.refused,
+        "likely": "none" if worst.refused else likely.support,
+        "words": supports(worst.support, likely.support),
+        "counted": "people" if schema.person is not None and schema.person.count == "people" else "rows",
+        "one_way": band([each.one_way_error for each in (worst, likely)]),
+        "pair": band([each.pair_error for each in (worst, likely)]),
+        "noisy": band([each.forecast.noisy.size for each in cases], "{:,.0f}".format),
         "pairs": m * (m - 1) // 2,
         "noisiest": [f"{one} x {other}" for one, other in cases[0].noisiest],
         "preview": [_invented(1, likely.one_way_error, n), _invented(2, likely.pair_error, n)],
-        "few": FEW,
         "split": [(name, 100 * share, percent(share)) for name, share in worst.split],
         "promise": promise(epsilon, unit_of(schema)),
         "fits": account is None or choose_accountant(account, worst.budget, worst.spend) is not None,
@@ -168,13 +171,8 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     """What an epsilon promises to any one row or person, in plain words."""
     times = f"{float(rounded_up(math.exp(min(epsilon, 700.0)), 3)):,.12g}"
     _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
-    return (
-        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {times} times "
-        f"as likely, or as unlikely, because of that {unit}'s own data.",
-        f"Anyone guessing a yes-or-no fact about one {unit} is right at most {math.ceil(1000 * guess) / 10:.4g}% of "
-        "the time after seeing the release.",
-        f"This holds for every {unit} of the table, but for a chance of 1 in {math.floor(1 / DELTA):,} (delta).",
-    )
+    facts = {"unit": unit, "times": times, "guess": math.ceil(1000 * guess) / 10, "among": math.floor(1 / DELTA)}
+    return tuple(said("studio.promise", **facts).splitlines())
 
 
 def forecast(visit: Visit) -> Response:
@@ -187,6 +185,8 @@ def choose(visit: Visit) -> Response:
     """Keep the plan; and set the data set's total, where none is set yet."""
     visit.back = visit.address("plan")
     schema, epsilon = visit.schema, _number(visit.form, "epsilon")
+    if schema.ask_person:
+        raise SchemaError(said("studio.who_first"))
     account, problem = account_of(visit)
     if problem:
         raise LedgerError(problem)

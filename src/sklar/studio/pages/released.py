@@ -15,6 +15,7 @@ from sklar.budget.ledger import Ledger, check_releases
 from sklar.errors import BudgetError, DataError, SklarError
 from sklar.files.archive import load
 from sklar.files.write import write_text
+from sklar.machine.wording import said
 from sklar.studio.folder import LEDGER, Folder
 from sklar.studio.guard import REPORT_POLICY
 from sklar.studio.pages.cost import DELTA, foresee
@@ -122,10 +123,7 @@ def start(visit: Visit) -> Response:
     if account is None:
         return visit.tell(visit.address("plan"), problem or "Set the data set's total first.", form={})
     if visit.form.get("plan") != _plan(visit):
-        raise BudgetError(
-            f"the plan, the schema or the releases changed since that page was shown, and nothing was spent. The plan "
-            f"is epsilon {desk.epsilon:g} now: look at it again."
-        )
+        raise BudgetError(said("studio.changed", epsilon=desk.epsilon))
     if visit.releases and visit.form.get("again") != "yes":
         raise BudgetError("say that you want another release: what it spends is added to what was spent.")
     order = {
@@ -262,8 +260,8 @@ def verdict(visit: Visit) -> Response:
     """Verify's verdict, fetched after the page: it recomputes what the release cost."""
     path = visit.folder.inside(f"{visit.stem}.sklar")
     result = verify(path)
-    lines = result.lines()
-    concluded = " ".join(lines[lines.index("") + 1 :] if "" in lines else lines).replace(str(path), path.name)
+    lines = [line.replace(str(path), path.name) for line in result.lines()]
+    concluded = lines[lines.index("") + 1 :] if "" in lines else lines
     return show("verdict.html.j2", found=result, checks=result.checks, concluded=concluded)
 
 

@@ -28,6 +28,9 @@ function draw(room) {
     if (whole) return String(Math.round(value));
     return String(Number(value.toPrecision(6)));
   };
+  // As people write numbers; a field holds them as files do.
+  const shown = (value) =>
+    days || given.kind === "year" ? written(value) : Number(written(value)).toLocaleString("en", { maximumSignificantDigits: 6 });
   const { low, high } = given;
   const span = high - low || 1;
   const grain = whole ? Math.max(1, Math.round(span / 100)) : span / 100;
@@ -111,7 +114,9 @@ function draw(room) {
         told = at;
         const near = at < 40 ? "start" : at > WIDTH - 40 ? "end" : "middle";
         const text = element("text", { x: at, y: HEIGHT - 6, "text-anchor": near, "font-size": 13 }, handle);
-        text.textContent = `${beyond === "below" ? "◂ " : ""}${written(value)}${beyond === "above" ? " ▸" : ""}`;
+        const times = Math.floor((beyond === "below" ? low - value : value - high) / span);
+        const far = beyond && times > 1 ? ` (${times.toLocaleString("en")} times beyond what is drawn)` : "";
+        text.textContent = `${beyond === "below" ? "◂ " : ""}${shown(value)}${far}${beyond === "above" ? " ▸" : ""}`;
       }
       handle.addEventListener("keydown", (event) => {
         const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
@@ -168,7 +173,7 @@ function draw(room) {
     for (const times of [1, 2, 5, 10, 100, 1000]) {
       const most = times * size;
       if (most < high && times < 10) continue;
-      const least = low < 0 ? -most : 0;
+      const least = number(given.edges[0]) < 0 ? -most : 0;
       const choose = document.createElement("button");
       choose.type = "button";
       choose.className = "small";

@@ -17,13 +17,18 @@ for (const form of document.querySelectorAll("form[method=post]")) {
   form.addEventListener("submit", (event) => {
     if (heard) return;
     event.preventDefault();
+    // What takes long shows that it is under way, until the next page comes.
+    const busy = document.createElement("progress");
+    busy.setAttribute("aria-label", "Under way");
+    const soon = setTimeout(() => form.append(busy), 500);
+    window.addEventListener("pagehide", () => [clearTimeout(soon), busy.remove()]);
     fetch("/static/icon.svg")
       .then(() => {
         heard = true;
         form.requestSubmit(event.submitter);
         heard = false;
       })
-      .catch(() => unheard(form));
+      .catch(() => [clearTimeout(soon), busy.remove(), unheard(form)]);
   });
 }
 
@@ -141,7 +146,11 @@ if (plan) {
           parts.innerHTML = text;
           for (const part of parts.content.querySelectorAll("[id]")) {
             const old = document.getElementById(part.id);
-            if (old) old.replaceChildren(...part.childNodes);
+            if (!old) continue;
+            // Whoever has come to its button by the keyboard stays there.
+            const held = old.contains(document.activeElement);
+            old.replaceChildren(...part.childNodes);
+            if (held) old.querySelector("button")?.focus();
           }
         })
         .catch(() => unheard(plan));

@@ -162,24 +162,20 @@ class Facts:
         replaced = stated.neighbors == "replace-one"
         self.unit = f"{'the content' if replaced else 'the presence'} of any one {stated.unit}"
         self.sklar = " ".join(filter(None, ("Sklar", stated.versions.get("sklar"))))
-        self.promise = (
-            f"Differential privacy with epsilon = {self.epsilon} and delta = {self.delta} protects {self.unit} "
-            f"({stated.neighbors} neighbors)."
-        )
         about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
-        size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"
-        self.description = (
-            f"{about}These {rows:,} {'people and their events' if events else 'records'} are invented. They follow the "
-            f"statistics of {'confidential tables' if events else 'a confidential table'} of {size} "
-            f"{'rows' if stated.count in (None, 'rows') else 'people'} and {schema.n_attributes:,} attributes"
-            f"{', and of their events' if events else ''}. {self.promise}"
-        )
-        year = "year" if publication.date is None else publication.date[:4]
-        self.citation = (
-            f"{publication.publisher or '(publisher)'} ({year}). {self.title}. Epsilon = {self.epsilon}, delta = "
-            f"{self.delta}, {stated.neighbors} neighbors. Made with {self.sklar}. Schema SHA-256 "
-            f"{stated.schema_sha256[:16]}.{'' if publication.url is None else f' {publication.url}.'}"
-        )
+        shown = {"of": self, "stated": stated, "rows": rows, "n": model.n_rows, "m": schema.n_attributes}
+        shown |= {
+            "size": "" if stated.public_rows is not None else "about ",
+            "counted": "rows" if stated.count in (None, "rows") else "people",
+            "invented": "people and their events" if events else "records",
+            "original": "confidential tables" if events else "a confidential table",
+            "theirs": ", and of their events" if events else "",
+            "publisher": publication.publisher or "(publisher)",
+            "year": "year" if publication.date is None else publication.date[:4],
+            "url": "" if publication.url is None else f" {publication.url}.",
+        }
+        self.promise, self.description, self.citation = (text.format(**shown) for text in WORDS["about"].values())
+        self.description = f"{about}{self.description} {self.promise}"
 
     def address(self, name: str) -> str:
         """Where a file stands: beside its description, or below the address that the publisher states."""
