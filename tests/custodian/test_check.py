@@ -204,7 +204,8 @@ def test_links_are_counted_exactly() -> None:
     assert check_links(people, events, small(2)) == [
         f"PRIVATE: 70 people with {counted} events that count; {numbers.count(0)} people have none, 2 is the most.",
         "PRIVATE: 5 events have a key that no person has, and are dropped.",
-        f"PRIVATE: {beyond} events are dropped at random of people who have more than at_most.",
+        f"PRIVATE: {beyond} events are dropped: at random of people who have more than at_most, and all but the "
+        "first that must be unique.",
         "PRIVATE: 2 rows of people have the key of an earlier row, and are dropped.",
     ]
 

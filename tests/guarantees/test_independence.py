@@ -65,8 +65,9 @@ ALL_WAYS = WAYS | {"laplace": ["--mechanism", "laplace", "--method", "mixture"]}
 
 
 def arrays(path: Path) -> dict[str, Any]:
-    """Type and shape of every array; of the fitted components the number is a choice made on noisy tables."""
-    held = opened(path)[1].items()
+    """Type and shape of every array. Of the fitted components the number is a choice made on noisy tables; where it is
+    one, independence, there is nothing that it missed."""
+    held = [(name, each) for name, each in opened(path)[1].items() if name != "missed"]
     return {name: (each.dtype, each.ndim if name == "probabilities" else each.shape) for name, each in held}
 
 

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 
@@ -99,6 +98,9 @@ class Chain:
 
 def _divided(gaps: Ints, law: Floats) -> tuple[Ints, Doubles]:
     """Finer bins of gaps with their chances: a distribution function smooth in the logarithm of gaps."""
+    # Imported here: only events in order need it.
+    from scipy.interpolate import PchipInterpolator
+
     parts = [np.unique(np.rint(low * (high / low) ** (np.arange(_PARTS) / _PARTS))) for low, high in pairwise(gaps[1:])]
     finer = np.unique(np.concatenate([gaps, *parts]).astype(np.int64))
     upto = np.concatenate([np.zeros((len(law), 1)), np.cumsum(law, axis=1, dtype=np.float64)], axis=1)

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 
 from sklar.custodian.evaluate import NOTICE
-from sklar.custodian.evaluate.linked import Compared, LinkedEvaluation, evaluate_linked
+from sklar.custodian.evaluate.linked import Judged, LinkedEvaluation, evaluate_linked
 from sklar.generate.visits import generate_visits, linked
 from tests.linked import small, tables
 
 LINKED = small(4)
 
 
-def fit(found: LinkedEvaluation, kind: str, name: str = "") -> Compared:
+def fit(found: LinkedEvaluation, kind: str, name: str = "") -> Judged:
     return next(fit for fit in found.fits if (fit.kind, fit.name) == (kind, name))
 
 

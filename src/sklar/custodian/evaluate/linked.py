@@ -39,7 +39,7 @@ _SUMMED, _TENTHS = ("integer", "real", "duration"), np.linspace(0.1, 0.9, 9)
 _BARS = 20
 
 
-class Compared(NamedTuple):
+class Judged(NamedTuple):
     """One table: of which part, kind and name, how far shares lie apart, why not to use it; its largest cells."""
 
     part: str
@@ -55,7 +55,7 @@ class LinkedEvaluation(Tabular):
     """How near two linked tables come to the real ones, table by table; `sizes` are people and events, real first."""
 
     sizes: tuple[tuple[int, int], tuple[int, int]]
-    fits: tuple[Compared, ...]
+    fits: tuple[Judged, ...]
 
     def __repr__(self) -> str:
         return f"LinkedEvaluation({len(self.fits)} tables; {NOTICE})"
@@ -73,7 +73,7 @@ class LinkedEvaluation(Tabular):
         return told
 
     @property
-    def worst(self) -> list[Compared]:
+    def worst(self) -> list[Judged]:
         """Of every kind the table that loses most."""
         kinds = dict.fromkeys(fit.kind for fit in self.fits)
         return [max((fit for fit in self.fits if fit.kind == kind), key=lambda fit: fit.lost) for kind in kinds]
@@ -133,7 +133,7 @@ def evaluate_linked(
     return found
 
 
-def _measured(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Compared]:
+def _measured(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Judged]:
     """All tables that a release measures; the halves of one-way tables of events as one."""
     queries = linked_queries(linked, TOKENS, total=False)
     plan, known = Plan(parts=tuple((query, np.ones(query.sizes.size)) for query in queries)), linked_tables(linked)
@@ -160,7 +160,7 @@ def _named(table: LinkedTable, linked: Linked) -> tuple[str, list[str]]:
     return " x ".join(names), [", ".join(cell) for cell in cells]
 
 
-def _fit(kind: str, name: str, labels: Sequence[str], cells: Sequence[Any]) -> Compared:
+def _fit(kind: str, name: str, labels: Sequence[str], cells: Sequence[Any]) -> Judged:
     """The total variation of two tables, in people: chance is that of people with one event each, or less."""
     part = next((part for part, kinds in _ALONE.items() if kind in kinds), "Together")
     kind, totals = KINDS[kind][1] if kind in KINDS else kind, [float(each.sum()) for each in cells]
@@ -170,10 +170,10 @@ def _fit(kind: str, name: str, labels: Sequence[str], cells: Sequence[Any]) -> C
     words = f"{kind}{f' ({name})' if name else ''}, total variation {lost:.3f}"
     largest = np.sort(np.argsort(-np.maximum(real, other), kind="stable")[:_BARS]).tolist()
     bars = [(labels[at], float(real[at]), float(other[at])) for at in largest]
-    return Compared(part, kind, name, lost, tuple(weigh("values", lost, chance, words)), bars)
+    return Judged(part, kind, name, lost, tuple(weigh("values", lost, chance, words)), bars)
 
 
-def _by_person(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Compared]:
+def _by_person(both: tuple[Joined, Joined], linked: Linked) -> Iterator[Judged]:
     """How many different levels a person's events have, and what their numbers sum to, by midpoints of bins."""
     for place, attribute in enumerate(linked.events.attributes):
         size, scores, distinct, sums = attribute.n_levels, np.zeros(attribute.n_levels), list[Any](), list[Any]()
