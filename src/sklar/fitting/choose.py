@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.plan import RULES
-from sklar.draw.refine import refining_rounds, steady_pairs, triple_rounds
+from sklar.draw.refine import refining_rounds, steady_pairs
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
 from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, fits_together, step_operations, three_way_loss
@@ -338,10 +338,8 @@ def fit_steps(
 
 def refined(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
     """The model as a file holds it, with as many rounds of exchanges as a table of its size affords: a public rule."""
-    cells, n_rows = model.schema.cells, estimates.n_rows
-    triples = triple_rounds(n_rows, cells, expected_noise(estimates))
-    rounds = triples or refining_rounds(n_rows, cells.n_attributes, cells.n_levels)
-    return completed(as_stored(replace(model, rounds=rounds, matched=3 if triples else 2), bits), estimates, bits)
+    rounds, matched = refining_rounds(estimates.n_rows, model.schema.cells)
+    return completed(as_stored(replace(model, rounds=rounds, matched=matched), bits), estimates, bits)
 
 
 def completed(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
