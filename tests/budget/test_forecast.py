@@ -18,7 +18,7 @@ from hypothesis import given, settings
 
 import sklar
 from sklar.answer.query import estimate
-from sklar.budget.forecast import forecast, plot_forecasts, table_lines, within
+from sklar.budget.forecast import forecast, plot_forecasts, supports, table_lines, within
 from sklar.budget.method import Method
 from sklar.budget.plan import ONE_WAY_SHARE
 from sklar.custodian.check import check
@@ -273,11 +273,11 @@ def test_both_cases_are_told_where_searches_decide() -> None:
     """As the studio and a notebook tell them: with 50 categories a column pairs are noise, with ten they are not."""
     foreseen = forecast(few(4, 0, 0), rows=2_000, epsilon=3.0)
     assert (foreseen.support, foreseen.likely.support) == ("one", "two")
-    words = foreseen.supports
+    words = supports(foreseen, foreseen.likely)
     assert words[0].startswith("If searches find at most 10 categories or bins a column, a release is usable for")
     told, card = " ".join(foreseen.lines()), foreseen._repr_html_()
     assert f"At epsilon 3, i{words[0][1:-1]}: {within(foreseen.likely.one_way_error)}, " in told
-    assert "0 of 6 pairs mostly noise. If they find as many as the schema lets them, a release is usable for" in told
+    assert "0 of 6 pairs mostly noise. If they find as many as the schema lets them, a release is usable" in told
     assert all(each in card for each in words)
     assert (public := forecast(few(0, 0, 3), rows=2_000, epsilon=3.0)).likely is public
 

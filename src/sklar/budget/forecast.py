@@ -41,10 +41,9 @@ RANGE = 9.0
 # A count is within so many standard errors 19 times out of 20, which is what ± says everywhere; one of fewer cannot be
 # told from noise.
 TWICE = 1.96
-# What tables are good for: by the share of them that are mostly noise, whose average cell holds fewer rows than ±; and
-# by ± as a part of a group (`group_of`), which pages show beside the word.
+# What tables are good for, by ± as a part of a group of average size, which pages show beside the word.
 NOISE = "mostly noise"
-GRADES = ((0.1, 0.5, "usable"), (0.5, 1.0, "usable in part"), (math.inf, math.inf, NOISE))
+GRADES = ((0.5, "usable"), (1.0, "usable in part"), (math.inf, NOISE))
 # Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
 FEW = 10
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
@@ -60,25 +59,23 @@ def ratios(sds: Doubles, sizes: NDArray[Any], rows: int) -> Doubles:
     return np.asarray(TWICE * sds * sizes / rows)
 
 
-def group_of(rows: int) -> int:
-    """The size of the group by which pages say what counts are good for: 1, 2 or 5 times a power of ten, to a tenth.
+def group_of(sizes: NDArray[Any], rows: int) -> int:
+    """How many rows an average cell of most tables of these sizes holds, to two digits.
 
-    >>> [group_of(rows) for rows in (7, 1_470, 32_561)]
-    [1, 100, 2000]
+    >>> group_of(np.array([2, 8, 40]), 32_561)
+    4100
     """
-    tenth = max(rows / 10, 1.0)
-    power = 10 ** math.floor(math.log10(tenth))
-    return next(each * power for each in (5, 2, 1) if each * power <= tenth)
+    return max(int(float(f"{rows / float(np.median(sizes)):.2g}")), 1)
 
 
 def grade(sds: Doubles, sizes: NDArray[Any], rows: int) -> str:
-    """What tables are good for, in one of the words of `GRADES`.
+    """What tables are good for, in one of the words of `GRADES`: as noise, a group cannot be told from none.
 
     >>> grade(np.array([40.0]), np.array([10]), 1_470), grade(np.array([40.0]), np.array([20]), 1_470)
     ('usable in part', 'mostly noise')
     """
-    noisy, part = float(np.mean(ratios(sds, sizes, rows) > 1)), TWICE * rms(sds, sizes) / group_of(rows)
-    return next(word for most, largest, word in GRADES if noisy <= most and part <= largest)
+    part = TWICE * rms(sds, sizes) / group_of(sizes, rows)
+    return next(word for most, word in GRADES if part <= most)
 
 
 def within(error: float) -> str:
@@ -95,6 +92,15 @@ def with_few(schema: Schema) -> Schema:
     """The schema as if a search found `FEW` categories or bins of a column at most; it is public, as the other."""
     fewer = (replace(each, at_most=min(each.at_most, FEW)) if each.private else each for each in schema.attributes)
     return replace(schema, attributes=tuple(fewer))
+
+
+def supports(worst: Forecast, likely: Forecast) -> list[str]:
+    """What counts will be usable for, in sentences: if searches find few levels, and if they find all they may."""
+    few, most = likely.supported, worst.supported
+    if few == most:
+        return [f"{most[:1].upper()}{most[1:]}."]
+    few = f"If searches find at most {FEW} categories or bins a column, {few}."
+    return [few, f"If they find as many as the schema lets them, {most}."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -166,16 +172,8 @@ class Forecast(Tabular):
         return "none" if one == NOISE else "one" if two in ("", NOISE) else "two"
 
     @property
-    def supports(self) -> list[str]:
-        """The same in sentences: if searches find few levels, and if they find all they may."""
-        few, most = self.likely._supported, self._supported
-        if few == most:
-            return [f"{most[:1].upper()}{most[1:]}."]
-        few = f"If searches find at most {FEW} categories or bins a column, {few}."
-        return [few, f"If they find as many as the schema lets them, {most}."]
-
-    @property
-    def _supported(self) -> str:
+    def supported(self) -> str:
+        """The same in words."""
         one, two = self.grades
         if one == NOISE:
             return "nothing survives: tables of one column are mostly noise already"
@@ -317,7 +315,7 @@ class Forecast(Tabular):
             columns[f"{name.replace('_', ' ')}, ±"] = [TWICE * error for error in columns.pop(name)]
         notes = ["Nothing was spent: computed from the schema, the number of rows and the budget alone."]
         title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
-        return html_card(title, facts, columns, verdict=self.supports, notes=notes)
+        return html_card(title, facts, columns, verdict=supports(*cases), notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -454,7 +452,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     ]
     lines += ["± holds 19 times out of 20; a smaller count cannot be told from noise.", ""]
     for each in forecasts:
-        words, likely = each.supports, each.likely
+        likely = each.likely
+        words = supports(each, likely)
         if len(words) > 1:
             noisy = f"{likely.noisy.size:,} of {n_pairs:,} pairs mostly noise"
             words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."

@@ -97,10 +97,10 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
             return
     described = Schema.load(schema_path)
     counts = Counter[str](attribute.known_from for attribute in described.attributes)
-    parts = [f"{counts[word]} {says}" for word, says in decisions.PROVENANCE.items() if counts[word]]
-    unread = (
-        f"{len(described.unread)} of them were accepted unread: releases will say so, and not cover what they state."
-    )
+    read = Counter(each.known_from for each in described.attributes if each.reviewed != "unread")
+    parts = [f"{read[word]} {says}" for word, says in decisions.PROVENANCE.items() if read[word]]
+    parts += [f"{len(described.unread)} accepted unread"] * bool(described.unread)
+    unread = "What was accepted unread stands: releases will say so, and not cover what those entries state."
     each = "one row: each is taken for another person's (else add --people COLUMN)"
     person = described.person
     whom = each if person is None else f"one person, all rows of one {person.column}, and counts {person.words}"
@@ -109,7 +109,8 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
         {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": described.n_attributes}
         | {"person": person and person.column, "rules": len(described.rules), "out": schema_path},
         f"It protects {whom}.",
-        f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.",
+        f"{'Decided' if described.unread else 'Every column is reviewed'}: {', '.join(parts)}. "
+        f"{schema_path} is public now.",
         *([uncovered] if counts["rows"] else []),
         *([unread] if described.unread else []),
         f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1",

@@ -18,7 +18,7 @@ from sklar.answer.effects import Floats, normal_quantile
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, bound, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
-from sklar.budget.forecast import NOISE, RANGE, TWICE, grade, group_of, ratios, rms
+from sklar.budget.forecast import RANGE, TWICE, grade, group_of, ratios, rms
 from sklar.budget.plan import target_words
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
 from sklar.budget.search import search_spend
@@ -53,6 +53,8 @@ _SAMPLED_ROWS = 20_000
 _ALARMS = 0.01
 # Levels of each side of a pair's table.
 _OPENED = 8
+# How much more than all others outer numbers of noise alone move a column before its reach is hidden.
+_MOVED = 3.0
 _NEAR = 1.25
 
 _COPULA = "a Gaussian copula over the levels of all columns"
@@ -88,22 +90,22 @@ def uses(model: Model, findings: Findings) -> dict[str, Any]:
     """What noisy tables and the model are good for: the first screen and the README of a release say this.
 
     Of one column and of pairs: their grade, the typical error of a count 19 times out of 20, and in words within what a
-    group of a round size comes back. Figures are those of a forecast.
+    group of average size comes back. Figures are those of a forecast.
     """
     cells, n, stated = model.measured_schema.cells, model.n_rows, model.certificate
-    group, counted = group_of(n), "people" if stated.count not in (None, "rows") else "rows"
+    counted = "people" if stated.count not in (None, "rows") else "rows"
     size = f"{'' if stated.public_rows is not None else 'about '}{n:,}"
 
     def use(sds: Floats, sizes: NDArray[Any]) -> dict[str, Any] | None:
         if not sds.size:
             return None
-        error = TWICE * rms(sds, sizes)
-        low, high = max(group - error, 0.0), min(group + error, float(n))
-        if low > 0:
-            words = f"A group of {group:,} comes back as {low:,.0f} to {high:,.0f}, 19 times out of 20."
+        error, group = TWICE * rms(sds, sizes), group_of(sizes, n)
+        words = f"A group of average size, {group:,},"
+        if error <= group:
+            high = min(group + error, n)
+            words += f" comes back as {group - error:,.0f} to {high:,.0f}, 19 times out of 20."
         elif error < n:
-            above = f"only groups above {error:,.0f} of {size} {counted} stand out"
-            words = f"A group of {group:,} cannot be told from none: {above}."
+            words += f" cannot be told from none: only groups above {error:,.0f} of {size} {counted} stand out."
         else:
             words = f"No group stands out: a count is off by up to {error:,.0f}, and there are {size} {counted} in all."
         return {"grade": grade(sds, sizes, n), "error": error, "words": words}
@@ -134,8 +136,8 @@ def _name(attribute: Attribute, limit: int = 60) -> str:
 def unbounded(model: Model, findings: Findings) -> set[str]:
     """Columns of numbers of which the noise hides how far they reach.
 
-    Beside its heaps a column has fewer rows than its search needs to find a range; or most of what moves the synthetic
-    numbers away from their middle lies in outer bins that together hold no more than their noise.
+    Beside its heaps a column has fewer rows than its search needs to find a range; or nearly all that moves the
+    synthetic numbers away from their middle lies in outer bins that together hold no more than their noise.
     """
     measured, lost, shapes = model.measured_schema, set[str](), model.shapes
     needed = {each.attribute: RANGE * each.scale for each in model.certificate.domains if each.of == "domain"}
@@ -155,7 +157,7 @@ def unbounded(model: Model, findings: Findings) -> set[str]:
             # From each end on, bins that together hold no more than their noise.
             upto = found.counts[codes][way].cumsum() > np.sqrt(((found.high - found.counts)[codes][way] ** 2).cumsum())
             solid[way][: int(upto.argmax()) if upto.any() else codes.size] = False
-        lost |= {attribute.name} if moved[~solid].sum() > moved[solid].sum() else set()
+        lost |= {attribute.name} if moved[~solid].sum() > _MOVED * moved[solid].sum() else set()
     return lost
 
 
@@ -537,7 +539,7 @@ def _on_axis(
     counts, half, marks = figures
     edges = np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
     codes, edges = attribute.bin_codes[np.diff(edges) > 0], np.unique(edges)
-    first, last = svg.inner(edges, np.maximum(marks[codes], 0.0))
+    first, last = svg.inner(np.maximum(marks[codes], 0.0))
     # Common single values stand in their place where that is near.
     room = (edges[last] - edges[first]) / 4
     for point, share in zip(attribute.points, marks[attribute.point_codes].tolist(), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,8 +29,8 @@ _DEEPEST = 0.5
 _SOFTER = 0.6
 # Sides of the cells of a map with at most so many.
 _SIDES = ((10, 28.0), (24, 22.0), (30, 20.0))
-# The most room that a label of a map gets.
-_LONGEST = 240.0
+# The most room that a label of a map gets, and one below a small table.
+_LONGEST, _FOOT = 240.0, 60.0
 # Widths of letters in parts of their height, as fonts without serifs have them.
 _NARROW, _WIDE_LETTERS = frozenset("iljtfrI.,:;'|![]() "), frozenset("mwMWQ@%&—…")
 # Narrow letters, wide ones, those of East Asian scripts, capitals; all others are 0.6.
@@ -130,7 +130,7 @@ def binned(
 
 
 def _unit(attribute: Attribute, widths: Doubles, shares: Doubles, scale: float) -> tuple[float, str]:
-    """As much of an axis as heights are told of, and its name: the width of all bins, or a round one that few are below.
+    """As much of an axis as heights are told of, and its name: the width of all bins, or a round one below most.
 
     A whole number where there are few of them.
     """
@@ -176,73 +176,44 @@ def wrap(label: str, width: float) -> list[str]:
 
 
 def bars(entries: Sequence[Bar], title: str, description: str, *, marks: Ticks = SHARES) -> Markup:
-    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis as long as its marks.
+    """Horizontal bars with whiskers for intervals and ticks for second values, on an axis as long as its marks.
 
-    Whiskers that lead beyond it end there with an arrow.
+    Whiskers that lead beyond it end there with an arrow. Labels stand on the left, texts on the right: drawings with
+    texts of one kind have one scale.
     """
-    top = marks[-1][0]
-
-    def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
-        entry, scale = entries[at], (right - left) / top
-        value, low, high, mark = (left + scale * min(max(each, 0.0), top) for each in entry[1:5])
+    told, top = max(text_width(entry.told, 11) for entry in entries), marks[-1][0]
+    left, right = _ROOM + 10, WIDTH - 10 - next((width for width in (38.0, 88.0) if told <= width), told)
+    parts, grid, y = list[Markup](), list[Markup](), 2.0
+    for entry in entries:
+        lines = wrap(entry.label, _ROOM)
+        height = max(19.0, _LINE * len(lines) + 5.0)
+        middle, y = y + height / 2, y + height
+        first = middle + 4 - _LINE * (len(lines) - 1) / 2
+        value, low, high, mark = (left + (right - left) * min(max(each / top, 0.0), 1.0) for each in entry[1:5])
         ends: list[str | float] = ["M", low, middle - 3, "v", 6, "M", high, middle - 3, "v", 6]
         if entry.high > top:
             ends[5:] = ["M", high - 5, middle - 3, "L", high, middle, "l", -5, 3]
-        return [
-            rect("bar", left, middle - 5.5, value - left, 11),
-            path("whisker", "M", low, middle, "H", high, *ends),
-            path("tick", "M", mark, middle - 7.5, "v", 15),
-        ]
-
-    return _rows([(entry.label, entry.told) for entry in entries], (19.0, 5.0), draw, title, description, marks)
-
-
-def paired_bars(entries: Sequence[tuple[str, float, float]], title: str, description: str) -> Markup:
-    """Two horizontal bars for each label, one above the other, with both shares beside them."""
-
-    def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
-        tops = zip(("bar", "second"), (middle - 9, middle), entries[at][1:], strict=True)
-        return [rect(class_, left, y, (right - left) * min(share, 1.0), 9) for class_, y, share in tops]
-
-    labels = [(label, f"{percent(first)} | {percent(second)}") for label, first, second in entries]
-    return _rows(labels, (24.0, 6.0), draw, title, description, SHARES[::2])
-
-
-def _rows(
-    entries: Sequence[tuple[str, str]],
-    heights: tuple[float, float],
-    draw: Callable[[int, float, float, float], list[Markup]],
-    title: str,
-    description: str,
-    marks: Ticks,
-) -> Markup:
-    """Entries with a label on the left and a text on the right, above an axis with these marks.
-
-    `draw` draws an entry between two places, around a middle. `heights` are the least of a row, and what lines leave.
-    """
-    # As wide as any share, or any two of them, so that drawings of one kind have one scale.
-    told = max(text_width(told, 11) for _, told in entries)
-    left, right = _ROOM + 10, WIDTH - 10 - next((width for width in (38.0, 88.0) if told <= width), told)
-    parts, y = [], 2.0
-    for number, (label, told_) in enumerate(entries):
-        lines = wrap(label, _ROOM)
-        height = max(heights[0], _LINE * len(lines) + heights[1])
-        middle = y + height / 2
-        first = middle + 4 - _LINE * (len(lines) - 1) / 2
         parts += [text(left - 7, first + _LINE * at, line, size=_SIZE, anchor="end") for at, line in enumerate(lines)]
-        parts += [*draw(number, left, right, middle), soft(WIDTH - 2, middle + 4, told_, anchor="end")]
-        y += height
-    grid = []
+        parts.append(rect("bar", left, middle - 5.5, value - left, 11))
+        parts += [path("whisker", "M", low, middle, "H", high, *ends)] * bool(entry.low < entry.high)
+        parts += [path("tick", "M", mark, middle - 7.5, "v", 15), soft(WIDTH - 2, middle + 4, entry.told, anchor="end")]
     for share, label in marks:
-        x = left + (right - left) * share / marks[-1][0]
+        x = left + (right - left) * share / top
         grid += [axis(x, 0, x, y + 3), soft(x, y + 14, label, size=9.5, anchor="middle")]
     return drawing(WIDTH, y + 18, [*grid, *parts], title, description)
 
 
-def inner(edges: Doubles, shares: NDArray[Any]) -> tuple[int, int]:
+def paired_bars(entries: Sequence[tuple[str, float, float]], title: str, description: str) -> Markup:
+    """A bar for each label with a mark for a second share, and both shares beside them."""
+    told = [f"{percent(one)} | {percent(two)}" for _, one, two in entries]
+    drawn = [Bar(label, one, one, one, two, both) for (label, one, two), both in zip(entries, told, strict=True)]
+    return bars(drawn, title, description, marks=SHARES[::2])
+
+
+def inner(shares: NDArray[Any]) -> tuple[int, int]:
     """The bins to draw, from the first to before the last: without tails of half a percent.
 
-    >>> inner(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.5, 0.499, 0.001]))
+    >>> inner(np.array([0.5, 0.499, 0.001]))
     (0, 2)
     """
     upto = np.cumsum(shares) / max(float(shares.sum()), 1e-300)
@@ -253,33 +224,48 @@ def inner(edges: Doubles, shares: NDArray[Any]) -> tuple[int, int]:
 def spread(
     attribute: Attribute, points: Doubles, weights: NDArray[Any], most: int, *, bent: bool = True
 ) -> tuple[Doubles, float]:
-    """Edges of at most so many even bins over points without their tails, and the scale of their axis.
+    """Edges of at most so many even bins of round width over points without their tails, and the scale of their axis.
 
     Whole numbers stand in bins of equally many of them; on an axis that turns logarithmic, in bins that hold some.
     """
     values, place = np.unique(points, return_inverse=True)
-    first, last = inner(np.append(values[:1], values), np.bincount(place, weights))
+    first, last = inner(np.bincount(place, weights))
     low, high = float(values[first]), float(values[last - 1])
     kept = (low <= points) & (points <= high)
     scale = axis_scale(attribute, points[kept], weights[kept]) if bent else 0.0
-    if attribute.axis.continuous and not bool((values == np.rint(values)).all()):
-        ends = bend(np.array([low, high]), scale)
-        even = np.linspace(ends[0], ends[1] if high > low else ends[0] + 1.0, most + 1)
-        edges = even if scale == 0 else scale * np.sinh(even)
-        edges[[0, -1]] = low, max(high, float(edges[-1]))
-        return np.asarray(edges), scale
+    whole = float(not attribute.axis.continuous or bool((values == np.rint(values)).all()))
     if scale == 0:
-        width = max(math.ceil((high - low + 1) / most), 1)
-        return np.asarray(low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1)), scale
-    start, end = bend(np.array([low - 0.5, high + 0.5]), scale)
-    # Between whole numbers, so that no bin is empty because none lies in it.
-    inside = np.unique(np.ceil(scale * np.sinh(np.linspace(start, end, most + 1)[1:-1])) - 0.5)
-    inside = inside[(inside > low - 0.5) & (inside < high + 0.5)]
-    return np.concatenate([[low - 0.5], inside, [high + 0.5]]), scale
+        step = max(rounded(((high - low) or 1.0 - whole) / most + 1e-300), whole)
+        start = low - 0.5 if whole else step * math.floor(low / step)
+        return np.asarray(start + step * np.arange(math.floor((high - start) / step) + 2)), scale
+    ends = bend(np.array([low, high]) + np.array([-0.5, 0.5]) * whole, scale)
+    even = np.asarray(scale * np.sinh(np.linspace(*ends, most + 1)))
+    even[[0, -1]] = low - whole / 2, max(high + whole / 2, float(even[-1]))
+    if whole:
+        # Between whole numbers, so that no bin is empty because none lies in it.
+        inside = np.ceil(even[1:-1]) - 0.5
+        even = np.unique([even[0], *inside[(inside > even[0]) & (inside < even[-1])], even[-1]])
+    return even, scale
+
+
+def histogram(attribute: Attribute, tables: Sequence[tuple[Doubles, NDArray[Any]]], most: int = 40) -> Binned:
+    """Numbers of one table, or of two, in bins that fit their axis; each number has a share of the table's rows."""
+    points, weights = (np.concatenate(each) for each in zip(*tables, strict=True))
+    edges, scale = spread(attribute, points, weights, most)
+    shares = np.stack([np.histogram(own, edges, weights=shares)[0] for own, shares in tables])
+    lost, beyond = [own.sum() - drawn.sum() for (_, own), drawn in zip(tables, shares, strict=True)], ""
+    if max(lost) > 1e-9:
+        end = points.max() if points.max() > edges[-1] else points.min()
+        beyond = (
+            f"{' | '.join(percent(float(each)) for each in lost)} lie beyond, as far as {tick_text(attribute, end)}"
+        )
+    told = [" | ".join(map(percent, each)) for each in shares.T.tolist()]
+    second = shares[1] if len(tables) > 1 else np.full(shares.shape[1], np.nan)
+    return binned(attribute, edges, scale, np.stack([*[shares[0]] * 3, second]), told, beyond)
 
 
 def bins(binned: Binned, title: str, description: str) -> Markup:
-    """Upright bars on two axes. Narrow ones that tower over all others would flatten them: they are cut, with their share.
+    """Upright bars on two axes. Narrow ones that tower over all others would flatten them: they are cut, and told.
 
     The share stands above as long as it touches no larger one.
     """
@@ -402,9 +388,12 @@ def grids(
             where, shade = (x + side * j, head + tall * i, side, tall), (abs(share) / max(scale, 1e-12)) ** _SOFTER
             box = rect("second" if share < 0 else "cell", *where, fill_opacity=f"{shade:.2f}")
             parts += [element("g", told + box)] * bool(shade >= 0.005)
-        ends = (columns[0], x, "start"), (columns[-1], x + wide - 8, "end")
-        parts += [soft(at, foot + 11, fitted(end, wide / 2 - 8, 9), size=9, anchor=how) for end, at, how in ends]
-    return drawing(WIDTH, foot + 16, parts, title, description)
+        for j, label in enumerate(columns):
+            at, turned = x + side * (j + 0.5) + 3, fitted(label, _FOOT, 8.5)
+            turn = f"rotate(-60 {digits(at)} {digits(foot + 9)})"
+            parts.append(text(at, foot + 9, turned, size=8.5, anchor="end", class_="soft", transform=turn))
+    room = 0.87 * min(max(text_width(label, 8.5) for label in columns), _FOOT)
+    return drawing(WIDTH, foot + 16 + room, parts, title, description)
 
 
 def axis_scale(attribute: Attribute, points: Doubles, counts: NDArray[Any]) -> float:
