@@ -80,12 +80,6 @@ def _errors_of(model: Model) -> tuple[tuple[Floats, NDArray[Any]], ...]:
     return (own, cells.sizes[: own.size]), (pool(model.measured).pair_sd, cells.pair_sizes)
 
 
-def typical_errors(model: Model) -> tuple[float, float | None]:
-    """Root mean squares of errors of a count over one attribute and over two, 19 times out of 20; None: no pairs."""
-    one, two = (TWICE * rms(*own) for own in _errors_of(model))
-    return one, two or None
-
-
 def uses(model: Model, findings: Findings) -> dict[str, Any]:
     """What noisy tables and the model are good for: the first screen and the README of a release say this.
 
@@ -209,7 +203,6 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         **_spending(certificate, schema),
         "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
-        "together": used["together"],
         "part": {"everyone": "people", "events": "events"}.get(str(certificate.count)),
         "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-from sklar.answer.report.publish import described, typical_errors
+from sklar.answer.report.publish import described, shown_of
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
@@ -135,9 +135,9 @@ class RowColumn(NamedTuple):
 class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
-    `epsilon` and `delta` are upper bounds, `errors` typical errors of a one-way and a two-way count (95%),
-    `contents` those of the files in `DATA` and of rows. `recomputed` says whether the publisher's refit gave the model.
-    Of linked tables, `model` is that of people, and `whole` that of both.
+    `epsilon` and `delta` are upper bounds, `shown` is what the report shows, `uses` what its first screen says, and
+    `contents` are those of the files in `DATA` and of rows. `recomputed` says whether the publisher's refit gave the
+    model. Of linked tables, `model` is that of people, and `whole` that of both.
     """
 
     recomputed = False
@@ -154,7 +154,8 @@ class Facts:
         self.whole, self.linked = whole, whole.linked if isinstance(whole, LinkedModel) else None
         self.model = model = whole if isinstance(whole, Model) else whole.table("people")
         schema, stated = model.schema, model.certificate
-        self.errors = typical_errors(model)
+        self.shown = shown_of(model, MODEL)
+        self.uses = self.shown["uses"]
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
         events = "" if self.linked is None else f" and {shown_table(self.linked.events)}"
         self.title = f"{shown_table(schema)}{events}: differentially private synthetic data"
@@ -166,7 +167,8 @@ class Facts:
         shown = {"of": self, "stated": stated, "rows": rows, "n": model.n_rows, "m": schema.n_attributes}
         shown |= {
             "size": "" if stated.public_rows is not None else "about ",
-            "counted": "rows" if stated.count in (None, "rows") else "people",
+            "counted": self.uses["counted"],
+            "how": WORDS["how"]["alone" if self.uses["independent"] else "drawn"].format(**self.uses),
             "invented": "people and their events" if events else "records",
             "original": "confidential tables" if events else "a confidential table",
             "theirs": ", and of their events" if events else "",
