@@ -157,7 +157,7 @@ def test_costs_follow_what_is_typed(drafted: Browser) -> None:
     for fields, says in (
         ({"choice": "e", "typed-e": "0, 50, 100"}, '"2 levels. At epsilon 1'),
         ({"choice": "e", "typed-e": "0, 25, 50, 100"}, '"3 levels.'),
-        ({"choice": "a"}, "Without it"),
+        ({"choice": "a"}, "levels. At epsilon 1"),
         ({"choice": "x"}, "it is left out"),
         ({"choice": "e", "typed-e": "5, 1"}, '"problem":"attribute'),
     ):

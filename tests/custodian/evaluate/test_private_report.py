@@ -39,8 +39,8 @@ def test_every_part_is_there_and_says_private() -> None:
     found, document = reported(records(150), records(120, seed=2), SCHEMA, target="a", test=records(60, seed=3))
     text = " ".join(read(document).text)
     for part in (
-        *("worst things", "Every column: what to use, and what not", "Raw values of numbers"),
-        *("Missing values and texts", "How columns go together", "Errors of counts"),
+        *("worst things", "Every column: what to use, and what not", "Quantiles of numbers"),
+        *("How columns go together", "Errors of counts"),
         *("Trained on synthetic rows, tested on real ones", "Synthetic counts are scaled", "real test rows; 0:"),
     ):
         assert part in text
@@ -65,7 +65,7 @@ def test_what_is_shown_does_not_print_its_counts_and_dummies_are_drawn_by_levels
     read(document)
     assert "Valid records" in document
     assert "<title>Levels of c" in document
-    assert "Raw values of numbers" not in document
+    assert "Quantiles of numbers" not in document
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -107,7 +107,7 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
     assert document.index(str(escape(found.score.line))) < document.index("<section")
     assert "exactly 0: 0.2% for 90.0%" in document
     assert document.index("Numbers of gain") < document.index("Numbers of hours")
-    for table in ("Quantiles", "Heaps: shares", "Pairs, the worst first"):
+    for table in ("Quantiles", "Pairs, the worst first"):
         assert f"<caption>{table}" in document
 
 

@@ -11,14 +11,14 @@ from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Floats
-from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, Share, text
+from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
 MARK = "PRIVATE"
 # These limits keep the page readable however wide the table is.
 MAX_ATTRIBUTES = MAX_CHARTS = 300
-MAX_PAIRS, MAX_SHARES = 100, 200
+MAX_PAIRS = 100
 _BARS, _CELLS = 20, 9
 
 
@@ -42,11 +42,20 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         ],
         verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
         charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
-        raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
+        percentiles=[f"{at}%" for at in PERCENTILES],
+        quantiles=[
+            (label, name, *(text(column.attribute, value) for value in held.percentiles(PERCENTILES)))
+            for column in evaluation.ranked[:MAX_ATTRIBUTES]
+            if column.numbers is not None
+            for label, name, held in (
+                (_name(column), "real", column.numbers.real),
+                ("", "synthetic", column.numbers.synthetic),
+            )
+        ],
         best=[f"Best {percent}%" for percent in PERCENTS],
         classes=[result.cells() for result in evaluation.results],
         n_attributes=true.schema.n_attributes,
-        dependence=_dependence(evaluation) if evaluation.pairs else None,
+        dependence=_dependence(evaluation),
         scores=[score.cells() for score in evaluation.scores],
     )
 
@@ -119,24 +128,7 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
     return Hidden(name=name, told=told, verdict=column.verdict, numbers=drawn, bars=bars)
 
 
-def _raw(evaluation: Evaluation) -> Hidden:
-    rows, quantiles, heaps = (list[tuple[str, ...]]() for _ in range(3))
-    scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
-    for column, numbers in scored[:MAX_ATTRIBUTES]:
-        name, attribute, both = _name(column), column.attribute, (numbers.real, numbers.synthetic)
-        error = f" \N{PLUS-MINUS SIGN} {numbers.ks_error:.1g}" if numbers.ks_error else ""
-        rows.append((name, f"{numbers.ks:.3f}{error}", *(text(attribute, each.mean) for each in both)))
-        for label, table, held in zip((name, ""), ("real", "synthetic"), both, strict=True):
-            quantiles.append((label, table, *(text(attribute, value) for value in held.percentiles(PERCENTILES))))
-        heaps += _shares(column, numbers.heaps)
-    absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
-    percentiles = [f"{at}%" for at in PERCENTILES]
-    view = Hidden(numbers=rows, percentiles=percentiles, quantiles=quantiles)
-    view |= {"heaps": heaps[:MAX_SHARES], "absent": absent[:MAX_SHARES]}
-    return view
-
-
-def _dependence(evaluation: Evaluation) -> Hidden:
+def _dependence(evaluation: Evaluation) -> Rows:
     """The pairs that lose most."""
     far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
     pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
@@ -144,9 +136,6 @@ def _dependence(evaluation: Evaluation) -> Hidden:
         "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
     )
     both = ([f"{value:.2f}" for value in each.association] for each in pairs)
-    rows = [(short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)]
-    return Hidden(rows=rows)
-
-
-def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
-    return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
+    return tuple(
+        (short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)
+    )

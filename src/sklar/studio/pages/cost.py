@@ -76,12 +76,12 @@ def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[
     return GRADES[1][1] if own == GRADES[0][1] and noisy > _MOST_NOISY else own, within(error)
 
 
-def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside: bool = False) -> tuple[str, ...]:
-    """What a column costs, in sentences; with `beside`, also what it takes from the other columns."""
+def column_cost(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[str, ...]:
+    """What a column costs, in sentences."""
     if name in schema.determined:
         return (f"Costs nothing: a rule says that {schema.determined[name]} determines it.",)
     cases = [foresee(each, epsilon, rows) for each in (schema, with_few(schema))]
-    foreseen, measured = cases[0], cases[0].forecast.schema
+    measured = cases[0].forecast.schema
     place = measured.names.index(name)
     errors = [float(each.forecast.one_way_sd[place]) for each in cases]
     sentences = [
@@ -94,8 +94,6 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
         remedy = "wider bins would help" if measured.attributes[place].edges else "merge rare categories"
         remedy = "fewer columns would help" if measured.attributes[place].n_levels <= 2 else remedy
         sentences.append(f"{band(noisy, '{:,.0f}'.format)} of its {pairs:,} two-way tables are mostly noise: {remedy}.")
-    if beside and not schema.rules and measured.n_attributes > 2 and measured.n_levels <= _MOST_LEVELS:
-        sentences += _taken(schema, place, foreseen.forecast, epsilon)
     return tuple(sentences)
 
 
@@ -118,16 +116,3 @@ def remedy(schema: Schema, epsilon: float, rows: int) -> str:
     if len(left) > _MOST_NAMED:
         return f"A release of the {len(order) - most} columns with fewest levels would be usable for two columns."
     return f"Without {', '.join(left)}, a release would be usable for two columns."
-
-
-def _taken(schema: Schema, place: int, outlook: Forecast, epsilon: float) -> list[str]:
-    """How much smaller the errors of all other two-way counts would be without the column."""
-    rest = tuple(attribute for at, attribute in enumerate(schema.attributes) if at != place)
-    try:
-        without = foresee(replace(schema, attributes=rest), epsilon, outlook.n_rows).forecast
-    except SklarError:
-        return []
-    first, second = outlook.schema.cells.pairs
-    others = outlook.pair_sd[(first != place) & (second != place)]
-    saved = 1 - float(np.sqrt(np.mean(without.pair_sd**2) / np.mean(others**2)))
-    return [f"Without it, the two-way counts of the others would err by {percent(max(saved, 0.0))} less."]

@@ -204,9 +204,9 @@ def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str
     }
 
 
-def _cost(visit: Visit, schema: Schema, name: str, *, beside: bool = False) -> tuple[str, ...]:
+def _cost(visit: Visit, schema: Schema, name: str) -> tuple[str, ...]:
     rows = visit.desk.rows
-    return (_NOT_KNOWN,) if rows is None else column_cost(schema, name, visit.desk.epsilon, rows, beside=beside)
+    return (_NOT_KNOWN,) if rows is None else column_cost(schema, name, visit.desk.epsilon, rows)
 
 
 def _mark(entry: Mapping[str, Any]) -> str:
@@ -325,7 +325,7 @@ def cost(visit: Visit) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        return JSONResponse({"told": _cost(visit, tried, name, beside=True)})
+        return JSONResponse({"told": _cost(visit, tried, name)})
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
 
