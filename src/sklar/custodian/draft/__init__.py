@@ -113,27 +113,16 @@ class Draft:
 
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
-        columns = [
-            Hidden(
-                name=column.name or "(no name)",
-                proposed=proposal.proposed,
-                decide=asked(proposal.decide, proposal.attribute, column) if proposal.attribute else "",
-                left_out=proposal.attribute is None,
-                facts=(*facts(column), *([column.rows_each] if proposal.repeats else [])),
-                common=common(column),
-                histogram=_histogram(column, proposal.attribute),
-            )
-            for column in self.columns[:_MAX_COLUMNS]
-            for proposal in [self.proposals[column.name]]
-        ]
         shown = Hidden(
             banner="PRIVATE: exact facts about the rows, for the custodian only. Do not publish",
-            table=self.schema.name,
-            rows=self.rows,
-            n_columns=len(self.columns),
-            columns=columns,
-            remarks=self.remarks,
-            ties=[_tie(tie) for tie in self.ties],
+            draft=self,
+            columns=self.columns[:_MAX_COLUMNS],
+            facts=facts,
+            common=common,
+            asked=asked,
+            histogram=_histogram,
+            tied=_TIED,
+            most_pairs=_MAX_PAIRS,
         )
         return render("sklar.custodian.draft", "draft.html.j2", shown)
 
@@ -257,11 +246,3 @@ def _histogram(seen: ColumnSummary, attribute: Attribute | None) -> Markup | Non
         return None
     drawn = svg.histogram(attribute, [(points, times / times.sum())])
     return svg.bins(drawn, title=f"Histogram of {short(seen.name, 60)}", description="; ".join(facts(seen)))
-
-
-def _tie(tie: Tie) -> tuple[str, ...]:
-    how, arrow = _TIED[tie.how]
-    pairs = [f"{short(one, 24)} {arrow} {short(two, 24)}" for one, two in tie.pairs[:_MAX_PAIRS]]
-    if len(tie.pairs) > _MAX_PAIRS:
-        pairs.append(f"and {len(tie.pairs) - _MAX_PAIRS:,} more")
-    return (f"{short(tie.first, 40)} {how} {short(tie.second, 40)}", "; ".join(pairs), f"{tie.broken:,}")
