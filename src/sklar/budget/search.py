@@ -78,7 +78,7 @@ _UNKNOWN_ROWS = 0.005
 ROUNDING_SHARE = 0.0025
 # Of the whole cost, what finding categories takes: all, then those that left more than this part of rows in `other`.
 # Before there were rounds, all private domains, numbers too, shared the last.
-FIRST, SECOND, LEFT = 0.05, 0.15, 0.1
+FIRST, SECOND, LEFT = 0.05, 0.15, 0.03
 # Of delta, the chance that a threshold lets a value pass that one person alone brought; each round has half of it.
 DELTA_SHARE = 0.1
 # Numbers take at most this many tables, or took in Sklar 0.2.

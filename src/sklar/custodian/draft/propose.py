@@ -30,7 +30,7 @@ _BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["
 _CODES = set(WORDS["codes"]["texts"])
 _BINS, _AT_MOST = 20, 50
 # From so many rows on, a release finds and tells apart more categories.
-_LARGE_TABLE, _AT_MOST_OF_MANY = 100_000, 100
+_LARGE_TABLE, _AT_MOST_OF_MANY = 20_000, 100
 _WIDE, _WIDER, _SIGNED_WIDER = 10**9, 10**15, 10**12
 _AGES = (*range(0, 101, 5), 120)
 _YEARS = (1000, 3000)
