@@ -51,7 +51,7 @@ Searched = Literal["domain", "rounding"]
 _VALUES, _SMALL = 32, 512
 _DIVIDE, _GRAINS = 20, 4096
 # A real without a step has this many decades below its larger bound.
-_DECADES = 12
+_DECADES = 15
 # A decade of the first table: single grains below 10.
 _DECADE = (10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90)
 # Bounds whose ratio is smaller than this do not reach toward 0. Cells of the first table: even ones, few, and by the

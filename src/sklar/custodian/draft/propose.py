@@ -43,6 +43,8 @@ _NEARLY = "nearly every row has another text: it identifies"
 _MANY_CODES, _MANY_ROWS = 100, 500_000
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
+# Rows from which on a release finds a code, and the share of rows that must have such ones, to look for whole codes.
+_FOUND, _MOSTLY = 200, 0.8
 # Codes of people have more distinct ones per row, those of diagnoses or goods mostly fewer.
 _FEW_EACH = 0.02
 # More digits after the point are those of a computation, not of how a number is written.
@@ -146,7 +148,12 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
 
 
 def _code_digits(seen: ColumnSummary) -> int:
-    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes."""
+    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes, or
+    most rows have codes that a release finds.
+    """
+    often = max(_COMMON * seen.rows, _FOUND)
+    if sum(times for times in seen.counts.values() if times >= often) >= _MOSTLY * seen.counted:
+        return 0
     codes = [re.fullmatch(r"([0-9]{1,8})|([0-9]{5})-[0-9]{4}", text) for text in seen.counts]
     digits = {0 if code is None else len(code[1] or code[2]) for code in codes}
     # Without such a name numbers are codes where some begin with a zero, and none has lost it.
