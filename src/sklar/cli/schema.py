@@ -15,7 +15,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_answer, warn, watched
-from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, schema_of, table_of
+from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, table_of
 from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -124,10 +124,11 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
     """Turn a description of a table that exists already into a schema to complete. No row is read."""
     from sklar.files.write import check_target, require_same, write_text
     from sklar.public.importers import import_schema
+    from sklar.public.schema import Schema
 
     check_target(out, (".toml",))
     if file.suffix.lower() == ".sklar" and format_ is None:
-        known = schema_of(file)
+        known = Schema.load(file)
         text, facts = known.to_toml(), {"attributes": known.n_attributes, "open": [], "left_out": {}}
         done = [f"The schema of {file}, {known.n_attributes} attributes, is in {out}. Using it costs no privacy."]
     else:

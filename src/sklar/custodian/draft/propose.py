@@ -30,7 +30,7 @@ _BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["
 _CODES = set(WORDS["codes"]["texts"])
 _BINS, _AT_MOST = 20, 50
 # From so many rows on, a release finds and tells apart more categories.
-_LARGE_TABLE, _AT_MOST_OF_MANY = 100_000, 100
+_LARGE_TABLE, _AT_MOST_OF_MANY = 20_000, 100
 _WIDE, _WIDER, _SIGNED_WIDER = 10**9, 10**15, 10**12
 _AGES = (*range(0, 101, 5), 120)
 _YEARS = (1000, 3000)
@@ -44,6 +44,8 @@ _NEARLY = "nearly every row has another text: it identifies"
 _MANY_CODES, _MANY_ROWS = 100, 500_000
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
+# Rows from which on a release finds a code, and the share of rows that must have such ones, to look for whole codes.
+_FOUND, _MOSTLY = 200, 0.8
 # Codes of people have more distinct ones per row, those of diagnoses or goods mostly fewer.
 _FEW_EACH = 0.02
 # More digits after the point are those of a computation, not of how a number is written.
@@ -160,7 +162,12 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
 
 
 def _code_digits(seen: ColumnSummary) -> int:
-    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes."""
+    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes, or
+    most rows have codes that a release finds.
+    """
+    often = max(_COMMON * seen.rows, _FOUND)
+    if sum(times for times in seen.counts.values() if times >= often) >= _MOSTLY * seen.counted:
+        return 0
     codes = [re.fullmatch(r"([0-9]{1,8})|([0-9]{5})-[0-9]{4}", text) for text in seen.counts]
     digits = {0 if code is None else len(code[1] or code[2]) for code in codes}
     # Without such a name numbers are codes where some begin with a zero, and none has lost it.

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from sklar.answer.report.publish import described, shown_of
@@ -18,6 +16,7 @@ from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
 from sklar.files.model import LinkedModel, Model
+from sklar.machine.wording import stated
 from sklar.public.outputs import output_of, plain_output
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_name, shown_table
@@ -33,7 +32,7 @@ CERTIFICATE = "certificate.json"
 PASSPORT = "passport.json"
 SUMS = "SHA256SUMS"
 # What the folder says in the words of others: its files, each with what it is, and names of types and licenses.
-WORDS = tomllib.loads((files("sklar.trust.passport") / "words.toml").read_text("utf-8"))
+WORDS = stated("sklar.trust.passport", "words.toml")
 FILES: dict[str, str] = WORDS["files"]
 LINKED_FILES: dict[str, str] = WORDS["linked_files"]
 # The files of synthetic rows, those of one draw together: of one table, and of linked ones.
