@@ -106,10 +106,15 @@ class Draft:
         columns = {
             "column": [name or "(no name)" for name, _ in shown],
             "proposed": [("left out: " if each.attribute is None else "") + each.proposed for _, each in shown],
-            "to decide": [each.decide for _, each in shown],
+            "to decide": [self.question(name) for name, _ in shown],
         }
         notes = ["PRIVATE until it is reviewed: .private_page() is what the rows show, .to_toml() the file to review"]
         return html_card(f"Draft of '{self.schema.name}'", {}, columns, verdict=self.schema.standing, notes=notes)
+
+    def question(self, name: str) -> str:
+        """What is to be decided about a column, with one plain question about its bounds."""
+        proposal, seen = self.proposals[name], next(column for column in self.columns if column.name == name)
+        return asked(proposal.decide, proposal.attribute, seen) if proposal.attribute else proposal.decide
 
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
@@ -119,7 +124,6 @@ class Draft:
             columns=self.columns[:_MAX_COLUMNS],
             facts=facts,
             common=common,
-            asked=asked,
             histogram=_histogram,
             tied=_TIED,
             most_pairs=_MAX_PAIRS,

@@ -227,7 +227,8 @@ class Evaluation(Tabular):
         told = ", ".join(
             f"{tv:.2%} of {order}" for tv, order in zip(every, ("one column", "two", "three"), strict=False)
         )
-        return f"Mean total variation distance of tables: {told}. Errors of counts are in --json. Three-way queries: {self.triples}."
+        told = f"Mean total variation distance of tables: {told}. Errors of counts are in --json."
+        return f"{told} Three-way queries: {self.triples}."
 
     def _lines_of_verdicts(self) -> Iterator[str]:
         """The score, the worst things, and every column with its reasons."""

@@ -271,11 +271,13 @@ def books(visit: Visit) -> Response:
                     (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
                 ],
                 "problems": [visit.plain(line) for line in standing.problems],
-                "remarks": [visit.plain(line) for line in standing.remarks],
+                # What a command does stands at the foot, with the others.
+                "remarks": [visit.plain(line).partition(": sklar ")[0].rstrip(".") + "." for line in standing.remarks],
             }
         except SklarError as error:
             values["problem"] = visit.plain(str(error))
     commands = (f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models]))
+    commands += (f"sklar ledger anchor {LEDGER} PLACE",) * there
     releases = bool(models) and there
     return visit.page("books.html.j2", "Books", "books", commands=commands, there=there, releases=releases, **values)
 
