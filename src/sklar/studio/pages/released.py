@@ -134,14 +134,15 @@ def cancel(visit: Visit) -> Response:
 
 def look(visit: Visit) -> Response:
     """The comparison of a release with the real rows: PRIVATE."""
-    number, desk, commands = visit.release, visit.desk, ()
+    number, desk = visit.release, visit.desk
+    commands: tuple[str, ...] = ()
     there = number is not None and visit.folder.inside(f"{visit.stem}.PRIVATE.html").is_file()
     if number is not None and not desk.query:
         names = f"{shlex.quote(desk.data)} {visit.stem}.csv --schema {visit.stem}.sklar"
         commands = (f"sklar evaluate {names} --report {visit.stem}.PRIVATE.html",)
     tried = [each for each in visit.works.all(desk.name) if each.kind != "publish" and each.release == number]
     problem = visit.plain(tried[-1].message or tried[-1].remark) if tried and tried[-1].over else ""
-    shown = {"public": False, "there": there, "running": visit.works.running(), "problem": problem}
+    shown: dict[str, Any] = {"public": False, "there": there, "running": visit.works.running(), "problem": problem}
     return _share(visit, "look.html.j2", "first look, beside the real rows", commands, private=True, **shown)
 
 
@@ -155,8 +156,8 @@ def report(visit: Visit) -> Response:
 
 def _share(visit: Visit, template: str, title: str, commands: tuple[str, ...], **shown: Any) -> Response:
     """A page of the last step, about the release that the address names."""
-    about = {"release": visit.release, "releases": visit.releases, "commands": commands}
-    return visit.page(template, f"Share: {title}", "look", **about, **shown)
+    shown |= {"release": visit.release, "releases": visit.releases}
+    return visit.page(template, f"Share: {title}", "look", commands=commands, **shown)
 
 
 def compare(visit: Visit) -> Response:
@@ -276,10 +277,10 @@ def books(visit: Visit) -> Response:
             }
         except SklarError as error:
             values["problem"] = visit.plain(str(error))
-    commands = (f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models]))
-    commands += (f"sklar ledger anchor {LEDGER} PLACE",) * there
+    commands = [f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models])]
+    commands += [f"sklar ledger anchor {LEDGER} PLACE"] * there
     releases = bool(models) and there
-    return visit.page("books.html.j2", "Books", "books", commands=commands, there=there, releases=releases, **values)
+    return visit.page("books.html.j2", "Books", "books", commands=tuple(commands), there=there, releases=releases, **values)
 
 
 def paid(visit: Visit) -> Response:
