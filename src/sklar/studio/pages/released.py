@@ -279,8 +279,8 @@ def books(visit: Visit) -> Response:
             values["problem"] = visit.plain(str(error))
     commands = [f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models])]
     commands += [f"sklar ledger anchor {LEDGER} PLACE"] * there
-    releases = bool(models) and there
-    return visit.page("books.html.j2", "Books", "books", commands=tuple(commands), there=there, releases=releases, **values)
+    values |= {"there": there, "releases": bool(models) and there}
+    return visit.page("books.html.j2", "Books", "books", commands=tuple(commands), **values)
 
 
 def paid(visit: Visit) -> Response:
