@@ -407,7 +407,7 @@ def test_a_release_outlives_a_killed_server(folder: Path, serve: Callable[..., S
     page.get_by_role("link", name="Go on: plan the budget").click()
     page.get_by_role("button", name="Use this plan").click()
     page.get_by_role("button", name="Release, and spend epsilon 1").click()
-    page.wait_for_url("**/t/people/release")
+    page.locator("[data-live]").wait_for()
     server.end(signal.SIGKILL)
     page.get_by_text("The studio does not answer.").wait_for()
     # What the browser says of a server that is gone is no error of the page.
