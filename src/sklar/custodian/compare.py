@@ -23,7 +23,6 @@ from sklar.answer.infer.inquiry import Figure, Inference, Inquiry
 from sklar.answer.infer.inside import unit_of
 from sklar.answer.infer.statistics import weigh
 from sklar.answer.infer.words import Product
-from sklar.answer.plots import blank_figure
 from sklar.answer.predicate import Expression, QueryError, lift
 from sklar.custodian.evaluate import NOTICE
 from sklar.custodian.evaluate.conjunctions import rows_that_count
@@ -31,7 +30,7 @@ from sklar.custodian.evaluate.raw import read_values
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
-from sklar.machine.notebook import Tabular
+from sklar.machine.notebook import Tabular, blank_figure
 from sklar.rows.encode import encode
 
 if TYPE_CHECKING:

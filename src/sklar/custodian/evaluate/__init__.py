@@ -36,6 +36,7 @@ from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.wording import said
 from sklar.public.schema import Schema, SchemaLike
 from sklar.rows.read import as_released
 
@@ -275,9 +276,7 @@ def evaluate(
     """
     page = None if report is None else check_target(report, (".html",), real, synthetic, schema)
     if target is not None and test is None:
-        raise DataError(
-            "usefulness needs a test table of real rows kept apart. Give one with the target, or no target."
-        )
+        raise DataError(said("custodian.untested"))
     schema = Schema.of(schema)
     if target is not None:
         schema.attribute(target)
