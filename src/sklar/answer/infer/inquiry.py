@@ -49,6 +49,8 @@ _APART = 0.1
 _SPREAD = 0.75
 # What shapes say is cautioned about where that is more than so many of the errors that tables state.
 _CODED = 3.0
+# Of a figure whose interval is so much of its possible values nearly nothing is known.
+_NEARLY_ALL = 0.9
 # A small move of numbers, as a part of their bins.
 _STEP = 1e-3
 # Means inside bins of each number whose errors are followed to their ends.
@@ -584,7 +586,8 @@ class Inquiry:
                     said("answer.inside", name=name, changed=changed, errors=changed / max(alone, 1e-300))
                 )
             least, most = possible
-            if not least <= estimate <= most or held[0] > most or held[1] < least:
+            outside = max(least - estimate, estimate - most)
+            if outside > whole / 2 or min(held[1], most) - max(held[0], least) > _NEARLY_ALL * (most - least):
                 self.cautions.append(said("answer.impossible", name=name, got=estimate, low=least, high=most))
             held = min(max(held[0], least), most), max(min(held[1], most), least)
         found = math.isfinite(held[0] + held[1])
