@@ -140,7 +140,7 @@ def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[st
     """A question with its margin, as `sklar plan` reads it, and the smallest epsilon of the slider that answers it."""
     rows = forecast.n_rows
     try:
-        want = read_want(text, schema, rows, public_rows=forecast.budget.rows_are_public)
+        want = read_want(text, schema, rows)
     except SklarError as error:
         return {"number": number, "text": text, "met": False, "error": str(error), "needs": ""}
     reach = want.reach(forecast)
@@ -163,7 +163,7 @@ def set_goals(visit: Visit) -> Response:
         goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
     else:
         goals.append(form.get("want", "").strip())
-        read_want(goals[-1], visit.schema, desk.rows or 1, public_rows=True)
+        read_want(goals[-1], visit.schema, desk.rows or 1)
     visit.folder.save(desk, goals=goals)
     return go(here)
 
