@@ -37,7 +37,7 @@ _MOST_SIBLINGS = 128
 # Simulated tables of 130 cells: noise alone showed rows far out in none of 1,500 (4.5: in one). A far cell of 4, 5, 6
 # or 7 standard errors was seen in 7, 28, 69 and 92% of 300 (4.5: 27, 69, 94 and 99%), as Phi(z - 5.5) has it.
 _WINDOWS, _SURE, _NEXT, _BEYOND = (1, 2, 4, 8), 5.5, 1.5, 3.5
-_PARTS = (*_WINDOWS, 16, 32, 64, 128)
+_PARTS, _SURE_PARTS = (*_WINDOWS, 16, 32, 64, 128), 4.5
 # Numbers end where the next cell has, by this many standard errors, less than this part of the rows of the last one.
 _SURELY, _SHARP = 2.0, 0.25
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
@@ -226,7 +226,7 @@ def _reach(cells: Sequence[Units], rows: Sequence[Doubles], variances: Sequence[
             start, stop = np.searchsorted(edges, ends).tolist()
             if not 1 < stop - start <= _MOST_SIBLINGS:
                 break
-            last = start + (_support(own[start:stop], noise[start:stop], _PARTS, _BEYOND)[1] or stop - start)
+            last = start + (_support(own[start:stop], noise[start:stop], _PARTS, _SURE_PARTS)[1] or stop - start)
         if last < stop and not _ending(own, noise, last):
             return int(edges[last + 1])
         ends = edges[last - 1 : last + 1]
@@ -235,7 +235,8 @@ def _reach(cells: Sequence[Units], rows: Sequence[Doubles], variances: Sequence[
 
 def _ending(rows: Doubles, variances: Doubles, last: int) -> bool:
     """Whether the next cell surely has less than a part of the rows of the one before it."""
-    return bool(rows[last] + _SURELY * np.sqrt(variances[last]) < _SHARP * rows[last - 1])
+    most, least = (rows[at] + sign * _SURELY * np.sqrt(variances[at]) for at, sign in ((last, 1), (last - 1, -1)))
+    return bool(most < _SHARP * least)
 
 
 def _grown(rows: Doubles, variances: Doubles, last: int) -> int:
