@@ -307,7 +307,7 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         moments = moments and (moments[0][attribute.bin_codes], moments[1])
         if (attribute.name, "domain") not in answers:
             shape = _with_means(attribute, interpolated(attribute, own), rows, moments)
-            shapes[attribute.name] = replace(shape, bins=_seen_bins(own[attribute.bin_codes] / errors[index]))
+            shapes[attribute.name] = replace(shape, inside=_seen_bins(own[attribute.bin_codes] / errors[index]))
             continue
         finding, tables = answers[attribute.name, "domain"]
         ladder = ladder_of(asked_of(finding, attribute))
