@@ -166,10 +166,12 @@ def locked_peer() -> str:
 
 
 def with_recorded(found: Sequence[dict[str, Any]], recorded: dict[str, Any]) -> list[dict[str, Any]]:
-    """Runs of ours of this tree and of peers of the locked version; of kinds of which there are none, those recorded."""
+    """Runs of ours of this tree and of peers of the locked version; of kinds of which there are none, the recorded."""
     before = recorded.get("header", {}).get("peers")
     told = [run if "source" in run else {"peer": before} | run for run in recorded.get("runs", ())]
-    fit = [[run for run in runs if run.get("source", run.get("peer")) in (SRC, locked_peer())] for runs in (found, told)]
+    fit = [
+        [run for run in runs if run.get("source", run.get("peer")) in (SRC, locked_peer())] for runs in (found, told)
+    ]
 
     def kind(run: dict[str, Any]) -> tuple[Any, ...]:
         return run["table"], run["method"], run["epsilon"]

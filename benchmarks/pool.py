@@ -42,7 +42,14 @@ def start(folder: Path, job: Job, core: int, seconds: float) -> subprocess.Popen
     neighbors = "add-remove" if method.endswith("+") else "replace-one"
     stem = ".".join(job)
     script = str(Path(__file__).with_name("graphical.py"))
-    command = [sys.executable, "-P", script, method.rstrip("+"), str(folder / f"{table}.npz"), str(folder / f"{stem}.npz")]
+    command = [
+        sys.executable,
+        "-P",
+        script,
+        method.rstrip("+"),
+        str(folder / f"{table}.npz"),
+        str(folder / f"{stem}.npz"),
+    ]
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with (folder / f"{stem}.log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603

@@ -94,7 +94,7 @@ def test_where_all_rows_are_heaps_they_take_nearly_all_levels() -> None:
 
 
 def test_a_heap_with_more_digits_than_grains_is_no_level_that_nobody_has() -> None:
-    """8.05546 miles an hour is seven knots: the point 8.055460 is not its text's number, but a bin's heap is near it."""
+    """8.05546, seven knots in miles an hour, has more digits than grains tell: its heap stays inside of a bin."""
     attribute = private("real", 0.0, 1e12)
     ladder = ladder_of(attribute)
     values = np.array([0.0, 2.5, 8.05546, 11.5077]).repeat(2500)
