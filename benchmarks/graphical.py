@@ -299,7 +299,7 @@ def main() -> None:
     seconds = time.perf_counter() - begin
     # Under another name first: a file that is there is whole.
     part = asked.target.with_suffix(".part.npz")
-    took = {"seconds": seconds, "rounds": rounds, "whole": whole, "version": f"mbi=={version('mbi')}"}
+    took: Any = {"seconds": seconds, "rounds": rounds, "whole": whole, "version": f"mbi=={version('mbi')}"}
     np.savez_compressed(part, codes=codes.astype(np.int16), **took)
     part.replace(asked.target)
 

@@ -150,20 +150,25 @@ three more methods, are in [errors.md](errors.md).
   triples that occur in the data. On all {zero["queries"]:,} triples dpc's 95% / 99% / 100% averages are
   {", ".join(record.spread(zero[str(p)]["average"]) for p in PERCENTS)}: most triples are empty in both tables.
 - **Lap was cut at zero.** The paper does not say so, but its scale is 2/e' = {2 / found["epsilon_each"]:.0f} and its
-  two-way average {lap}. With answers below zero set to zero we get {_mean(found, "Lap", "two-way", 100):.0f}: most counts
+  two-way average {lap}. With answers below zero set to zero we get {_mean(found, "Lap", "two-way", 100):.0f}: most
+  counts
   are zero, and half of their noise is cut off. Uncut, the average would be {2 / found["epsilon_each"]:.0f}.
-- **Hospital agrees too**, though our copy has {hospital["dummies"]:,} dummies and theirs {paper.HOSPITAL_DUMMIES:,}: dpc
+- **Hospital agrees too**, though our copy has {hospital["dummies"]:,} dummies and theirs {paper.HOSPITAL_DUMMIES:,}:
+  dpc
   one-way 99%
   {record.cells(hospital["outputs"]["dpc"]["classes"]["one-way"])[1]} (the paper
-  {_printed("hospital", "dpc", "one-way", 99)}), three-way {record.cells(hospital["outputs"]["dpc"]["classes"][SEEN])[1]} ({_printed("hospital", "dpc", SEEN, 99)}).
+  {_printed("hospital", "dpc", "one-way", 99)}), three-way
+  {record.cells(hospital["outputs"]["dpc"]["classes"][SEEN])[1]} ({_printed("hospital", "dpc", SEEN, 99)}).
 - **DSS is not public**, and a generated table of its shape is not DSS. Lap's three-way 99% depends on little but the
   shape and agrees ({record.cells(dss["outputs"]["Lap"]["classes"][SEEN])[1]}, the paper
-  {_printed("dss", "Lap", SEEN, 99)}). What depends on the values does not: Lap's one-way 99% average is {_mean(dss, "Lap", "one-way", 99):.0f} against
+  {_printed("dss", "Lap", SEEN, 99)}). What depends on the values does not: Lap's one-way 99% average is
+  {_mean(dss, "Lap", "one-way", 99):.0f} against
   {printed["one-way"][1][0]}, as if fewer of our levels were empty, and dpc's two-way 95% average
   {_mean(dss, "dpc", "two-way", 95):.0f} against {paper.ERRORS["dss"]["dpc"]["two-way"][0][0]}. We ran {dss["rows"]:,}
   rows, not {paper.TIMES["dss"][0]:,} (`--full` runs them all).
 - **Two printed figures contradict their neighbors.** dpc on Adult, one-way: an average of {own[1][0]} over the best
-  99% cannot fall to {own[2][0]} over all. Lap on DSS, three-way: from {best[0]} over the best 99% to {all_[0]} over all,
+  99% cannot fall to {own[2][0]} over all. Lap on DSS, three-way: from {best[0]} over the best 99% to {all_[0]} over
+  all,
   the last 1% would have to average {100 * all_[0] - 99 * best[0]:,} with a maximum of {all_[1]:,}.
 """
 
@@ -350,7 +355,8 @@ From the file to the last synthetic row of dpc, on {document["header"]["machine"
 had 10 cores and 128 GB. Stages are in [runtimes.md](runtimes.md); `--full` runs all rows.
 
 {record.table(["", "rows", "attributes", "dummies", "ours", "the paper"], rows)}
-Adult takes {adult:.1f} s where the paper needed {theirs:.0f} s: the Gaussian correlations are solved instead of bisected over a
+Adult takes {adult:.1f} s where the paper needed {theirs:.0f} s: the Gaussian correlations are solved instead of
+bisected over a
 numerical double integral, and the nearest correlation matrix takes a few Newton steps. Only counting and sampling grow
 with the rows; for Syn 1 counting would take about {hours:.1f} h at this rate for all {paper.TIMES["syn1"][0]:,}.
 """

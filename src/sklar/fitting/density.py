@@ -112,17 +112,17 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> De
     """The density that noisy tables of a search show."""
     cells, below, variances = _pooled(ladder, tables, scale)
     first, last = _support(below[0], variances[0])
-    ends = low, high = int(cells[0][first]), int(cells[0][last])
+    low, high = int(cells[0][first]), int(cells[0][last])
     if first < last:
-        flipped = [[sign * each[::-1] for each in own] for sign, own in ((-1, cells), (1, below), (1, variances))]
-        ends = low, high = -_reach(*flipped, cells[0].size - 1 - first), _reach(cells, below, variances, last)
+        mirrored = [-each[::-1] for each in cells], [each[::-1] for each in below], [each[::-1] for each in variances]
+        low, high = -_reach(*mirrored, cells[0].size - 1 - first), _reach(cells, below, variances, last)
         first, last = int(np.searchsorted(cells[0], low, "right")) - 1, int(np.searchsorted(cells[0], high))
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)
     if first < last:
         masses[own] = project(below[0][own], max(float(below[0][own].sum()), 0.0))
     for level in range(1, len(cells)):
-        masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level], ends)
+        masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level], (low, high))
     return Density(
         edges=cells[-1],
         masses=masses,
@@ -134,12 +134,12 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> De
 
 
 def _descend(
-    parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles, ends: tuple[int, int]
+    parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles, within: tuple[int, int]
 ) -> Doubles:
-    """The rows of a table's cells between the ends, which add up to those of the cells above: pieces of constant
+    """The rows of a table's cells within two ends, which add up to those of the cells above: pieces of constant
     density.
     """
-    outer = np.searchsorted(edges, ends[0], "right") - 1, np.searchsorted(edges, ends[1])
+    outer = np.searchsorted(edges, within[0], "right") - 1, np.searchsorted(edges, within[1])
     starts = np.clip(np.searchsorted(edges, parents), *outer).tolist()
     found = np.zeros(rows.size)
     for mass, own in zip(masses.tolist(), map(slice, starts, starts[1:]), strict=False):
@@ -220,7 +220,7 @@ def _reach(cells: Sequence[Units], rows: Sequence[Doubles], variances: Sequence[
     Rows are seldom seen to their very last: one cell more is taken, but where that surely has less than a part of the
     rows of the last one. There numbers end inside of the last: its parts say where.
     """
-    start, stop = 0, rows[0].size
+    start, stop, ends = 0, rows[0].size, cells[0][last - 1 : last + 1]
     for level, (edges, own, noise) in enumerate(zip(cells, rows, variances, strict=True)):
         if level:
             start, stop = np.searchsorted(edges, ends).tolist()
