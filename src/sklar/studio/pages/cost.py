@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
 from sklar.budget.forecast import GRADES, TWICE, Forecast, band, forecast, grade, with_few, within
-from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
