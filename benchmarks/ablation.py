@@ -70,7 +70,6 @@ FITTED: Mapping[str, tuple[str, Any]] = {
     "what fits miss": ("sklar.fitting.choose.MOST_MISSED", -1),
     "capacity by noise": ("sklar.fitting.choose.COMPONENTS", (150, 150)),
     "several fits": ("sklar.fitting.choose.FITS", (2, 2)),
-    "pull of what stands out": ("sklar.fitting.descent.MOST_PULL", 0.0),
     "margins from interactions": ("sklar.fitting.denoise._SHARPENING_ROUNDS", 0),
     "margins by Bayes": ("sklar.fitting.denoise.LARGE_TV", np.inf),
 }
