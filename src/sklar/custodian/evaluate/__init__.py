@@ -227,8 +227,7 @@ class Evaluation(Tabular):
         told = ", ".join(
             f"{tv:.2%} of {order}" for tv, order in zip(every, ("one column", "two", "three"), strict=False)
         )
-        told = f"Mean total variation distance of tables: {told}. Errors of counts are in --json."
-        return f"{told} Three-way queries: {self.triples}."
+        return f"Mean total variation distance of tables: {told}. Three-way queries: {self.triples}."
 
     def _lines_of_verdicts(self) -> Iterator[str]:
         """The score, the worst things, and every column with its reasons."""
@@ -245,7 +244,7 @@ class Evaluation(Tabular):
         pairs = ["", f"Pairs: {self.compared}."] if self.pairs else []
         if self.form == "dummies":
             pairs = ["", "Raw values are not compared: dummies have none."]
-        pairs += ["", self.distances]
+        pairs += ["", f"{self.distances} Errors of counts are in --json."]
         for line in ("", *opening, "", "Columns, the worst first (synthetic for real):", "", *columns, *pairs):
             yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ") or [""]
 
