@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import sklar
-from sklar.budget.forecast import forecast
+from sklar.budget.forecast import TWICE, forecast, group_of
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.custodian.draft import draft
@@ -157,7 +157,7 @@ def test_costs_follow_what_is_typed(drafted: Browser) -> None:
     for fields, says in (
         ({"choice": "e", "typed-e": "0, 50, 100"}, '"2 levels. At epsilon 1'),
         ({"choice": "e", "typed-e": "0, 25, 50, 100"}, '"3 levels.'),
-        ({"choice": "a"}, "Without it"),
+        ({"choice": "a"}, "levels. At epsilon 1"),
         ({"choice": "x"}, "it is left out"),
         ({"choice": "e", "typed-e": "5, 1"}, '"problem":"attribute'),
     ):
@@ -232,7 +232,8 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert all(text in page.said for text in ("usable for counts of one and of two", "2.72 times as likely"))
     assert "22,100 times" in reviewed.get("/t/people/plan/forecast?epsilon=10").said
     assert reviewed.get("/t/people/plan/forecast?epsilon=10").text.count("<svg") == 2
-    assert reviewed.get("/t/people/plan/forecast?epsilon=nan").status == 200
+    # Nothing is foreseen of another epsilon than was asked for.
+    assert all(reviewed.get(f"/t/people/plan/forecast?epsilon={odd}").status == 400 for odd in ("nan", "5000", ""))
     goals(want="age x sex within 40%", epsilon="1")
     page = goals(want="region = 'n' within 1 rows")
     assert "age x sex within 40% yes: ±" in page.said
@@ -242,7 +243,7 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert all(text in page.text for text in ("height", 'role="alert"', 'value="height within 2%"'))
     assert "age x sex within" not in goals(remove="0").said
     assert "must be at least this release's" in planned("2", "1").said
-    assert "must be a positive number" in planned("-1", "1").said
+    assert "must be a number from 0.001 to 1000, got '-1'" in planned("-1", "1").said
     planned("2", "3")
     planned("1.5", "99")
     assert Ledger(reviewed.folder / "ledger.db").account("people").epsilon == 3
@@ -260,6 +261,15 @@ def test_figures_are_those_of_the_command_line_the_notebook_and_the_report(revie
     for shown in (page, card):
         assert shown.index(f"{one} rows") < shown.index(f"{two} rows")
     sklar.fit(reviewed.folder / "people.csv", schema, epsilon=1.0).save(model)
+    # Of known levels the figures of a forecast are those of the release, and so is the attacker's bound.
+    report = reviewed.get("/t/people/report/page?release=1").said
+    expected = forecast(schema, rows=400, epsilon=1.0)
+    group, error = group_of(expected.schema.sizes, 400), TWICE * expected.one_way_error
+    assert (
+        f"One column {expected.grades[0]} A group of average size, {group}, comes back as {group - error:.0f}" in report
+    )
+    [limit] = re.findall(r"is right at most ([\d.]+%) of the time", page)
+    assert f"at most {limit} are right" in report
     answered = output_of(cli, "query", model, "sex = 'female'")
     count, interval = re.findall(r"estimate +([\d,]+),|interval +([\d,]+ to [\d,]+)", answered)
     row = ["female", count[0], interval[1]]

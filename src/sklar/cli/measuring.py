@@ -18,6 +18,7 @@ from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
 from sklar.cli.options import HELP, command, option, path, written
 from sklar.cli.products import check_out, write_rows
+from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     from sklar.budget.method import Method
@@ -153,11 +154,13 @@ def _save_model(
     """Measure and fit, or fit to what was measured before; and save the model before anything else can fail."""
     from sklar.budget.method import Method
     from sklar.files.archive import load_unfitted
+    from sklar.public.schema import Schema
 
     kept, given = resume, None if resume is None else load_unfitted(resume)
     if given is None:
         method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
-        schema, kept = shared.schema_of(options["schema_path"]), _beside(model_path)
+        schema, kept = Schema.load(options.pop("schema_path")), _beside(model_path)
+        options["schema"] = schema
         budget = method.budget_for(schema, method.budget_of(None, **{name: options[name] for name in _BUDGET}))
         own: tuple[Schema | Linked, Budget, Method | None] = schema, budget, method
     else:
@@ -196,13 +199,13 @@ def _require_own(
         require_own(there, own=replace or (there == places[0] and wrote(there, known, budget, method)))
 
 
-def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: bool, **settings: Any) -> Model:
+def _fit_data(*, data: Any, query: str | None, schema: Schema, check_first: bool, **settings: Any) -> Model:
     """Measure DATA and fit a model."""
     from sklar.release import fit as release_model
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
-    schema, target = shared.schema_of(schema_path), settings.pop("target")
-    schema = schema if target is None else schema.aimed(*target.split(","))
+    if (target := settings.pop("target")) is not None:
+        schema = schema.aimed(*target.split(","))
     several = schema.person is not None and schema.person.rows_per_person > 1
     if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
         warn(_UNCHECKED)
@@ -220,10 +223,7 @@ def _check_first(table: object, schema: Schema, engine: str, progress: Progress)
     if engine == "spark":
         raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
     if warn_of_unfit(check_values(table, schema, progress=progress)):
-        raise DataError(
-            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
-            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
-        )
+        raise DataError(said("cli.stopped"))
 
 
 def _naming_charge(model: Model | LinkedModel, kept: Path | None = None) -> AbstractContextManager[None]:
@@ -245,11 +245,7 @@ def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: s
             "ledger": None if account is None else account.to_dict(),
         }
         if account is not None:
-            charged = (
-                f"Ledger {options['ledger']}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
-                f"{account.epsilon:.4g} in {len(account.charges):,} releases."
-            )
-            lines = (charged, *lines)
+            lines = (said("cli.charged", of=account, place=options["ledger"], n=len(account.charges)), *lines)
         finish(document | facts, *model.summary(), *lines)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +14,7 @@ import click
 from sklar.cli.console import QUIET
 from sklar.errors import BudgetError
 from sklar.machine.stores import reading
+from sklar.machine.wording import stated
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -32,7 +31,7 @@ class Written(click.Path):
 
 WRITTEN = Written(path_type=Path)
 # What the help of each command says below its first line.
-HELP: dict[str, str] = tomllib.loads((files("sklar.cli") / "help.toml").read_text("utf-8"))
+HELP: dict[str, str] = stated("sklar.cli", "help.toml")
 # More rows than anybody has.
 MANY = click.IntRange(max=10**12)
 METHODS = "auto mixture binary"
@@ -90,32 +89,22 @@ def table_of(data: Path | str, query: str | None) -> object:
     return data
 
 
-def schema_of(path: Path) -> Schema:
-    """The schema that a file states: a schema file, or a model, whose schema lists what its release found."""
-    from zipfile import is_zipfile
-
-    if path.suffix.lower() == ".sklar" or is_zipfile(path):
-        from sklar.files.archive import load
-
-        return load(path).schema
-    from sklar.public.schema import Schema
-
-    return Schema.load(path)
-
-
 def described(path: Path, table: str | None) -> list[Schema | LinkedPart]:
     """The schema that a file states; of linked tables the one that --table names, or else both."""
     from sklar.public.events import Linked
+    from sklar.public.schema import Schema
 
     if table is None and not Linked.is_at(path):
-        return [schema_of(path)]
+        return [Schema.load(path)]
     linked = Linked.load(path)
     return [linked.part(name) for name in ([table] if table else linked.parts)]
 
 
 def described_one(path: Path, table: str | None) -> Schema | LinkedPart:
     """The same, where one table is meant."""
-    return schema_of(path) if table is None else described(path, table)[0]
+    from sklar.public.schema import Schema
+
+    return Schema.load(path) if table is None else described(path, table)[0]
 
 
 def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:

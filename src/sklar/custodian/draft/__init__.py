@@ -7,7 +7,6 @@ customary codes, and questions. Once the custodian has answered them (`custodian
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,11 +35,9 @@ from sklar.rows.sql import Query
 PROPOSED, DECIDE, LEFT_OUT, READ_WITH = "# Proposed: ", "# Decide: ", "# Left out: ", "# Read with "
 HEADING, RULES_HEADING = (said(f"custodian.{key}").splitlines() for key in ("heading", "rules_heading"))
 
-_TOP, _EXAMPLES, _BARS, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 16, 300, 20
+_TOP, _EXAMPLES, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 300, 20
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
 _TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
-
-_ANY_NUMBER = Attribute(name="", kind="real", edges=(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -109,34 +106,27 @@ class Draft:
         columns = {
             "column": [name or "(no name)" for name, _ in shown],
             "proposed": [("left out: " if each.attribute is None else "") + each.proposed for _, each in shown],
-            "to decide": [each.decide for _, each in shown],
+            "to decide": [self.question(name) for name, _ in shown],
         }
         notes = ["PRIVATE until it is reviewed: .private_page() is what the rows show, .to_toml() the file to review"]
         return html_card(f"Draft of '{self.schema.name}'", {}, columns, verdict=self.schema.standing, notes=notes)
 
+    def question(self, name: str) -> str:
+        """What is to be decided about a column, with one plain question about its bounds."""
+        proposal, seen = self.proposals[name], next(column for column in self.columns if column.name == name)
+        return asked(proposal.decide, proposal.attribute, seen) if proposal.attribute else proposal.decide
+
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
-        columns = [
-            Hidden(
-                name=column.name or "(no name)",
-                proposed=proposal.proposed,
-                decide=asked(proposal.decide, proposal.attribute, column) if proposal.attribute else "",
-                left_out=proposal.attribute is None,
-                facts=(*facts(column), *([column.rows_each] if proposal.repeats else [])),
-                common=common(column),
-                histogram=_histogram(column),
-            )
-            for column in self.columns[:_MAX_COLUMNS]
-            for proposal in [self.proposals[column.name]]
-        ]
         shown = Hidden(
             banner="PRIVATE: exact facts about the rows, for the custodian only. Do not publish",
-            table=self.schema.name,
-            rows=self.rows,
-            n_columns=len(self.columns),
-            columns=columns,
-            remarks=self.remarks,
-            ties=[_tie(tie) for tie in self.ties],
+            draft=self,
+            columns=self.columns[:_MAX_COLUMNS],
+            facts=facts,
+            common=common,
+            histogram=_histogram,
+            tied=_TIED,
+            most_pairs=_MAX_PAIRS,
         )
         return render("sklar.custodian.draft", "draft.html.j2", shown)
 
@@ -253,35 +243,10 @@ def common(seen: ColumnSummary, most: int = _TOP) -> Rows:
     return tuple((short(text, 60), f"{times:,}", percent(times / max(seen.rows, 1))) for text, times in ordered)
 
 
-def _histogram(seen: ColumnSummary) -> Markup | None:
-    """Bars of even width over the middle of a column's numbers; the ends say how many lie beyond."""
-    kind = next((kind for kind in seen.axes if kind.partition(" ")[0] in ("integer", "real")), None)
-    if kind is None or len(seen.counts) < _BARS:
+def _histogram(seen: ColumnSummary, attribute: Attribute | None) -> Markup | None:
+    """The numbers or dates of a column that is proposed, as a picture."""
+    points, times = (np.empty(0), np.empty(0)) if attribute is None else seen.points(attribute)
+    if attribute is None or np.unique(points).size < 2:
         return None
-    read = [(point, times) for text, times in seen.counts.items() if (point := seen.point(text, kind)) is not None]
-    points, times = np.array(sorted(read), dtype=np.float64).T
-    share = np.cumsum(times) / times.sum()
-    low, high = (float(points[np.searchsorted(share[:-1], part)]) for part in (0.01, 0.99))
-    if not low < high:
-        return None
-    # Bars of whole numbers hold equally many of them each.
-    width = math.ceil((high - low + 1) / _BARS) if kind.startswith("integer") else (high - low) / _BARS
-    edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
-    edges[-1] = max(edges[-1], high)
-    shares = np.histogram(np.clip(points, low, high), bins=edges, weights=times)[0] / times.sum()
-    wide = float(edges[-1] - low)
-    marked = svg.ticks(_ANY_NUMBER, low, float(edges[-1]), 0.0)
-    at = tuple(((each - low) / wide, svg.tick_text(_ANY_NUMBER, each)) for each in marked)
-    binned = svg.Binned(
-        np.asarray((edges - low) / wide), np.stack([shares] * 4), at, [percent(each) for each in shares.tolist()]
-    )
-    beyond = "Numbers beyond the middle 98% are counted in the outer bars."
-    return svg.bins(binned, title=f"Histogram of {short(seen.name, 60)}", description=beyond)
-
-
-def _tie(tie: Tie) -> tuple[str, ...]:
-    how, arrow = _TIED[tie.how]
-    pairs = [f"{short(one, 24)} {arrow} {short(two, 24)}" for one, two in tie.pairs[:_MAX_PAIRS]]
-    if len(tie.pairs) > _MAX_PAIRS:
-        pairs.append(f"and {len(tie.pairs) - _MAX_PAIRS:,} more")
-    return (f"{short(tie.first, 40)} {how} {short(tie.second, 40)}", "; ".join(pairs), f"{tie.broken:,}")
+    drawn = svg.histogram(attribute, [(points, times / times.sum())])
+    return svg.bins(drawn, title=f"Histogram of {short(seen.name, 60)}", description="; ".join(facts(seen)))

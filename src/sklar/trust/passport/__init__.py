@@ -145,32 +145,26 @@ def _write_rows(model: Model | LinkedModel, place: Path, rows: int, seed: int, p
 
 def _texts(about: Facts) -> dict[str, str]:
     """Every text file of the folder but its list of checksums, by name."""
-    shown = shown_of(about.model, facts.MODEL)
-    if isinstance(about.whole, LinkedModel):
-        pages = {name: shown_of(about.whole.table(name), facts.MODEL) for name in about.whole.linked.parts}
-        reports = {f"{name}.html": render(_REPORT, "publishable.html.j2", page) for name, page in pages.items()}
-        return reports | {
-            facts.SYNTHETIC: prose.filled("SYNTHETIC.txt.j2", about),
-            "README.md": prose.readme(about),
-            facts.SCHEMA: about.whole.linked.to_toml(),
-            facts.CERTIFICATE: _json(about.whole.certificate.to_dict()),
-            facts.PASSPORT: _passport(about, version("sklar")),
-        }
-    texts = {
+    every = {
         facts.SYNTHETIC: prose.filled("SYNTHETIC.txt.j2", about),
         "README.md": prose.readme(about),
-        facts.REPORT: render(_REPORT, "publishable.html.j2", shown),
-        facts.SCHEMA: about.model.schema.to_toml(),
-        facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
+        facts.SCHEMA: (about.linked or about.model.schema).to_toml(),
+        facts.CERTIFICATE: _json(about.whole.certificate.to_dict()),
+        facts.PASSPORT: _passport(about, version("sklar")),
+    }
+    if isinstance(about.whole, LinkedModel):
+        pages = {"people": about.shown, "events": shown_of(about.whole.table("events"), facts.MODEL)}
+        return every | {f"{name}.html": render(_REPORT, "publishable.html.j2", page) for name, page in pages.items()}
+    texts = every | {
+        facts.REPORT: render(_REPORT, "publishable.html.j2", about.shown),
         **{name: _json(prose.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
         "opendp_registry.yaml": facts.WORDS["registry"]["head"]
         + prose.yaml(prose.described(about, "opendp_registry.json.j2")),
         "nist_sp_800_226.md": prose.filled("checklist.md.j2", about, domains=prose.domains(about.model.schema)),
-        facts.PASSPORT: _passport(about, version("sklar")),
     }
     sizes = {name: content.size for name, content in about.contents.items()}
-    shown["sizes"] = sizes | {name: len(text.encode()) for name, text in texts.items()}
-    shown["dataset"] = prose.described(about, "dataset.json.j2")
+    sizes |= {name: len(text.encode()) for name, text in texts.items()}
+    shown = about.shown | {"sizes": sizes, "dataset": prose.described(about, "dataset.json.j2")}
     return texts | {facts.INDEX: prose.filled("index.html.j2", about, **shown)}
 
 

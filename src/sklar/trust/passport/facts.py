@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from typing import Literal, NamedTuple
 
-from sklar.answer.report.publish import described, typical_errors
+from sklar.answer.report.publish import described, shown_of
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
 from sklar.files.model import LinkedModel, Model
+from sklar.machine.wording import stated
 from sklar.public.outputs import output_of, plain_output
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_name, shown_table
@@ -33,7 +32,7 @@ CERTIFICATE = "certificate.json"
 PASSPORT = "passport.json"
 SUMS = "SHA256SUMS"
 # What the folder says in the words of others: its files, each with what it is, and names of types and licenses.
-WORDS = tomllib.loads((files("sklar.trust.passport") / "words.toml").read_text("utf-8"))
+WORDS = stated("sklar.trust.passport", "words.toml")
 FILES: dict[str, str] = WORDS["files"]
 LINKED_FILES: dict[str, str] = WORDS["linked_files"]
 # The files of synthetic rows, those of one draw together: of one table, and of linked ones.
@@ -135,9 +134,9 @@ class RowColumn(NamedTuple):
 class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
-    `epsilon` and `delta` are upper bounds, `errors` typical errors of a one-way and a two-way count (95%),
-    `contents` those of the files in `DATA` and of rows. `recomputed` says whether the publisher's refit gave the model.
-    Of linked tables, `model` is that of people, and `whole` that of both.
+    `epsilon` and `delta` are upper bounds, `shown` is what the report shows, `uses` what its first screen says, and
+    `contents` are those of the files in `DATA` and of rows. `recomputed` says whether the publisher's refit gave the
+    model. Of linked tables, `model` is that of people, and `whole` that of both.
     """
 
     recomputed = False
@@ -154,7 +153,8 @@ class Facts:
         self.whole, self.linked = whole, whole.linked if isinstance(whole, LinkedModel) else None
         self.model = model = whole if isinstance(whole, Model) else whole.table("people")
         schema, stated = model.schema, model.certificate
-        self.errors = typical_errors(model)
+        self.shown = shown_of(model, MODEL)
+        self.uses = self.shown["uses"]
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
         events = "" if self.linked is None else f" and {shown_table(self.linked.events)}"
         self.title = f"{shown_table(schema)}{events}: differentially private synthetic data"
@@ -166,7 +166,8 @@ class Facts:
         shown = {"of": self, "stated": stated, "rows": rows, "n": model.n_rows, "m": schema.n_attributes}
         shown |= {
             "size": "" if stated.public_rows is not None else "about ",
-            "counted": "rows" if stated.count in (None, "rows") else "people",
+            "counted": self.uses["counted"],
+            "how": WORDS["how"]["alone" if self.uses["independent"] else "drawn"].format(**self.uses),
             "invented": "people and their events" if events else "records",
             "original": "confidential tables" if events else "a confidential table",
             "theirs": ", and of their events" if events else "",
