@@ -1,10 +1,17 @@
 """Which tables of three and four attributes are worth measuring: post-processing of the first stage's noisy tables.
 
-Pairs leave the structure of more columns open. The least that fits to them is the table of the largest entropy: the
-one with these two-way tables and nothing beyond. Noisy **scores** say how far, in rows, every table lies from that,
-over coarse levels and centered along each attribute, so that it holds nothing that smaller sets say. A score x with
-noise of sd s stands for a distance c = x (1 - s^2 / x^2), none where x <= s. Errors that spread evenly over a table
-have the total variation v = c sqrt(2 cells / pi) / (2 n). Where no scores are affordable, no larger table is wanted.
+Pairs leave the structure of more columns open. Fits of the same pairs from different starts fill it in differently, and
+are likely to be wrong where they disagree. With P_f the table of a set that fit f predicts, over coarse levels and
+centered along each attribute, so that it holds nothing that smaller sets say:
+
+- v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
+- c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
+
+**Scores.** Fits may agree on something wrong: a column that follows from two others, and shows in no pair. Where a
+release affords them, noisy scores say how far every table lies from what the fits predict together, in rows; where
+pairs show no dependence, from independence. c is brought within two sds of its score, and v by the same factor. Where
+fits hardly disagree, v is c sqrt(cells) / (2 n), its bound, times the usual share of that, the median over tables.
+Tables of four are looked at only where they are scored: fits that saw pairs alone say little of them.
 
 **Worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table is sigma sqrt(prod(K - 1)) long;
 s = c / that length is the signal over the noise. The best mix of a guess that is off by c and a measurement that is off
@@ -28,139 +35,102 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from sklar.budget import plan
 from sklar.budget.plan import TRIPLES_SHARE, Plan, Scored, Stages, expected_pair_tv, plan_scores, plan_second
-from sklar.fitting.denoise import denoise_margins, denoise_tables, interactions
+from sklar.fitting.choose import SEED as SPLIT_SEED
+from sklar.fitting.choose import choose_steps, fit_steps
+from sklar.fitting.denoise import denoise_margins, interactions
+from sklar.fitting.descent import Start, multiplied, step_operations
 from sklar.fitting.margins import Estimates, margins, pool_blocks
 from sklar.kernel.cells import Doubles, Floats, Ints
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Tables
 from sklar.public.schema import TARGET_WEIGHT, Schema
 
 MOST_TRIPLES = 120
-# Sweeps of proportional fitting, and cells that are fitted together.
-SWEEPS, _TOGETHER = 20, 1 << 21
+FITS, COMPONENTS = 4, 150
+# Steps of a fit that chooses tables; where the domain is so large that it affords fewer than the second, none is made.
+MOST_STEPS, LEAST_STEPS = 300, 100
+MOST_OPERATIONS = 5e11
+SEED = 1_000
+# A score is right within so many sds of its noise. Fits that disagree by this share of a distance show its shape.
+_SURE = 2.0
+_SHAPED = 0.1
 # Tables of four matter so much less than those of three where no target is named: they are to find what only they show.
 _OF_FOUR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scoring:
-    """Tables of one order to score, and the centered tables of the largest entropy, in rows, laid out by `tables`.
+class Disagreement:
+    """What fits of the first stage say of tables of one order: v, c, and centered tables in rows, laid out by `tables`.
 
-    `weights` say how much each table matters, together with the others of its order.
+    `weights` say how much each matters, together with the others of its order.
     """
 
     tables: Tables
+    variation: Doubles
+    distance: Doubles
     reference: Ints
     n_rows: int
     weights: Doubles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
-    """What scores say of tables of one order: v and c."""
+def look(estimates: Estimates, schema: Schema, scores: Sequence[Scored]) -> tuple[Disagreement, ...]:
+    """Fit the first stage's estimates several times; none where that takes too long, or there is nothing to see.
 
-    tables: Tables
-    variation: Doubles
-    distance: Doubles
-    weights: Doubles
-
-
-def look(estimates: Estimates, schema: Schema, scores: Sequence[Scored]) -> tuple[Scoring, ...]:
-    """What to score of these tables, over coarse levels by the first stage's margins."""
-    levels = denoise_margins(estimates).levels
-    pairs, found = denoise_tables(estimates, levels).shrunk, []
-    for each in scores:
-        coarse = coarsen(schema, levels, np.minimum(each.tables.levels, MOST_COARSE))
-        tables = replace(each.tables, coarse=coarse)
-        reference = centered(largest_entropy(pairs, tables), tables)
-        weights = np.where(np.isin(tables.members, schema.targets).any(axis=1), TARGET_WEIGHT, 1.0)
-        weights *= 1.0 if tables.order == 3 or schema.targets else _OF_FOUR
-        rows = np.rint(estimates.n_rows * reference).astype(np.int64)
-        weights /= len(weights)
-        found.append(Scoring(tables=tables, reference=rows, n_rows=estimates.n_rows, weights=weights))
-    return tuple(found)
-
-
-def largest_entropy(pairs: Floats, tables: Tables) -> Doubles:
-    """The tables of the largest entropy that have these two-way ones, all as shares, laid out by `tables`.
-
-    They are found by proportional fitting (Deming and Stephan 1940; Csiszar 1975), of many tables together, each as
-    large as the largest: what it has not is empty.
+    What is scored is looked at, or, where nothing is, all tables of three attributes.
     """
-    cells, levels, members = tables.cells, tables.levels, tables.members
-    starts = np.concatenate([[0], np.cumsum(levels)])
-    coarse = starts[cells.attribute_of_level] + (0 if tables.coarse is None else tables.coarse)
-    both = np.zeros((starts[-1] + 1, starts[-1] + 1))
-    for alike in cells.alike():
-        first, second = (cells.offsets[each[alike]][:, None] for each in cells.pairs)
-        own = pairs[cells.places(alike)]
-        rows, columns = (coarse[each + np.arange(k)] for each, k in zip((first, second), own.shape[1:], strict=True))
-        np.add.at(both, (rows[:, :, None], columns[:, None, :]), own)
-    both += both.T
-    size = int(levels.max())
-    within = np.arange(size) < levels[members][:, :, None]
-    axes = np.where(within, starts[members][:, :, None] + np.arange(size), starts[-1])
-    found, together = [np.empty(0)], max(1, _TOGETHER // size**tables.order)
-    for some in np.split(np.arange(len(members)), np.arange(together, len(members), together)):
-        own = np.ones((some.size, *[size] * tables.order))
-        for _ in range(SWEEPS):
-            for a, b in combinations(range(tables.order), 2):
-                rest = tuple(1 + axis for axis in range(tables.order) if axis not in (a, b))
-                wanted = both[axes[some, a, :, None], axes[some, b, None, :]]
-                wanted /= np.maximum(own.sum(axis=rest), 1e-300)
-                own *= np.expand_dims(wanted, rest)
-        kept = np.ones(own.shape, dtype=bool)
-        for axis in range(tables.order):
-            kept &= np.moveaxis(within[some, axis].reshape(-1, size, *[1] * (tables.order - 1)), 1, axis + 1)
-        found.append(own[kept])
-    return np.concatenate(found)
-
-
-def centered(flat: Doubles, tables: Tables) -> Doubles:
-    """These tables less their means along each attribute."""
-    found = [np.empty(0)]
-    for own, shape in zip(np.split(flat, tables.offsets[1:-1]), tables.shapes.tolist(), strict=True):
-        table = own.reshape(shape)
-        for axis in range(tables.order):
-            table = table - table.mean(axis=axis, keepdims=True)
-        found.append(table.ravel())
-    return np.concatenate(found)
+    cells, start = estimates.cells, Start(components=COMPONENTS, sd=1.0, seed=SEED)
+    affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(cells, start))
+    if affordable < LEAST_STEPS:
+        return ()
+    steps = choose_steps(estimates, start, [SPLIT_SEED], min(int(affordable), MOST_STEPS))[0]
+    levels = denoise_margins(estimates).levels
+    if steps:
+        model = fit_steps(estimates, schema, levels, start, steps=steps, fits=FITS)
+        fits = model.probabilities.reshape(FITS, COMPONENTS, -1)
+    elif scores:
+        fits = levels.astype(np.float32).reshape(1, 1, -1)
+    else:
+        return ()
+    asked = [each.tables for each in scores] or [Tables(cells=cells, order=3)]
+    asked = [replace(each, coarse=coarsen(schema, levels, np.minimum(each.levels, MOST_COARSE))) for each in asked]
+    return tuple(disagreement(fits, tables, estimates.n_rows, schema.targets) for tables in asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outlook:
-    """What the first stage's noisy tables say of later ones: `distances` of pairs from independence, and what to score.
+    """What the first stage's noisy tables say of later ones: `distances` of pairs from independence, and fits.
 
-    `left` is what scores leave of the reserve: they are paid for whether tables are then wanted or not.
+    `seen` is empty where no larger tables are looked for, `scales` where there are no scores. `left` is what scores
+    leave of the reserve: they are paid for whether tables are then wanted or not.
     """
 
     schema: Schema
     stages: Stages
     left: Stages
     distances: Doubles
-    scored: tuple[Scoring, ...]
+    seen: tuple[Disagreement, ...]
     scales: tuple[float, ...]
 
     @property
     def scores(self) -> tuple[tuple[Distances, Doubles], ...]:
         """What is measured to choose by, with its scale: distances of tables of an order each, or nothing."""
-        pairs = zip(self.scored, self.scales, strict=True)
+        pairs = zip(self.seen if self.scales else (), self.scales, strict=True)
         return tuple((Distances(of=own.tables, reference=own.reference), np.array([scale])) for own, scale in pairs)
 
     def wanted(self, scores: Sequence[Block]) -> list[tuple[Tables, Doubles]]:
         """Larger tables that are worth their price, with the scales that they are worth."""
-        if not scores:
+        if not self.seen:
             return []
-        seen = [said(*each) for each in zip(self.scored, scores, strict=True)]
+        seen = [corrected(*each) for each in zip(self.seen, scores, strict=True)] if scores else self.seen
         chosen = choose_scales(
             seen,
-            price=expected_pair_tv(self.schema.cells, self.scored[0].n_rows, self.stages) / 2,
+            price=expected_pair_tv(self.schema.cells, seen[0].n_rows, self.stages) / 2,
             precision=self.stages.precision,
             most_precision=TRIPLES_SHARE * float(np.sum(self.left.reserve**-2.0)),
         )
@@ -178,26 +148,31 @@ def look_ahead(
 ) -> Outlook:
     """What the first stage's noisy blocks say of later stages; `again` says whether rows can be counted once more."""
     estimates = pool_blocks(blocks, stages.budget.mechanism, n_rows)
+    seen: tuple[Disagreement, ...] = ()
     planned = None
     if again and plan.looks_for_triples(schema.cells, estimates.n_rows, stages, schema.targets):
         planned = plan_scores(schema.cells, estimates.n_rows, stages, schema.targets, **scored)
-    scores, left = ([], stages) if planned is None else planned
+        seen = look(estimates, schema, () if planned is None else planned[0])
+    scores, left = ([], stages) if planned is None or not seen else planned
     distances, scales = interactions(estimates, margins(estimates)), tuple(own.scale for own in scores)
-    asked = look(estimates, schema, scores) if scores else ()
-    return Outlook(schema=schema, stages=stages, left=left, distances=distances, scored=asked, scales=scales)
+    return Outlook(schema=schema, stages=stages, left=left, distances=distances, seen=seen, scales=scales)
 
 
-def said(asked: Scoring, scores: Block) -> Seen:
-    """What scores say of distances, and the total variations that go with them."""
-    rows, noise = np.maximum(scores.values / PARTS, 1e-9), float(scores.scales[0]) / PARTS
-    distance = rows * np.maximum(1 - (noise / rows) ** 2, 0.0)
-    flat = np.sqrt(2 / np.pi * asked.tables.sizes) / (2 * asked.n_rows)
-    variation = np.minimum(distance * flat, 1.0)
-    return Seen(tables=asked.tables, variation=variation, distance=distance, weights=asked.weights)
+def corrected(seen: Disagreement, scores: Block) -> Disagreement:
+    """The distances within what the scores say, and the total variations that go with them."""
+    rows, within = scores.values / PARTS, _SURE * float(scores.scales[0]) / PARTS
+    distance = np.clip(seen.distance, np.maximum(rows - within, 0.0), np.maximum(rows + within, 0.0))
+    flat = np.sqrt(seen.tables.sizes) / (2 * seen.n_rows)
+    apart = seen.distance > 0
+    shares = seen.variation[apart] / (seen.distance[apart] * flat[apart])
+    share = np.full(distance.size, float(np.median(shares)) if shares.size else 1.0)
+    shaped = apart & (seen.distance >= _SHAPED * distance)
+    share[shaped] = shares[shaped[apart]]
+    return replace(seen, distance=distance, variation=np.minimum(distance * flat * share, 1.0))
 
 
 def choose_scales(
-    seen: Sequence[Seen], *, price: float, precision: float, most_precision: float
+    seen: Sequence[Disagreement], *, price: float, precision: float, most_precision: float
 ) -> list[tuple[Ints, Doubles]]:
     """Which tables of each order to measure, ascending, and at which scales."""
     variation = np.concatenate([own.variation * own.weights for own in seen])
@@ -223,6 +198,42 @@ def choose_scales(
     starts = np.searchsorted(chosen, ends[:-1])
     parts = zip(np.split(chosen, starts), np.split(scales, starts), ends, seen, strict=True)
     return [(at - end + own.distance.size, scale) for at, scale, end, own in parts]
+
+
+def disagreement(fits: Floats, asked: Tables, n_rows: int, targets: Sequence[int] = ()) -> Disagreement:
+    """How far these fits, shape (F, components, d), disagree on every one of these tables over coarse levels."""
+    cells, coarse, levels, components = asked.cells, np.asarray(asked.coarse), asked.levels, fits.shape[1]
+    starts = np.concatenate([[0], np.cumsum(levels)])
+    # Probabilities of coarse levels in components, centered along each attribute: so are their products then.
+    factors = np.zeros((int(starts[-1]), len(fits), components), dtype=np.float32)
+    np.add.at(factors, starts[cells.attribute_of_level] + coarse, np.moveaxis(fits, 2, 0))
+    factors -= np.repeat(np.add.reduceat(factors, starts[:-1]) / levels[:, None, None].astype(np.float32), levels, 0)
+    factors = np.moveaxis(factors, 1, 0)
+    variation, distance, means = [np.empty(0)], [np.empty(0)], [np.empty(0)]
+    apart, members = max(len(fits) - 1, 1), asked.members
+    # Tables that differ in their last attribute alone are products with one matrix.
+    for first, alike in groupby(members.tolist(), key=lambda chosen: chosen[:-1]):
+        lasts = [chosen[-1] for chosen in alike]
+        both = multiplied([factors[:, starts[each] : starts[each + 1]] for each in first])
+        last = np.concatenate([np.arange(starts[each], starts[each + 1]) for each in lasts])
+        tables = both @ factors[:, last].transpose(0, 2, 1)
+        tables /= np.float32(components)
+        mean = tables.mean(axis=0)
+        tables -= mean
+        at = np.cumsum(levels[lasts]) - levels[lasts]
+        variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * apart))
+        distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
+        means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
+    weights = np.where(np.isin(members, targets).any(axis=1), TARGET_WEIGHT, 1.0)
+    weights *= 1.0 if asked.order == 3 or targets else _OF_FOUR
+    return Disagreement(
+        tables=asked,
+        variation=np.concatenate(variation),
+        distance=n_rows * np.concatenate(distance),
+        reference=np.rint(n_rows * np.concatenate(means)).astype(np.int64),
+        n_rows=n_rows,
+        weights=weights / len(members),
+    )
 
 
 def coarsen(schema: Schema, levels: Doubles, most: Ints) -> Ints:
