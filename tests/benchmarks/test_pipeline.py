@@ -23,9 +23,9 @@ def test_an_exponent_is_the_least_squares_slope_and_none_without_one() -> None:
     assert growth.exponent([5, 5], [1.0, 1.0]) is None
 
 
-# Over two decades; cells grow with the square of columns and of levels, beside first moments. A second pass over the rows may start on
-# the way (0.15 of an exponent). Steps of fits follow noisy tables: limits leave a factor of five above what releases
-# showed, and catch steps that grow with the rows, with epsilon or with the columns.
+# Over two decades; cells grow with the square of columns and of levels, beside first moments. A second pass over the
+# rows may start on the way (0.15 of an exponent). Steps of fits follow noisy tables: limits leave five times
+# what was seen, and catch steps that grow with the rows, with epsilon or with the columns.
 @pytest.mark.parametrize(("axis", "values", "most"), [
     ("rows", (300, 3_000, 30_000), {"cells": 0.2, "rows": 1.3, "steps": 0.9}),
     ("epsilon", (0.1, 1.0, 10.0), {"cells": 0.1, "rows": 0.3, "steps": 0.9}),
