@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -115,16 +116,16 @@ def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytes
     assert found == pytest.approx((3 * choose.EVERY, 1 - curve[3, 0], 0.4))
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 400])
     assert choose.choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0, 0.4)
-    # The first of two splits says how much is shrunk; the second says with it how long.
-    asked: list[float] = []
+    # Both splits say together how much is shrunk: more only where that is clearly better.
+    for share, shrinkage in ((0.98, 1.0), (0.998, 0.4)):
+        told = iter([1.01, 1.01 * share + 0.1, 1.01, 1.01 * share - 0.1])
 
-    def follow(*_args: Any, shrinkage: float, **_settings: Any) -> np.ndarray:
-        asked.append(shrinkage)
-        return curve * [1 if shrinkage == 1.0 else 1.01, 1]
+        def follow(*_args: Any, told: Iterator[float] = told, **_settings: Any) -> np.ndarray:
+            return curve * [next(told), 1]
 
-    monkeypatch.setattr("sklar.fitting.choose.follow", follow)
-    assert choose.choose_steps(estimates, Start(), [0, 1], 100, shrinkages=choose.SHRINKAGES)[2] == 1.0
-    assert sorted(asked[:2]) + asked[2:] == [0.4, 1.0, 1.0]
+        monkeypatch.setattr("sklar.fitting.choose.follow", follow)
+        with using(1):
+            assert choose.choose_steps(estimates, Start(), [0, 1], 100, shrinkages=choose.SHRINKAGES)[2] == shrinkage
 
 
 def test_shrunk_tables_alone_are_fitted_where_one_column_determines_others() -> None:
