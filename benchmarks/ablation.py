@@ -69,7 +69,7 @@ FITTED: Mapping[str, tuple[str, Any]] = {
     "shrunk tables alone": ("sklar.fitting.choose.SHRINKAGES", (0.4,)),
     "what fits miss": ("sklar.fitting.choose.MOST_MISSED", -1),
     "capacity by noise": ("sklar.fitting.choose.COMPONENTS", (150, 150)),
-    "several fits": ("sklar.fitting.choose.FITS", (2, 2)),
+    "several fits": ("sklar.fitting.choose.UNITED", 300),
     "margins from interactions": ("sklar.fitting.denoise._SHARPENING_ROUNDS", 0),
     "margins by Bayes": ("sklar.fitting.denoise.LARGE_TV", np.inf),
 }

@@ -53,7 +53,7 @@ MAX_STEPS = 1200
 # the variation at least, up to so many; and of all fits that are united, which averages away three-way structure that
 # each of them invents.
 PER_CONTRAST, NOISE_POWER, COMPONENTS, MOST_COMPONENTS = 0.089, -0.75, (150, 400), 800
-UNITED, FITS = 2_400, (3, 16)
+UNITED, LEAST_FITS = 1_600, 3
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
 _CACHED = 65_536
@@ -263,7 +263,7 @@ def starting(estimates: Estimates) -> tuple[Start, int]:
         damping=(DAMPING if n_contrasts <= descent.SMALL else WIDE_DAMPING)
         * float(np.clip(times**2, 1.0, MOST_DAMPING)),
     )
-    return start, int(np.clip(UNITED / components, *FITS))
+    return start, max(UNITED // components, LEAST_FITS)
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
