@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -149,10 +150,11 @@ def test_tabular_results_are_frames(model: Model) -> None:
 
 
 def test_plots_need_no_display(model: Model) -> None:
-    pytest.importorskip("matplotlib")
     assert isinstance(model.plot, Plots)
-    for figure in (model.plot.margins("age"), model.plot.margins("role"), model.plot.dependence()):
-        assert figure.axes
+    for picture in (model.plot.margins("age"), model.plot.margins("role"), model.plot.dependence()):
+        assert picture._repr_html_().count("<img ") == len(picture.svgs) > 0
+        assert all(ElementTree.fromstring(each).tag.endswith("svg") for each in picture.svgs)
+    pytest.importorskip("matplotlib")
     assert sklar.forecast(model, rows=600, epsilon=4.0).plot().axes
     refuses("the schema has no attribute 'nonsense'", model.plot.margins, "nonsense", error=SchemaError)
 

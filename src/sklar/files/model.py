@@ -88,7 +88,7 @@ class Model:
 
     @property
     def plot(self) -> Plots:
-        """Figures of the model: `.plot.margins("age")`, `.plot.dependence()`. They need matplotlib."""
+        """Pictures of the model, as its report draws them: `.plot.margins("age")`, `.plot.dependence()`."""
         from sklar.answer.plots import Plots
 
         return Plots(model=self)
