@@ -49,10 +49,7 @@ def test_answers_one_by_one(folder: Path) -> None:
     done = review("people.csv", typed="c\nr\n\nb\n0, 1000000\ny\nn\n")
     assert "[1 of 4] town  (categorical)" in done.output
     assert "PRIVATE   no value is missing; 2 different values." in done.output
-    assert (
-        "1 read from the rows, at the custodian's risk.\n1 entries were read from the rows: epsilon does not cover"
-        in done.output
-    )
+    assert "1 read from the rows, at the custodian's risk.\nEntries that were read from the rows: 1, and" in done.output
     schema = Schema.load(folder / "d.toml")
     schema.require_reviewed()
     assert schema.attribute("town").values == ("Bonn", "Ulm")

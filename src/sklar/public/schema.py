@@ -361,7 +361,7 @@ class Schema(Remembering):
             (self.ask_person, f"say first whether a person can have several rows: {', '.join(self.ask_person)}"),
             (waiting, f"{waiting:,} of {self.n_attributes:,} entries are not reviewed, and a release refuses them"),
             (unread, f"{unread:,} entries were accepted unread: epsilon does not cover what they say of the rows"),
-            (rows, f"{rows:,} entries were read from the rows: epsilon does not cover what they say of them"),
+            (rows, f"entries that were read from the rows: {rows:,}, and epsilon does not cover what they say of them"),
         )
         return tuple(words for holds, words in told if holds) or ("every entry is reviewed",)
 
