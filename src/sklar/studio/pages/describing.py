@@ -114,22 +114,14 @@ def describe(visit: Visit) -> Response:
 
 def _line(visit: Visit, schema: Schema, attribute: Attribute, look: TableLook | None) -> dict[str, Any]:
     """The line of a column: what it is, what its values look like (PRIVATE), and whether its counts drown in noise."""
-    rows, name, noisy = visit.desk.rows, attribute.name, ("", "")
+    rows, name, noise = visit.desk.rows, attribute.name, ("", "")
     if rows is not None and name not in schema.determined:
-        noisy = column_noise(schema, name, visit.desk.epsilon, rows)
+        noise = column_noise(schema, name, visit.desk.epsilon, rows)
     shown = {} if look is None else look.shown
     key = ("spark", name, attribute.kind, attribute.special)
     if look is not None and key not in shown and look.draft is not None:
         shown[key] = _spark(attribute, look.draft.column(name))
-    spark = shown.get(key, ("", ""))
-    return {
-        "attribute": attribute,
-        "badge": _badge(attribute),
-        "noisy": noisy[0],
-        "error": noisy[1],
-        "bars": spark[0],
-        "ends": spark[1],
-    }
+    return {"attribute": attribute, "badge": _badge(attribute), "noise": noise, "spark": shown.get(key, ("", ""))}
 
 
 def _badge(attribute: Attribute) -> tuple[str, str]:
