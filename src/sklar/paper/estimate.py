@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from scipy.linalg.blas import dgemm
 from scipy.optimize import minimize
@@ -39,7 +38,6 @@ _CALIBRATION_SEED = 20_200_619
 # The cut point of a level that all have.
 _CERTAIN = -6.0
 _TINY = 1e-150  # cut points and cosines stay above it, and their product above the smallest float
-_FAR = 38.5  # P(Y > 38.5) underflows: farther cut points are infinite
 _MOST_STEPS = 100
 _CHUNK = 1 << 15
 # The repair ends by its gradient alone.
@@ -181,18 +179,7 @@ def thresholds(probabilities: Doubles) -> Doubles:
     return np.asarray(-ndtri(probabilities))
 
 
-def orthant(h: ArrayLike, k: ArrayLike, r: ArrayLike) -> Doubles:
-    """P(Y1 > h, Y2 > k) for standard normals with correlation r (Eq. 6), to 1e-15; NaN where |r| > 1."""
-    h, k = (np.clip(np.asarray(each, np.float64), -_FAR, _FAR) for each in (h, k))
-    r = np.asarray(r, np.float64)
-    u = np.sqrt(np.where(np.abs(r) <= 1.0, (1.0 - r) * (1.0 + r), np.nan))
-    area = _far_orthant(np.abs(h), np.abs(k), np.where((h < 0.0) == (k < 0.0), r, -r), u)
-    # P(Y1 > h, Y2 > k) = P(Y2 > k) - P(-Y1 > -h, Y2 > k)
-    area = np.where(h < 0.0, ndtr(-np.abs(k)) - area, area)
-    return np.clip(np.where(k < 0.0, ndtr(-h) - area, area), 0.0, np.minimum(ndtr(-h), ndtr(-k)))
-
-
-def _far_orthant(h: Doubles, k: Doubles, r: Doubles, u: Doubles) -> Doubles:
+def far_orthant(h: Doubles, k: Doubles, r: Doubles, u: Doubles) -> Doubles:
     """L(h, k, r) where h and k are at least zero and u = sqrt(1 - r^2) (Owen 1956)."""
     h, k, u = np.maximum(h, _TINY), np.maximum(k, _TINY), np.maximum(u, _TINY)
     # 1 - r and h - k r without cancellation where r is next to 1.
@@ -252,7 +239,7 @@ def _solve(p_i: Doubles, p_j: Doubles, p_ij: Doubles) -> Doubles:
         left, x, low, high, h, k, target = (each[~done] for each in (left, x, low, high, h, k, target))
         if not left.size:
             break
-        area = _far_orthant(h, k, np.sin(x), np.cos(x))
+        area = far_orthant(h, k, np.sin(x), np.cos(x))
     solved[left] = x
     return np.asarray(sign * np.sin(solved))
 
