@@ -242,7 +242,12 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     page = goals(want="height within 2%")
     assert all(text in page.text for text in ("height", 'role="alert"', 'value="height within 2%"'))
     assert "age x sex within" not in goals(remove="0").said
-    assert "must be at least this release's" in planned("2", "1").said
+    page = planned("2", "1")
+    assert "must be at least this release's" in page.said
+    # A form that comes back has the figures of what was typed.
+    figures = re.findall(r"\u00b1[\d,]+", reviewed.get("/t/people/plan/forecast?epsilon=2").said)[:2]
+    assert figures == re.findall(r"\u00b1[\d,]+", page.said)[:2]
+    assert 'value="2" inputmode' in page.text
     assert "must be a number from 0.001 to 1000, got '-1'" in planned("-1", "1").said
     planned("2", "3")
     planned("1.5", "99")
