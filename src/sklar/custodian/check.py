@@ -34,7 +34,7 @@ from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
 from sklar.rows.count import Histogram
-from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missing_number, readable_text
+from sklar.rows.encode import coder, distinct, encode_column, is_nothing, readable_text
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
@@ -284,7 +284,7 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
     if code in attribute.special_codes:
         return "listed"
     edge = attribute.read(text) if attribute.binned else None
-    if edge is not None and (edge != edge or edge == missing_number(attribute)):
+    if edge is not None and (edge != edge or edge == attribute.missing_number):
         return "missing"
     if edge is not None and not attribute.within(edge):
         return "clipped" if has_value else "folded"
@@ -314,10 +314,6 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
 
 def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.int64]]:
     """The texts that `coder` would see, None for a null, and which of them each row has. A text may occur twice."""
-    if column.dtype == pl.Null:
-        return [None], np.zeros(len(column), dtype=np.int64)
-    if column.dtype.is_nested():
-        return [OPAQUE, None], column.is_null().to_numpy().astype(np.int64)
     values, places = distinct(column)
     read = ((readable_text(value), value) for value in values)
     return [*(OPAQUE if text is None and not is_nothing(value) else text for text, value in read), None], places

@@ -319,7 +319,7 @@ def _check(attribute: Attribute) -> None:
     if attribute.apart and not attribute.private:
         _check_bins(attribute, unit)
     twice, missing, listed = repeated(attribute.levels), attribute.missing or "", "" in attribute.values
-    declared, edge = attribute.missing is not None, attribute.number_of(missing)
+    declared, edge = attribute.missing is not None, attribute.missing_number
     inside = edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]
     truth = attribute.truth_of(missing) is not None
     moment = attribute.part_of is not None and (edge is not None or attribute.read(missing) is not None)
@@ -353,7 +353,6 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
 
 def _check_special(attribute: Attribute) -> None:
     """Refuse special values that are something else too."""
-    missing = attribute.number_of(attribute.missing or "")
     pairs = list(zip(attribute.special, attribute.special_numbers, strict=True))
     twice = repeated(str(value) if number is None else attribute.axis.text(number) for value, number in pairs)
     listed = min({*map(str, attribute.values)} & {*map(str, attribute.special)}, default=None)
@@ -362,7 +361,7 @@ def _check_special(attribute: Attribute) -> None:
         (listed is not None, f"'{listed}' is listed under values and under special. Remove one."),
     )
     for value, number in pairs:
-        absent = str(value) == attribute.missing or (number is not None and number == missing)
+        absent = str(value) == attribute.missing or (number is not None and number == attribute.missing_number)
         truth = attribute.truth_of(str(value)) is not None
         refuse(
             (absent, f"'{value}' is listed under special and is the missing text too. Remove one."),

@@ -244,7 +244,7 @@ class ColumnFit:
         both = (brief(own, each.mean) for each in (self.numbers.synthetic, self.numbers.real))
         coded = [str(value) for value, at in zip(own.special, own.special_numbers, strict=True) if at is not None]
         out = [f"{each.what} ({each})" for each in self.absent if each.what in coded]
-        if own.number_of(own.missing or "") is not None:
+        if own.missing_number is not None:
             out += [f"{own.missing}, which says missing" for each in self.absent if each.what == "missing"]
         return f"mean {' for '.join(both)}" + (f" without {', '.join(out)}" if out else "")
 
