@@ -24,7 +24,7 @@ from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
 from sklar.custodian.draft.propose import as_seen, asked, round_bounds, searched, shown_ends
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.declare import build_attribute, describe_attribute
@@ -35,12 +35,7 @@ from sklar.public.settings import PERSON_KEYS, Person, describe_person, whose
 Asks = Literal["", "values", "edges", "bounds"]
 Entry = dict[str, Any]
 
-# Where an entry's levels come from, in words.
-PROVENANCE = {
-    "public": "public knowledge",
-    "found": "found with budget",
-    "rows": "read from the rows, at the custodian's risk",
-}
+PROVENANCE: dict[str, str] = stated("sklar.custodian", "said.toml")["provenance"]
 _BINS, _AT_MOST = 20, 50
 _MOST_SHOWN, _FEW_SHOWN, _MOST_LETTERS = 60, 12, 400
 _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points")

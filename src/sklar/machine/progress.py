@@ -26,14 +26,8 @@ def watch(batches: Iterable[B], progress: Progress) -> Iterator[B]:
         progress.advance(len(batch))
 
 
-class Silent:
+class Silent(Progress):
     """Shows nothing."""
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        """Nothing."""
-
-    def advance(self, steps: int) -> None:
-        """Nothing."""
 
 
 SILENT = Silent()

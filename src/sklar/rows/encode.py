@@ -330,8 +330,8 @@ def distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.in
         rows[column.is_null().to_numpy()] = 0
     occurs = np.bincount(rows, minlength=1) > 0
     here = np.flatnonzero(occurs[1:])
-    places = np.append(here.size, np.cumsum(occurs[1:]) - 1)
-    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), places[rows]
+    among = np.append(here.size, np.cumsum(occurs[1:]) - 1)
+    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), among[rows]
 
 
 def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64]]:

@@ -36,10 +36,6 @@ _AGES = (*range(0, 101, 5), 120)
 _YEARS = (1000, 3000)
 # Days as spreadsheets count them, from 1957 to 2064.
 _SERIALS = (21_000, 60_000)
-_HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
-_IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
-_NAMED, _NAMES = "its name says that it holds names or addresses of people", "it holds many names"
-_NEARLY = "nearly every row has another text: it identifies"
 # Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
 _MANY_CODES, _MANY_ROWS = 100, 500_000
 # A text that this share of the rows has is about no single one of them.
@@ -75,15 +71,13 @@ class ColumnProposal:
 
 def propose(seen: ColumnSummary) -> ColumnProposal:
     """What a draft proposes for a column."""
-    unfit = _unfit(seen)
-    if unfit:
+    if unfit := _unfit(seen):
         # Names of many people, of whom each has few rows, may say whose rows are.
-        people = unfit in (_NAMED, _NAMES) and len(seen.counts) > _MANY_CODES and seen.distinct_share >= _FEW_EACH
-        identifies = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) or (unfit == _NEARLY and _is_coded(seen))
-        identifies |= people
-        repeats = identifies and seen.distinct_share < 1
+        people = unfit in ("named", "names") and len(seen.counts) > _MANY_CODES and seen.distinct_share >= _FEW_EACH
+        coded = unfit in ("hashes", "numbered", "identifier", "mails") or (unfit == "nearly" and _is_coded(seen))
+        repeats = (people or coded) and seen.distinct_share < 1
         several = ", with several rows each" if repeats else ""
-        return ColumnProposal(attribute=None, proposed=unfit + several, repeats=repeats)
+        return ColumnProposal(attribute=None, proposed=WORDS["unfit"][unfit] + several, repeats=repeats)
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
     if seen.type is not None and seen.type.title:
         entry = replace(entry, words=Words(title=seen.type.title))
@@ -189,14 +183,14 @@ def _split(whole: Attribute, points: Sequence[int], output: str | None) -> tuple
 
 
 def _unfit(seen: ColumnSummary) -> str | None:
-    """Why a release should not have a column: it identifies, is free text, or says nothing; None where it should."""
+    """Why a release should not have a column, by its name in `words.toml`; None where it should."""
     texts, typed = list(seen.counts), seen.output == "ordered category"
     if not seen.name or seen.output == "bool":
-        return None if seen.name else "it has no name"
+        return None if seen.name else "nameless"
     if not texts:
-        return "it holds no values"
+        return "empty"
     if len(texts) == 1 and not seen.missing and not typed:
-        return "it is constant"
+        return "constant"
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
     named = bool(words & _WORDS["name"]) and (
         words <= _WORDS["name"] or bool(words & (_WORDS["person"] | _WORDS["whose"]))
@@ -206,40 +200,37 @@ def _unfit(seen: ColumnSummary) -> str | None:
         and not words & _WORDS["about"]
         and truth_texts(set(texts)) is None
     ):
-        return _IDENTIFIER if words & _WORDS["id"] else _NAMED
+        return "identifier" if words & _WORDS["id"] else "named"
     if typed or seen.counted < _FEW_ROWS:
         return None
-    if _most(sample, r"[^@\s]+@[^@\s]+\.\w+"):
-        return _MAILS
-    if _most(sample, r"https?://\S+"):
-        return "it looks like addresses of pages"
-    if _most(sample, r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"):
-        return _HASHES
+    looks = WORDS["looks"]
+    if like := next((each for each in ("mails", "pages", "hashes") if _most(sample, looks[each])), None):
+        return like
     if "integer" in seen.axes or _most(sample, r"\d+"):
         axis = seen.axes.get("integer")
         dense = axis is not None and axis.high - axis.low < 2 * len(texts)
         if seen.distinct_share == 1 and (words & _WORDS["key"] or dense):
-            return "it looks like an identifier: every row has another number"
+            return "rows"
         # Numbers of one length, too long to count anything.
         if many and len(texts[0]) >= 9 and all(len(text) == len(texts[0]) and text.isdigit() for text in texts):
-            return _NUMBERED
+            return "numbered"
     elif seen.axes:
         return None
-    if words & _WORDS["key"] and (many or words & (_WORDS["person"] | _WORDS["whose"])):
-        return _IDENTIFIER
     numbered = words & _WORDS["number"] or any(word.endswith("nummer") for word in words)
     compound = any(word.endswith("nummer") for word in words - _WORDS["number"])
-    if many and (compound or (words & _WORDS["person"] and (numbered or words <= _WORDS["person"] or _is_coded(seen)))):
-        return _IDENTIFIER
+    of_people = words & _WORDS["person"] and (numbered or words <= _WORDS["person"] or _is_coded(seen))
+    keyed = words & _WORDS["key"] and (many or words & (_WORDS["person"] | _WORDS["whose"]))
+    if keyed or (many and (compound or of_people)):
+        return "identifier"
     if "integer" in seen.axes:
         return None
     if seen.distinct_share > 0.9:
-        return _NEARLY
+        return "nearly"
     if many and sum(len(text.split()) for text in sample) >= 4 * len(sample):
-        return "it looks like free text"
-    if len(texts) > _FEW_ROWS and _most(sample, r"\d+(\.\d+)? ?/ ?\d+(\.\d+)?"):
-        return "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
-    return _NAMES if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
+        return "free"
+    if len(texts) > _FEW_ROWS and _most(sample, looks["pairs"]):
+        return "pairs"
+    return "names" if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
 
 
 def _is_coded(seen: ColumnSummary) -> bool:

@@ -29,14 +29,14 @@ from sklar.custodian.evaluate.conjunctions import choose_triples as choose_tripl
 from sklar.custodian.evaluate.conjunctions import read as read_codes
 from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
 from sklar.custodian.evaluate.raw import RawTable, RowSample
-from sklar.custodian.evaluate.verdict import LIMITS, ColumnFit, Reason, badness, compare_column, overall
+from sklar.custodian.evaluate.verdict import LIMITS, UNTOLD, ColumnFit, Reason, badness, compare_column, overall
 from sklar.custodian.evaluate.verdict import worst as worst_of
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.schema import Schema, SchemaLike
 from sklar.rows.read import as_released
 
@@ -46,11 +46,6 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 HIGH_CORRELATION = 0.5
 
 _WIDTH, _SHOWN_COLUMNS, _WORST = 100, 40, 10
-_NOTHING = {
-    "Columns": "There are none",
-    "Pairs": "There is one column, or raw values were not read",
-    "Tails": "No column has numbers in both tables, or raw values were not read",
-}
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
@@ -143,7 +138,8 @@ class Evaluation(Tabular):
 
         All are to be used if each is; if more than half of them are not to be used, they are not.
         """
-        tails = [(each.name, each.tail_reasons) for each in self.columns if each.numbers is not None]
+        own, of_tails = [each for each in self.columns if each.numbers is not None], ("quantiles", "tail", UNTOLD)
+        tails = [(each.name, tuple(why for why in each.reasons if why.figure in of_tails)) for each in own]
         every = {
             "Columns": [(each.name, each.verdict, each.reasons) for each in self.columns],
             "Pairs": [(each.name, each.verdict, each.reasons) for each in self.pairs],
@@ -163,11 +159,8 @@ class Evaluation(Tabular):
                 words += f". The worst: {name}, {why.words}"
             elif times["use"] < len(held):
                 words += ". None is worse than its columns"
-            told.append(
-                (what, overall([verdict for _, verdict, _ in held]), words)
-                if held
-                else (what, "not compared", _NOTHING[what])
-            )
+            nothing = what, "not compared", stated("sklar.custodian", "said.toml")["nothing"][what]
+            told.append((what, overall([verdict for _, verdict, _ in held]), words) if held else nothing)
         return told
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:

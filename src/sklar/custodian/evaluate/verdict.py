@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.custodian.evaluate.raw import Categories, Distribution, Floats, RawColumn, distance, is_sampled
+from sklar.machine.wording import stated
 from sklar.public.schema import Attribute
 
 Verdict: TypeAlias = Literal["use", "with care", "do not use"]
@@ -30,20 +31,7 @@ _SHOWN_TEXT = 0.001
 # How much of each figure may be lost, beyond chance, by what is to be used: with more, use it with care, and beyond the
 # second limit do not. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in ten is on the wrong
 # side of some number. Relative errors are of a standard deviation where numbers may be negative, and for times.
-LIMITS: Mapping[str, tuple[float, float]] = {
-    "values": (0.1, 0.25),
-    "ks": (0.05, 0.15),
-    "mean": (0.1, 0.25),
-    "quantiles": (0.25, 0.5),
-    "tail": (0.1, 0.25),
-    "heap": (0.05, 0.15),
-    "missing": (0.03, 0.1),
-    "hour of the day": (0.05, 0.15),
-    "weekday": (0.05, 0.15),
-    "association": (0.1, 0.2),
-    "group medians": (0.05, 0.15),
-    "group means": (0.1, 0.25),
-}
+LIMITS: Mapping[str, Sequence[float]] = stated("sklar.custodian", "said.toml")["limits"]
 # Standard errors that are put down to chance. Two tables of one continuous law have a KS distance beyond `CHANCE_KS`
 # times the square root once in a hundred times; the limits come on top.
 CHANCE, CHANCE_KS = 3.0, 1.63
@@ -226,11 +214,6 @@ class ColumnFit:
     def verdict(self) -> Verdict:
         """Whether to use it."""
         return worst(each.verdict for each in self.reasons)
-
-    @property
-    def tail_reasons(self) -> tuple[Reason, ...]:
-        """Those about its quantiles and what lies beyond the largest number, or that rows are too few to tell."""
-        return tuple(each for each in self.reasons if each.figure in ("quantiles", "tail", UNTOLD))
 
     @property
     def mean(self) -> str:
