@@ -68,7 +68,7 @@ class Fate:
     """How many values of one attribute meet which fate under a schema: PRIVATE.
 
     Where more than half of the values are outside of the domain, so that a release would waste its budget on the
-    attribute, it is `unfit`, and `cause` says what seems to be wrong.
+    attribute, it is unfit, and `cause` says what seems to be wrong.
     """
 
     attribute: str
@@ -84,11 +84,6 @@ class Fate:
         """The share of the values, without missing ones, that the domain does not hold."""
         lost = self.clipped + self.folded + self.no_cell
         return lost / max(lost + self.listed, 1)
-
-    @property
-    def unfit(self) -> bool:
-        """Whether most values are outside of the domain, for a cause."""
-        return bool(self.cause)
 
     @property
     def warning(self) -> str:
@@ -147,7 +142,7 @@ class SchemaCheck(Tabular):
     @property
     def unfit(self) -> tuple[Fate, ...]:
         """The attributes that would lose more than half of their values: PRIVATE."""
-        return tuple(fate for fate in self.values or () if fate.unfit)
+        return tuple(fate for fate in self.values or () if fate.cause)
 
     def __repr__(self) -> str:
         rows = "" if self.values is None else f", PRIVATE counts of values, {len(self.unfit)} attributes unfit"

@@ -14,7 +14,7 @@ from sklar.files.write import write_frames, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
 from sklar.machine.progress import Progress, watch
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, stated
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.count import ask_all, count
@@ -22,12 +22,7 @@ from sklar.rows.read import open_source
 
 _SEED = 2020
 # Levels, and pairs of them in the order of the schema, whose counts are shown.
-_COUNTED = (
-    *(["education=Upper secondary"], ["employed=true"], ["marital_status=Married"], ["birth_country=other"]),
-    ["education=Upper secondary", "employed=true"],
-    ["sex=Female", "marital_status=Married"],
-    ["employed=false", "occupation=(missing)"],
-)
+_COUNTED = [each.split(" and ") for each in stated("sklar.custodian", "said.toml")["shown"]["levels"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +37,9 @@ class Demonstration:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        columns = ("count", "true", "noisy", "synthetic")
-        return {
-            "certificate": self.model.certificate.to_dict(),
-            "counts": [dict(zip(columns, row, strict=True)) for row in self.counts],
-            "files": [str(self.folder / name) for name in self.files],
-        }
+        counts = [dict(zip(("count", "true", "noisy", "synthetic"), row, strict=True)) for row in self.counts]
+        files = [str(self.folder / name) for name in self.files]
+        return {"certificate": self.model.certificate.to_dict(), "counts": counts, "files": files}
 
     def lines(self) -> list[str]:
         """As text."""

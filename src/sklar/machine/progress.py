@@ -26,8 +26,14 @@ def watch(batches: Iterable[B], progress: Progress) -> Iterator[B]:
         progress.advance(len(batch))
 
 
-class Silent(Progress):
+class Silent:
     """Shows nothing."""
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """Nothing."""
+
+    def advance(self, steps: int) -> None:
+        """Nothing."""
 
 
 SILENT = Silent()

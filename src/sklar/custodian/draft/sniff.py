@@ -136,16 +136,10 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
         swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
         share = shares[delimiter, quote] = times / len(records)
         # Ties go to the delimiter that the file's name implies, and to double quotes.
-        scores[delimiter, quote] = (
-            share
-            - foreign / len(cells)
-            - swallowed / (len(records) + swallowed)
-            + 0.2 * (len(records[0]) == width)
-            + 0.05 * _encloses(text, delimiter, quote)
-            + 0.02 * (delimiter == usual)
-            + 0.02 * (quote == '"')
-            + 0.01 * (quote == "")
-        )
+        score = share - foreign / len(cells) - swallowed / (len(records) + swallowed)
+        score += 0.2 * (len(records[0]) == width) + 0.05 * _encloses(text, delimiter, quote)
+        # Ties go to what is usual.
+        scores[delimiter, quote] = score + 0.02 * (delimiter == usual) + 0.01 * (2 * (quote == '"') + (quote == ""))
     if not scores:
         alone = Remark("delimiter", usual, "guess", "every record seems to have one field")
         return alone, Remark("quote", '"', "certain", "there is nothing to part")

@@ -84,6 +84,7 @@ class Score:
     accuracy: float
     auc: float
 
+    @property
     def cells(self) -> tuple[str, ...]:
         """A row of a table."""
         return (self.trained_on, self.learner, f"{self.rows:,}", f"{self.accuracy:.3f}", f"{self.auc:.3f}")
@@ -185,11 +186,7 @@ class Evaluation(Tabular):
             "worst": [{"name": each.name, **asdict(reason)} for each, reason in self.worst],
             "limits": {name: list(limits) for name, limits in LIMITS.items()},
             "left_out": list(self.left_out),
-            "table": self.table,
-            "real_rows": self.real_rows,
-            "synthetic_rows": self.synthetic_rows,
-            "form": self.form,
-            "valid_share": self.valid_share,
+            **{name: getattr(self, name) for name in ("table", "real_rows", "synthetic_rows", "form", "valid_share")},
             "three_way_queries": self.triples,
             "results": [result.to_dict() for result in self.results],
             "columns": [column.to_dict() for column in self.columns],
@@ -210,7 +207,7 @@ class Evaluation(Tabular):
         if self.scores:
             title = f"Predicting '{self.scores[0].target}' on real test rows:"
             heads = ("trained on", "learner", "rows", "accuracy", "AUC")
-            lines += text_table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
+            lines += text_table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells for each in self.scores))
         return [line.rstrip() for line in lines]
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from sklar.answer.report import svg
@@ -34,7 +36,6 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
     return Hidden(
         banner=NOTICE,
         evaluation=evaluation,
-        summary=evaluation.summary,
         limits=LIMITS,
         worst=[
             _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
@@ -43,23 +44,18 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
         charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
         percentiles=[f"{at}%" for at in PERCENTILES],
-        quantiles=[
-            (label, name, *(text(column.attribute, value) for value in held.percentiles(PERCENTILES)))
-            for column in evaluation.ranked[:MAX_ATTRIBUTES]
-            if column.numbers is not None
-            for label, name, held in (
-                (_name(column), "real", column.numbers.real),
-                ("", "synthetic", column.numbers.synthetic),
-            )
-        ],
-        n_attributes=true.schema.n_attributes,
+        quantiles=[*_quantiles(evaluation.ranked[:MAX_ATTRIBUTES])],
         dependence=_dependence(evaluation),
-        scores=[score.cells() for score in evaluation.scores],
     )
 
 
-def _name(column: ColumnFit) -> str:
-    return short(shown_name(column.attribute), 60)
+def _quantiles(columns: Sequence[ColumnFit]) -> Iterator[tuple[str, ...]]:
+    """Percentiles of the numbers of each column, the real ones first."""
+    for each in columns:
+        name = short(shown_name(each.attribute), 60)
+        for title, held in () if each.numbers is None else ((name, each.numbers.real), ("", each.numbers.synthetic)):
+            points = (text(each.attribute, value) for value in held.percentiles(PERCENTILES))
+            yield title, "real" if title else "synthetic", *points
 
 
 def _chart(evaluation: Evaluation, column: ColumnFit | PairFit, true: Answers, given: Answers) -> Hidden:
