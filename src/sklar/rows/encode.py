@@ -37,7 +37,7 @@ _LARGEST = 2**63 - 1
 _READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
 # The text of values that have none: lists, records.
 NO_TEXT = "(not a value)"
-_PLAINLY: dict[str, str] = stated("sklar.public", "types.toml")["plainly"]
+_PLAINLY: dict[str, str] = stated("sklar.public", "texts.toml")["plainly"]
 # Below this many values, reading them one by one is faster than starting polars.
 _FEW = 64
 
