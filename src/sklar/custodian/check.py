@@ -117,12 +117,8 @@ class Crowd:
         """For the custodian."""
         shares = ", ".join(f"{share:.0%} have at most {rows:,}" for share, rows in self.quantiles)
         kept = ", ".join(f"{rows:,}: {share:.1%}" for rows, share in self.kept)
-        return [
-            f"People by '{self.column}': {self.people:,}, in {self.rows:,} rows; {self.without_id:,} rows have no id.",
-            f"Rows of a person: {self.rows / max(self.people, 1):.1f} on average, {shares}, the most is {self.most:,}.",
-            f"Rows that would be counted, by rows_per_person: {kept}.",
-            *filter(None, [self.warning]),
-        ]
+        facts = asdict(self) | {"mean": self.rows / max(self.people, 1), "shares": shares, "kept": kept}
+        return [*said("custodian.crowd", **facts).splitlines(), *filter(None, [self.warning])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -139,13 +135,9 @@ class SchemaCheck(Tabular):
     people: Crowd | None = None
     forecast: Forecast | None = None
 
-    @property
-    def unfit(self) -> tuple[Fate, ...]:
-        """The attributes that would lose more than half of their values: PRIVATE."""
-        return tuple(fate for fate in self.values or () if fate.cause)
-
     def __repr__(self) -> str:
-        rows = "" if self.values is None else f", PRIVATE counts of values, {len(self.unfit)} attributes unfit"
+        unfit = sum(bool(fate.cause) for fate in self.values or ())
+        rows = "" if self.values is None else f", PRIVATE counts of values, {unfit} attributes unfit"
         return f"SchemaCheck({self.schema!r}{rows})"
 
     def _repr_html_(self) -> str:

@@ -14,7 +14,7 @@ from sklar.files.write import write_frames, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
 from sklar.machine.progress import Progress, watch
-from sklar.machine.wording import failing, stated
+from sklar.machine.wording import failing, said, stated
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.count import ask_all, count
@@ -78,10 +78,5 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
         counts.append((" and ".join(levels), true, noisy, sampled))
     with synthetic.open(encoding="utf-8") as file:
         head = [line.rstrip("\n") for line in islice(file, 4)]
-    files = {
-        original.name: f"the table that went in (generated, {rows:,} rows)",
-        described.name: "its schema: what is publicly known of it",
-        synthetic.name: "the synthetic table that came out",
-        model_file.name: f"the model: draw more rows with sklar sample {model_file} --rows N --out FILE",
-    }
+    files = dict(zip(names, said("custodian.files", rows=rows, model=model_file).splitlines(), strict=True))
     return Demonstration(model=model, counts=counts, head=head, folder=folder, files=files)

@@ -123,7 +123,9 @@ class Axis:
         """The unit below which a format says nothing; None without one, and where values are whole."""
         if written is None or not (self.timed or self.continuous):
             return None
-        return Fraction(format_grain(written)) if self.timed else Fraction(1, 10 ** number_format(written).places)
+        if self.timed:
+            return Fraction(next((grain for code, grain in _FINEST.items() if code in written), DAY))
+        return Fraction(1, 10 ** number_format(written).places)
 
     def check(self, edge: object, *, what: str = "edges") -> int | float:
         """The number on the axis that an edge in a schema states."""
@@ -341,11 +343,6 @@ def plain_pattern(written: str) -> str | None:
     if len(set(codes)) != len(codes) or not set(parts) <= {*_PLAIN, *_LITERAL}:
         return None
     return "^" + "".join(_PLAIN.get(part, f"[{part}]") for part in parts) + "$"
-
-
-def format_grain(written: str) -> int:
-    """The microseconds below which a format says nothing: those of a day where it has no time."""
-    return next((grain for code, grain in _FINEST.items() if code in written), DAY)
 
 
 def _fraction(digits: str | None) -> int:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, WORDS, ColumnSummary
-from sklar.public.attribute import Words
+from sklar.public.attribute import NO_WORDS
 from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
@@ -78,64 +78,52 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
         repeats = (people or coded) and seen.distinct_share < 1
         several = ", with several rows each" if repeats else ""
         return ColumnProposal(attribute=None, proposed=WORDS["unfit"][unfit] + several, repeats=repeats)
-    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
-    if seen.type is not None and seen.type.title:
-        entry = replace(entry, words=Words(title=seen.type.title))
-    known = find_list(seen.name, set(seen.counts))
+    entry, known = seen.entry, find_list(seen.name, set(seen.counts))
     pair = truth_texts(set(seen.counts))
     if seen.output == "bool":
         # The type of the column, not its rows, says that it is true, false or missing.
-        attribute = Attribute(name=seen.name, kind="boolean", missing="")
-        proposed, decide = "true or false, as the column's type says", ""
-    elif seen.output == "ordered category":
-        attribute = replace(entry, values=seen.values(seen.declared), output=seen.output)
-        proposed = "the ordered categories that the column's type declares"
-        decide = "was the type declared from public knowledge, or made from the rows?"
-    elif seen.labels and seen.counts.keys() <= dict(seen.labels).keys():
-        attribute = replace(entry, values=seen.values(value for value, _ in seen.labels))
-        attribute = replace(attribute, words=replace(attribute.words, labels=seen.labels))
-        proposed = "the values that the file labels"
-        decide = "were they labelled from public knowledge, or from the rows?"
-    elif pair is not None:
-        attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
-        proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
-    elif known is not None:
+        return _proposal(seen, Attribute(name=seen.name, kind="boolean", missing=""), "typed")
+    if seen.output == "ordered category":
+        return _proposal(seen, replace(entry, values=seen.values(seen.declared), output=seen.output), "declared")
+    if seen.type.labels and seen.counts.keys() <= dict(seen.type.labels).keys():
+        words = replace(entry.words, labels=seen.type.labels)
+        return _proposal(seen, replace(entry, values=seen.values(dict(words.labels)), words=words), "labelled")
+    if pair is not None:
+        return _proposal(seen, _with_texts(replace(entry, kind="boolean"), seen, pair), "pair")
+    if known is not None:
         others = sorted(set(seen.counts) - set(known.values))
         codes = seen.values(text for text in others if _is_code(seen, text))
         # NA is Namibia among countries.
         missing = "" if entry.missing in known.values else entry.missing
         listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes, missing=missing)
         attribute = _with_output(replace(listed, other=len(codes) < len(others)), seen.output)
-        proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
-    elif digits := _code_digits(seen):
+        return _proposal(seen, attribute, "known", what=known.what)
+    if digits := _code_digits(seen):
         kept = 2 if seen.rows < _MANY_ROWS or digits == 3 else 3
         every = tuple(f"{code:0{kept}}" for code in range(10**kept))
         attribute = replace(entry, values=every, other=True, prefix=kept, length=digits)
-        proposed = f"the first {kept} digits of each code: all are public, so no search is needed; the rest is left out"
-        decide = "are they enough? More digits need more rows. For whole codes remove prefix and length, list values."
-    else:
-        # Neither a type nor a public list gives the domain. Codes may be those of people, whatever the name says.
-        for kind in _preferred(seen):
-            odd = seen.axes[kind].odd
-            points = len(seen.counts) - len(odd)
-            # With too few points beside them, or too many rows, other texts are no codes but values.
-            if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
-                return _quantity(seen, entry, kind)
-        return searched(seen, repeats=_is_coded(seen))
-    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=_is_coded(seen))
+        return _proposal(seen, attribute, "digits", kept=kept)
+    # Neither a type nor a public list gives the domain. Codes may be those of people, whatever the name says.
+    for kind in _preferred(seen):
+        odd = seen.axes[kind].odd
+        points = len(seen.counts) - len(odd)
+        # With too few points beside them, or too many rows, other texts are no codes but values.
+        if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
+            return _quantity(seen, entry, kind)
+    return searched(seen)
 
 
-def searched(seen: ColumnSummary, *, repeats: bool = False) -> ColumnProposal:
+def searched(seen: ColumnSummary) -> ColumnProposal:
     """The proposal to let a release find the common values of a column."""
     at_most = _AT_MOST_OF_MANY if seen.rows >= _LARGE_TABLE else _AT_MOST
-    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
-    entry = replace(entry, domain="private", at_most=at_most, other=True)
-    if seen.type is not None and seen.type.title:
-        entry = replace(entry, words=Words(title=seen.type.title))
-    proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
-    decide = "is there a public list (a code book)? Then list its values."
-    attribute = _with_output(entry, seen.output)
-    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=repeats)
+    entry = replace(seen.entry, domain="private", at_most=at_most, other=True)
+    return _proposal(seen, _with_output(entry, seen.output), "searched")
+
+
+def _proposal(seen: ColumnSummary, attribute: Attribute, why: str, **facts: object) -> ColumnProposal:
+    """The proposal of an attribute, with what `words.toml` says of it."""
+    proposed, decide = (text.format(**facts) for text in WORDS["proposed"][why])
+    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=_is_coded(seen))
 
 
 def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
@@ -149,7 +137,7 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
     codes = _CODES | CUSTOMARY
     special = tuple(value for value in attribute.special if str(value).lower() in codes)
     attribute = replace(attribute, special=special, reviewed="unread")
-    if attribute.values and (seen.labels or seen.output == "ordered category"):
+    if attribute.values and (seen.type.labels or seen.output == "ordered category"):
         searched = replace(attribute, domain="private", at_most=_AT_MOST, other=True, ordered=False, output=None)
         return replace(searched, values=())
     return attribute
@@ -251,11 +239,10 @@ def _preferred(seen: ColumnSummary) -> list[str]:
     if "integer" in seen.axes and words_of(seen.name) & _WORDS["code"]:
         return []
     order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
-    typed = None if seen.type is None else seen.type.kind
     if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
         order.append(COMPACT_DAY)
     places = {kind: order.index(kind) if kind in order else -1 for kind in seen.axes}
-    return sorted(seen.axes, key=lambda kind: (kind != typed, len(seen.axes[kind].odd), places[kind]))
+    return sorted(seen.axes, key=lambda kind: (kind != seen.type.kind, len(seen.axes[kind].odd), places[kind]))
 
 
 def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposal:
@@ -435,7 +422,7 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
         return Attribute(name=seen.name, kind="boolean", missing="")
     if not texts:
         return None
-    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False, provenance="rows")
+    entry = replace(seen.entry, words=NO_WORDS, provenance="rows")
     if output in ("category", "ordered category") and len(seen.declared) <= MOST_CATEGORIES:
         return replace(entry, values=seen.values(seen.declared), output=output)
     # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.answer.report.render import render
 from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, PERCENTS, Answers, Errors, Form, absolute_errors, pearson
 from sklar.custodian.evaluate.conjunctions import answer as answer
 from sklar.custodian.evaluate.conjunctions import choose_triples as choose_triples
@@ -166,12 +167,9 @@ class Evaluation(Tabular):
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each column, the worst first: its verdict, and why."""
-        why = ["; ".join(why.words for why in each.reasons) or each.told for each in self.ranked]
-        return {
-            "column": [each.name for each in self.ranked],
-            "verdict": [each.verdict for each in self.ranked],
-            "why": why,
-        }
+        ranked = self.ranked
+        why = ["; ".join(why.words for why in each.reasons) or each.told for each in ranked]
+        return {"column": [each.name for each in ranked], "verdict": [each.verdict for each in ranked], "why": why}
 
     def result(self, name: str) -> Result:
         """The class of that name."""
@@ -288,10 +286,11 @@ def evaluate(
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
     if page is not None:
         # Imported here: it imports this module.
-        from sklar.custodian.evaluate.private_report import custodian_report
+        from sklar.custodian.evaluate.private_report import view
 
         progress.stage("report")
-        write_text(page, custodian_report(evaluation, true, given), private=True)
+        shown = render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
+        write_text(page, shown, private=True)
     return evaluation
 
 

@@ -57,11 +57,6 @@ class PairFit:
         """Both names."""
         return " and ".join(self.columns)
 
-    @property
-    def apart(self) -> float:
-        """How far apart both associations are."""
-        return abs(self.association[0] - self.association[1])
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return dict(verdict.to_figures(asdict(self)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, render, short
+from sklar.answer.report.render import Rows, short
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import Answers
@@ -24,13 +24,8 @@ MAX_PAIRS = 100
 _BARS, _CELLS = 20, 9
 
 
-def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
-    """Report on an evaluation of the tables that gave these answers."""
-    return render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
-
-
 def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
-    """What the report shows; given counts are scaled to the number of real rows."""
+    """What the report on an evaluation of these answers shows; counts are scaled to the number of real rows."""
     above = [each.name for each, _ in evaluation.worst if isinstance(each, ColumnFit)]
     rest = [each for each in evaluation.ranked if each.name not in above]
     return Hidden(
@@ -124,7 +119,7 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
 
 def _dependence(evaluation: Evaluation) -> Rows:
     """The pairs that lose most."""
-    far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
+    far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -abs(np.subtract(*each.association)))
     pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
     told = (
         "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
