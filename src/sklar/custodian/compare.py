@@ -42,10 +42,7 @@ _TABLES, _SEED = 200, 2_026
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Compared(Tabular):
-    """An analysis of real rows, of synthetic rows as if they were real, and by `infer`. PRIVATE.
-
-    `left_out` real rows have a value of no level.
-    """
+    """An analysis of real rows, but for `left_out` ones, of synthetic rows as if real, and by `infer`. PRIVATE."""
 
     real: Inference
     synthetic: Inference

@@ -79,12 +79,8 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
     ]
     lines, rules = text.splitlines(), open_rules(text)
     places = _places(lines)
-
-    def ask(attribute: Attribute) -> Question:
-        own = lines[slice(*places.get(("attributes", attribute.name), (0, 0)))]
-        return _question(attribute, entries[attribute.name], own, rules, draft)
-
-    return list(map(ask, chosen))
+    own = [lines[slice(*places.get(("attributes", each.name), (0, 0)))] for each in chosen]
+    return [_question(each, entries[each.name], at, rules, draft) for each, at in zip(chosen, own, strict=True)]
 
 
 def _question(

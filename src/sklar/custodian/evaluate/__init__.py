@@ -136,10 +136,7 @@ class Evaluation(Tabular):
 
     @property
     def summary(self) -> list[tuple[str, str, str]]:
-        """Columns, pairs and tails: a verdict on all of them, how many have each verdict, and the worst one.
-
-        All are to be used if each is; if more than half of them are not to be used, they are not.
-        """
+        """Columns, pairs and tails: the verdict on all of them (`overall`), how many have each, and the worst one."""
         own, of_tails = [each for each in self.columns if each.numbers is not None], ("quantiles", "tail", UNTOLD)
         tails = [(each.name, tuple(why for why in each.reasons if why.figure in of_tails)) for each in own]
         every = {

@@ -28,20 +28,15 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
     """What the report on an evaluation of these answers shows; counts are scaled to the number of real rows."""
     above = [each.name for each, _ in evaluation.worst if isinstance(each, ColumnFit)]
     rest = [each for each in evaluation.ranked if each.name not in above]
-    return Hidden(
-        banner=NOTICE,
-        evaluation=evaluation,
-        limits=LIMITS,
-        worst=[
-            _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
-            for each, why in evaluation.worst
-        ],
-        verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
-        charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
-        percentiles=[f"{at}%" for at in PERCENTILES],
-        quantiles=[*_quantiles(evaluation.ranked[:MAX_ATTRIBUTES])],
-        dependence=_dependence(evaluation),
-    )
+    shown = Hidden(banner=NOTICE, evaluation=evaluation, limits=LIMITS, dependence=_dependence(evaluation), worst=[])
+    for each, why in evaluation.worst:
+        pair = {"why": why, "is_pair": isinstance(each, PairFit)}
+        shown["worst"].append(_chart(evaluation, each, true, given) | pair)
+    shown["verdicts"] = list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES]
+    shown["charts"] = [_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]]
+    shown["percentiles"] = [f"{at}%" for at in PERCENTILES]
+    shown["quantiles"] = [*_quantiles(evaluation.ranked[:MAX_ATTRIBUTES])]
+    return shown
 
 
 def _quantiles(columns: Sequence[ColumnFit]) -> Iterator[tuple[str, ...]]:

@@ -129,9 +129,8 @@ class CategorySketch:
 
     def done(self) -> Categories:
         """The collected categories."""
-        return Categories(
-            frame=self._frame.sort("counts", "key", descending=[True, False]), size=self._size, bits=self._bits
-        )
+        ranked = self._frame.sort("counts", "key", descending=[True, False])
+        return Categories(frame=ranked, size=self._size, bits=self._bits)
 
 
 def is_sampled(bits: int) -> pl.Expr:
