@@ -5,13 +5,11 @@ Exact counts, hence PRIVATE, for the custodian's eyes before a release.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from math import comb
 from pathlib import Path
@@ -28,7 +26,7 @@ from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.wording import failing, said, stated
-from sklar.public.axis import parse_number
+from sklar.public.axis import parse_number, read_moment
 from sklar.public.events import Linked, LinkedPart
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
@@ -326,7 +324,11 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
         return 'Most of them are null, and the attribute has no level for that: add missing = "".'
     if most(lambda text: "\ufffd" in text):
         return f"They hold bytes that are not {reading.encoding} text: set encoding in [table]."
-    formats = [form for form in _FORMATS.get(attribute.kind, ()) if most(lambda text, form=form: _fits(form, text))]  # type: ignore[misc]
+
+    def reads(form: str) -> bool:
+        return most(lambda text: read_moment(text.strip(), form))
+
+    formats = list(filter(reads, _FORMATS.get(attribute.kind, ())))
     if formats:
         written = " or ".join(json.dumps(form) for form in formats[:_QUOTED])
         return f"They are dates or times in another writing: add format = {written}."
@@ -361,12 +363,6 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
     if attribute.categorical:
         return f"Most of them are {quoted}: list them as values, or as special where they mean something else."
     return f"Most of them are {quoted}: list them as special, or as nulls in [table] where they mean no value."
-
-
-def _fits(form: str, text: str) -> bool:
-    with suppress(ValueError):
-        return bool(dt.datetime.strptime(text.strip(), form))
-    return False
 
 
 def _loose(text: str) -> str:

@@ -256,13 +256,11 @@ def to_figures(document: Any) -> Any:
 
 def compare_column(attribute: Attribute, tv: float, raw: Sequence[RawColumn], rows: tuple[int, int]) -> ColumnFit:
     """Compare one column of tables of so many rows: its raw values too where they were read."""
-    fit = ColumnFit(attribute=attribute, tv=tv, rows=rows)
-    fit = _with_raw(fit, *raw) if raw else fit
+    fit = ColumnFit(attribute=attribute, tv=tv, rows=rows, **_of_values(attribute, rows, *raw) if raw else {})
     return replace(fit, reasons=tuple(sorted(_reasons(fit), key=badness)))
 
 
-def _with_raw(fit: ColumnFit, real: RawColumn, other: RawColumn) -> ColumnFit:
-    attribute, rows = fit.attribute, fit.rows
+def _of_values(attribute: Attribute, rows: tuple[int, int], real: RawColumn, other: RawColumn) -> dict[str, Any]:
     missing = Share(what="missing", real=real.missing / rows[0], synthetic=other.missing / rows[1])
     listed = [str(value) for value in attribute.special]
     texts = (
@@ -280,7 +278,7 @@ def _with_raw(fit: ColumnFit, real: RawColumn, other: RawColumn) -> ColumnFit:
         values = compare_values(real.categories, other.categories)
     elif numbers is not None and numbers.real.bits == 0 and numbers.real.counts.size <= _FEW_VALUES:
         values = compare_values(*(_few(attribute, each) for each in (numbers.real, numbers.synthetic)))
-    return replace(fit, missing=missing, texts=shown, kept=values, numbers=numbers, clock=clock)
+    return {"missing": missing, "texts": shown, "kept": values, "numbers": numbers, "clock": clock}
 
 
 def _few(attribute: Attribute, held: Distribution) -> Categories:
