@@ -63,11 +63,7 @@ class Hidden(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """How many values of one attribute meet which fate under a schema: PRIVATE.
-
-    Where more than half of the values are outside of the domain, so that a release would waste its budget on the
-    attribute, it is unfit, and `cause` says what seems to be wrong.
-    """
+    """How many values of one attribute meet which fate: PRIVATE. Where most are outside, `cause` says what is wrong."""
 
     attribute: str
     listed: int
@@ -91,10 +87,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """How many rows the people of a table have: PRIVATE.
-
-    `quantiles` are (share of people, rows), `kept` is (rows per person, share of the rows that would be counted).
-    """
+    """How many rows people have: PRIVATE. `quantiles`: (share of people, rows); `kept`: (of each, share counted)."""
 
     column: str
     rows: int
@@ -402,11 +395,7 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
 
 
 def check_links(people: object, events: object, linked: Linked) -> list[str]:
-    """How the events match their people, a line each: PRIVATE, exact counts.
-
-    Events with the key of nobody are dropped, those beyond the schema's at_most at random, and so are rows of people
-    with the key of an earlier row.
-    """
+    """How the events match their people, and which are dropped, a line each: PRIVATE, exact counts."""
     from sklar.rows.shares import join
 
     joined = join(people, events, linked)

@@ -316,10 +316,7 @@ def say_people(text: str, said: str, draft: Draft | None = None) -> str:
 
 
 def name_person(text: str, person: Person | None) -> str:
-    """The file with the column of ids that says which rows are one person's; None: each row is a person of its own.
-
-    A column of ids is no attribute: where the file lists it as one, that entry goes.
-    """
+    """The file with the column of ids of people, which is no attribute any more; None: each row is a person."""
     if person is not None and person.column in Schema.from_toml(text).names:
         text = answer(text, person.column, None)
     changed = _in_table(text, _PERSON_LINE, describe_person(person))

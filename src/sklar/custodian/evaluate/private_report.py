@@ -81,10 +81,7 @@ def _pair(pair: PairFit, true: Answers, given: Answers) -> Hidden:
 
 
 def together(attribute: Attribute, shares: Floats) -> tuple[list[str], Floats]:
-    """Labels of at most `_CELLS` groups of an attribute's levels, and which levels each holds: shape (groups, levels).
-
-    Levels on an axis are put together with their neighbors, others where they are rare.
-    """
+    """At most `_CELLS` groups of levels, of neighbors or of rare ones: labels, and shape (groups, levels) who is in."""
     levels, places = shown_levels(attribute), np.arange(attribute.n_levels)
     if places.size <= _CELLS:
         return list(levels), np.eye(places.size)

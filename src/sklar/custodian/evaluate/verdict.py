@@ -217,10 +217,7 @@ class ColumnFit:
 
     @property
     def mean(self) -> str:
-        """Both means in words, and which numbers they leave out because the schema says that these mean other things.
-
-        Those are special values and the missing text; heaps are in.
-        """
+        """Both means in words, and which numbers they leave out: special values and the missing text, but no heaps."""
         if self.numbers is None:
             return ""
         own = self.attribute
