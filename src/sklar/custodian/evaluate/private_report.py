@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, short
+from sklar.answer.report.render import short
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Floats
-from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, text
+from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, VERDICTS, ColumnFit, Numbers, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -28,7 +28,7 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
     """What the report on an evaluation of these answers shows; counts are scaled to the number of real rows."""
     above = [each.name for each, _ in evaluation.worst if isinstance(each, ColumnFit)]
     rest = [each for each in evaluation.ranked if each.name not in above]
-    shown = Hidden(banner=NOTICE, evaluation=evaluation, limits=LIMITS, dependence=_dependence(evaluation), worst=[])
+    shown = Hidden(banner=NOTICE, evaluation=evaluation, limits=LIMITS, dependence=[*_dependence(evaluation)], worst=[])
     for each, why in evaluation.worst:
         pair = {"why": why, "is_pair": isinstance(each, PairFit)}
         shown["worst"].append(_chart(evaluation, each, true, given) | pair)
@@ -101,22 +101,18 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
     both = numbers.real, numbers.synthetic
     told = column.told
     entries = [(each.what, each.real, each.synthetic) for each in column.absent]
-    binned = svg.histogram(
-        column.attribute, [(each.center, each.counts / n) for each, n in zip(both, rows, strict=True)]
-    )
-    drawn = svg.bins(binned, title=f"Numbers of {name}", description=told)
+    shares = [(each.center, each.counts / n) for each, n in zip(both, rows, strict=True)]
+    drawn = svg.bins(svg.histogram(column.attribute, shares), title=f"Numbers of {name}", description=told)
     bars = svg.paired_bars(entries, title=f"Gaps of {name}", description=told) if entries else None
     return Hidden(name=name, told=told, verdict=column.verdict, numbers=drawn, bars=bars)
 
 
-def _dependence(evaluation: Evaluation) -> Rows:
+def _dependence(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
     """The pairs that lose most."""
-    far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -abs(np.subtract(*each.association)))
-    pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
-    told = (
-        "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
-    )
-    both = ([f"{value:.2f}" for value in each.association] for each in pairs)
-    return tuple(
-        (short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)
-    )
+
+    def loss(pair: PairFit) -> tuple[int, float]:
+        return VERDICTS.index(pair.verdict), abs(pair.association[0] - pair.association[1])
+
+    for pair in sorted(evaluation.pairs, key=loss, reverse=True)[:MAX_PAIRS]:
+        why = "; ".join(why.words for why in pair.reasons) or "as its columns" * (pair.verdict != "use")
+        yield short(pair.name, 80), pair.verdict, *(f"{value:.2f}" for value in pair.association), why
