@@ -434,9 +434,10 @@ class Inquiry:
             for i in self._ranks:
                 inside, levels, at = self._inside(i), self.levels(codes, i), self._slices(i, run)
                 weights = weights * (RUNS * inside.masses[levels, at])
-                if (tilt := self._tilts(i)) is not None:
-                    flat = np.ravel_multi_index(codes.T, self.reference.sizes)
-                    weights = weights * (1 + tilt[flat] * np.nan_to_num(inside.points[:, at] - inside.means)[levels])
+                if len(codes) == len(self.reference.codes):
+                    weights = weights * (
+                        1 + self._tilts(i) * np.nan_to_num(inside.points[:, at] - inside.means)[levels]
+                    )
             yield weights
         self.run = None
 
@@ -451,26 +452,29 @@ class Inquiry:
 
         return evaluate
 
-    def _tilted(self, attribute: int) -> Floats | None:
-        """How much more often a record has larger numbers of its bin, as a part per unit, by the model: as the share of
-        the other columns' levels rises from bin to bin. None where records are drawn, or a rule sets the number.
+    def rising(self, attribute: int, values: Floats) -> Floats:
+        """How functions of listed records, shape (records, q), rise with a number, by means of bins next to each other;
+        0 where records are drawn, and where a rule sets the number.
         """
-        own, reference = self.model.schema.attributes[attribute], self.reference
-        levels, bins = self.model.schema.sources[attribute][1], own.bin_codes
-        if reference.drawn is not None or bins.size < 2 or not np.array_equal(levels, np.arange(own.n_levels)):
-            return None
+        own, reference, found = self.model.schema.attributes[attribute], self.reference, np.zeros_like(values)
         inside, axis = self._inside(attribute), self.where.index(self.source(attribute))
-        shares = np.moveaxis(reference.union.reshape(reference.sizes), axis, 0)
-        given = shares / np.maximum(shares.sum(axis=tuple(range(1, shares.ndim)), keepdims=True), 1e-300)
-        order = np.argsort(inside.means[bins], kind="stable")
-        bins = bins[order][np.concatenate([[True], np.diff(inside.means[bins][order]) > 0])]
-        if bins.size < 2:
-            return None
-        tilt = np.zeros_like(given)
-        tilt[bins] = np.gradient(given[bins], inside.means[bins], axis=0) / np.maximum(given[bins], 1e-12)
+        bins = own.bin_codes[np.argsort(inside.means[own.bin_codes], kind="stable")]
+        bins = bins[np.diff(inside.means[bins], prepend=-np.inf) > 0]
+        if reference.drawn is None and bins.size > 1 and reference.sizes[axis] == own.n_levels:
+            table, into = (np.moveaxis(each.reshape(*reference.sizes, -1), axis, 0) for each in (values, found))
+            into[bins] = np.gradient(table[bins], inside.means[bins], axis=0)
+        return found
+
+    def _tilted(self, attribute: int) -> Floats:
+        """How much more often a record has larger numbers of its bin, as a part per unit, by the model: as the share of
+        the other columns' levels rises from bin to bin.
+        """
+        inside, levels = self._inside(attribute), self.levels(self.reference.codes, attribute)
+        whole = np.bincount(levels, self.reference.union, inside.means.size)
+        given = self.reference.union / np.maximum(whole, 1e-300)[levels]
         reach = np.nan_to_num(np.abs(inside.points - inside.means[:, None]).max(axis=1))
-        most = np.where(reach > 0, 1 / np.maximum(reach, 1e-300), 0.0).reshape(-1, *[1] * (given.ndim - 1))
-        return np.asarray(np.moveaxis(np.clip(tilt, -most, most), 0, axis).ravel())
+        most = np.where(reach > 0, 1 / np.maximum(reach, 1e-300), 0.0)[levels]
+        return np.clip(self.rising(attribute, given[:, None])[:, 0] / np.maximum(given, 1e-300), -most, most)
 
     def unknown(self, evaluate: Callable[[], Floats], influence: RecordFunction, *, swung: bool = True) -> Unknown:
         """What is not known inside bins, and what it does to statistics, shape (q,), near the model.
@@ -580,7 +584,7 @@ class Inquiry:
         low = estimate - math.hypot(estimate - low, below) - off
         high = estimate + math.hypot(high - estimate, above) + off
         held = (low, high) if known else bounds() or (-math.inf, math.inf)
-        if math.isfinite(held[0] + held[1]):
+        if np.isfinite(held).all():
             if changed > _CODED * alone:
                 self.cautions.append(
                     said("answer.inside", name=name, changed=changed, errors=changed / max(alone, 1e-300))
@@ -590,7 +594,7 @@ class Inquiry:
             if outside > whole / 2 or min(held[1], most) - max(held[0], least) > _NEARLY_ALL * (most - least):
                 self.cautions.append(said("answer.impossible", name=name, got=estimate, low=least, high=most))
             held = min(max(held[0], least), most), max(min(held[1], most), least)
-        found = math.isfinite(held[0] + held[1])
+        found = bool(np.isfinite(held).all())
         tested = tested and known and whole > 0 and off == 0
         return Figure(
             name=name,
