@@ -93,7 +93,7 @@ def test_wants_are_read(text: str, cells: int, whole: bool, within: float) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("region = 'North'", "a want must be a question and a margin, got 'region = 'North''. Example:"),
+        ("region = 'North'", "this must be a question with its margin, got 'region = 'North''. Example:"),
         ("region within 2", "the margin must be above 0, in % of the rows or in rows. Write 2% or 500 rows."),
         ("region within 0%", "the margin must be above 0"),
         ("region within 1.2.3%", "the margin must be a number such as 2% or 500 rows."),

@@ -88,7 +88,7 @@ def read_want(text: str, schema: Schema, rows: int) -> Want:
     match = _WANT.fullmatch(text.strip())
     if match is None:
         raise QueryError(
-            f"a want must be a question and a margin, got '{text}'. Example: region = 'North' within 2%, or age x "
+            f"this must be a question with its margin, got '{text}'. Example: region = 'North' within 2%, or age x "
             "income within 5% of rows."
         )
     try:

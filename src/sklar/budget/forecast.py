@@ -437,7 +437,7 @@ def rms(sds: Doubles, sizes: NDArray[Any]) -> float:
 
 
 def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
-    """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
+    """Several epsilons of one table side by side, as text."""
     first, last = forecasts[0], forecasts[-1]
     schema, n_pairs = first.schema, first.pair_sd.size
     lines = [said("budget.foreseen", of=first, schema=schema, pairs=n_pairs)]
@@ -519,20 +519,17 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
         only = ordered[0]
         budgets = [replace(only.budget, epsilon=only.budget.epsilon * factor) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)]
         ordered = [only._with(only.schema, budget) for budget in budgets]
-        ax.axvline(only.budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
     first, epsilons = ordered[0], [each.budget.epsilon for each in ordered]
-    curves = [("two-way counts", "#c2410c", "s", "pair_error")] * bool(first.pair_sd.size)
-    for label, color, marker, name in (*curves, ("one-way counts", "#1f2937", "o", "one_way_error")):
-        errors = [TWICE * getattr(each, name) for each in ordered]
-        ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
-    ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows, 19 times out of 20")
+    for label, name in (("two-way counts", "pair_error"), ("one-way counts", "one_way_error"))[
+        not first.pair_sd.size :
+    ]:
+        ax.plot(epsilons, [TWICE * getattr(each, name) for each in ordered], marker="o", markersize=4.5, label=label)
+    title = f"{first.schema.name}: a count is within ±, {first.n_rows:,} rows"
+    ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows, 19 times out of 20", title=title)
     ax.set_xticks(epsilons, [f"{each:.4g}" for each in epsilons])
     ax.set_xticks([], minor=True)
     for which in ("major", "minor"):
         getattr(ax.yaxis, f"set_{which}_formatter")("{x:,.4g}")
-    ax.tick_params(which="both", labelsize=8)
-    ax.grid(visible=True, which="both", color="#e5e7eb", linewidth=0.7)
-    title = f"{first.schema.name}: a count is within ±, {first.n_rows:,} rows"
-    ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    ax.grid(visible=True, which="both", color="#e5e7eb")
     ax.legend(frameon=False)
     return figure

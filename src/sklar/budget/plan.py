@@ -28,7 +28,7 @@ from sklar.public.schema import TARGET_WEIGHT, Schema
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
-RULES = 4
+RULES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

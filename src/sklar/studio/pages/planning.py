@@ -131,7 +131,8 @@ def _invented(columns: int, error: float, rows: int) -> Markup:
         part = share / columns
         entries.append(svg.Bar(f"value {at + 1}", part, part - half, part + half, part, f"{part * rows:,.0f}"))
     title = f"Invented counts of {columns} column{'s'[: columns - 1]}, with the error bars of this plan"
-    marks = tuple((share, f"{share * rows:,.0f}") for share in (0.0, 0.2, 0.4, 0.6))
+    step = svg.rounded(0.15 * rows)
+    marks = tuple((at * step / rows, f"{at * step:,.4g}") for at in range(4))
     return svg.bars(entries, title, f"each {within(error)} rows", marks=marks)
 
 
