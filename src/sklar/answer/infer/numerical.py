@@ -94,15 +94,15 @@ def linearize(inquiry: Inquiry, prepared: Weighed) -> tuple[OneStep, list[Curve]
         try:
             return prepared(weights)
         except QueryError:
-            return np.full(at.size, math.nan)
+            return np.full_like(at, math.nan)
 
     psi = influence_of(statistic, reference, inquiry.effects, at)
     psi = psi - shares @ psi
-    flat = np.ravel_multi_index(reference.codes.T, reference.sizes)
+    flat = np.asarray(np.ravel_multi_index(reference.codes.T, reference.sizes))
 
     def influence(codes: Codes) -> Floats:
         asked = np.ravel_multi_index(codes.T, reference.sizes)
-        places, found = np.searchsorted(flat, asked).clip(0, flat.size - 1), psi
+        places, found = np.searchsorted(flat, np.asarray(asked)).clip(0, flat.size - 1), psi
         for i, by in inquiry.moved.items():
             if (inside := inquiry.scores(i).inside) is not None:
                 widths = inside.widths[inquiry.levels(reference.codes, i)]
@@ -117,13 +117,18 @@ def linearize(inquiry: Inquiry, prepared: Weighed) -> tuple[OneStep, list[Curve]
         toward = generator.multinomial(n, whole, _TABLES) / n - shares
         found = np.stack([(statistic(shares + _TOWARD * each) - at) / _TOWARD for each in toward]) - toward @ psi
         more = found.T @ found * n / _TABLES
-        both = {"influence": step.influence + more, "beyond": step.beyond + more}
-        step = replace(step, sampling=step.sampling + more / n, model=step.model + ALIKE**2 * more, **both)
+        step = replace(
+            step,
+            sampling=step.sampling + more / n,
+            model=step.model + ALIKE**2 * more,
+            influence=step.influence + more,
+            beyond=step.beyond + more,
+        )
     errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
     spread, curves = np.diag(step.influence), [Curve(0.0, math.inf)] * at.size
     # Powers of two, so that figures of similar errors share their tables.
     sizes = np.round(np.log2(np.clip(spread / errors**2, _LEAST_ROWS, n)))
-    for power in np.unique(sizes):
+    for power in np.unique(sizes).tolist():
         size = int(2**power)
         drawn = generator.multinomial(size, whole, _TABLES) / size
         found, means = np.stack([statistic(each) for each in drawn]) - at, (drawn - whole) @ psi
