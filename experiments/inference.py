@@ -71,6 +71,8 @@ class AsIfReal(Inquiry):
         self.target, self.population = "population", True
         self.notes, self.cautions = [], []
         self.rows, self.reference = len(rows.codes), rows.reference(self.where)
+        # Numbers lie in bins as their shapes have them, whatever the other columns are.
+        self._tilts = lambda attribute: np.zeros(len(self.reference.codes))  # type: ignore[assignment]  # noqa: ARG005
 
     def one_step(self, linear: Linearized) -> OneStep:
         """What the rows say, with the errors of independent rows."""

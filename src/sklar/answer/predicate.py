@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.errors import ModelError
+from sklar.machine.wording import said
 from sklar.public.outputs import exact, grain
 from sklar.public.schema import Attribute, Divided, Schema, divide_schema
 
@@ -220,9 +221,7 @@ class _Parser(TokenReader):
         token = self.token
         keyword = token.kind == "word" and token.text.lower() in _KEYWORDS
         if token.kind not in ("name", "value", "word") or keyword:
-            raise QueryError(
-                f"an attribute or a value is expected, got {self.shown}. Example: income = '>50K' and age >= 30."
-            )
+            raise QueryError(said("answer.no_operand", got=self.shown))
         return self.advance()
 
     def _comparison(self) -> Expression:
@@ -244,18 +243,16 @@ class _Parser(TokenReader):
             raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
         operator = self.take("=", "!=", *COMPARED)
         if operator is None:
-            raise QueryError(
-                f"a comparison is expected after '{first.text}', got {self.shown}. "
-                "Use =, !=, <, <=, >, >=, in (...) or is missing."
-            )
+            raise QueryError(said("answer.no_comparison", name=first.text, got=self.shown))
         second, then = self._operand(), self.take(*COMPARED)
         if then is None:
             return Relation(operator, (first, second))
         third = self._operand()
         if operator not in COMPARED or operator[0] != then[0]:
             raise QueryError(
-                f"a chain must go one way, got '{first.text} {operator} {second.text} {then} {third.text}'. "
-                "Write 30 <= age < 40."
+                said(
+                    "answer.chain", first=first.text, operator=operator, second=second.text, then=then, third=third.text
+                )
             )
         low, high = Relation(TURNED[operator], (second, first)), Relation(then, (second, third))
         return joined("and", low, high)
@@ -358,9 +355,7 @@ def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] 
     if operator != "=" and not attribute.binned:
         # Categories below or above one of them, in the order of the schema.
         if not attribute.ordered:
-            raise QueryError(
-                f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
-            )
+            raise QueryError(said("answer.no_order", name=attribute.name, kind=attribute.kind))
         rank = _level(attribute, text)
         if rank is None or rank >= attribute.n_values:
             raise QueryError(f"attribute '{attribute.name}': '{text}' has no place in the order. Use = or in.")
@@ -387,9 +382,7 @@ def is_name(token: Token, schema: Schema) -> bool:
 def find_attribute(token: Token, schema: Schema) -> int:
     """The place of the attribute that a token names; unknown names are refused, with suggestions."""
     if token.kind == "value":
-        raise QueryError(
-            f"an attribute is expected, got the value '{token.text}'. Put names in double quotes, or bare."
-        )
+        raise QueryError(said("answer.no_name", got=token.text))
     if token.text not in schema.names:
         known = f"the schema has no attribute '{token.text}'. {_suggest(token.text, schema.names, 'It has')}"
         raise QueryError(schema.parts_of(token.text) or known)
@@ -410,7 +403,12 @@ def _level(attribute: Attribute, text: str) -> int | None:
         return code
     if not attribute.binned:
         raise QueryError(
-            f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"
+            said(
+                "answer.no_value",
+                name=attribute.name,
+                got=text,
+                hint=_suggest(text, attribute.levels, "Its values are"),
+            )
         )
     number, edges = _edge(attribute, text), attribute.edges
     code = attribute.code_at(number)
@@ -461,8 +459,14 @@ def _require_edges(attribute: Attribute, operator: str, text: str, inside: Itera
         if not (apart and border in edges):
             near = attribute.axis.text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
             raise QueryError(
-                f"attribute '{name}': {operator} {text} cuts a bin, because bins include their lower edge. "
-                f"Ask {name} {operator[0] if operator == '<=' else '>='} {near}."
+                said(
+                    "answer.cuts_edge",
+                    name=name,
+                    operator=operator,
+                    text=text,
+                    other=operator[0] if operator == "<=" else ">=",
+                    near=near,
+                )
             )
     # The last bin of a real includes its upper edge, unless that is a point.
     elif operator in ("<", ">=") and attribute.axis.continuous and border == edges[-1] and not apart:
@@ -475,6 +479,4 @@ def _require_edges(attribute: Attribute, operator: str, text: str, inside: Itera
         else:
             sign = "<" if operator[0] == "<" else ">="
             what, ask = f"{operator} {text} cuts", f"{name} {sign} {low} or {name} {sign} {high}"
-        raise QueryError(
-            f"attribute '{name}': {what} the bin [{low}, {high}), and only whole bins were measured. Ask {ask}."
-        )
+        raise QueryError(said("answer.cuts", name=name, what=what, low=low, high=high, ask=ask))

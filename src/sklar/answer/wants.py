@@ -34,6 +34,7 @@ from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
 from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
 
@@ -87,10 +88,7 @@ def read_want(text: str, schema: Schema, rows: int) -> Want:
     """What a person wants to know of a table of this schema."""
     match = _WANT.fullmatch(text.strip())
     if match is None:
-        raise QueryError(
-            f"this must be a question with its margin, got '{text}'. Example: region = 'North' within 2%, or age x "
-            "income within 5% of rows."
-        )
+        raise QueryError(said("answer.want", got=text))
     try:
         number = float(match["number"].replace(",", "").replace("_", ""))
     except ValueError:
@@ -109,17 +107,11 @@ def read_want(text: str, schema: Schema, rows: int) -> Want:
     hidden = {attribute.name for attribute in schema.private_domains}
     private = [token.text for token in tokenize(question) if is_name(token, schema) and token.text in hidden]
     if private:
-        raise QueryError(
-            f"the domain of '{private[0]}' is private, so its levels are not known before a release. Want its table: "
-            f"'{private[0]} within 2%'."
-        )
+        raise QueryError(said("answer.want_private", name=private[0]))
     expression, measured = resolve(parse(question), schema).traced(schema), schema.measured
     where = expression.attributes
     if len(where) > 2:
-        raise QueryError(
-            f"'{question}' is about {len(where)} attributes, and only tables of one and two are measured. Want a part "
-            "of it."
-        )
+        raise QueryError(said("answer.want_wide", question=question, number=len(where)))
     held = expression.cells({i: np.arange(measured.sizes[i]) for i in where}).astype(np.float64)
     cells = max(int(np.count_nonzero(held)), 1)
     return Want(text=text.strip(), attributes=where, cells=cells, whole=False, within=within, held=held)
@@ -284,6 +276,4 @@ def plan(
         return planned(_EPSILONS[place])
     most = planned(MOST).forecast
     hard = max(wants, key=lambda each: each.reach(most) / each.within)
-    raise BudgetError(
-        f"no epsilon up to {MOST:g} answers '{hard.text}'. Ask for less precision, or state wider bins in the schema."
-    )
+    raise BudgetError(said("answer.no_epsilon", most=MOST, want=hard.text))

@@ -214,9 +214,7 @@ class Inquiry:
         if model.copula.components() is None and not counting:
             raise QueryError(said("answer.no_components"))
         if unknown is not None:
-            raise QueryError(
-                f"scores are given for '{unknown}', which is no attribute of the schema. Correct its name."
-            )
+            raise QueryError(said("answer.no_scored", name=unknown))
         if target not in (None, "population", "table"):
             raise QueryError(f"the target must be 'population' or 'table', got '{target}'.")
         if target == "population" and several:

@@ -164,10 +164,7 @@ def figures_of_function(
         own = [name for name, each in zip(names, curves, strict=True) if least < each.missed <= most]
         if own:
             listed = ", ".join(own[:6]) + (" and others" if len(own) > 6 else "")
-            inquiry.cautions.append(
-                f"not smooth enough at this noise: {listed}. On tables drawn from the model an approximation along one "
-                f"direction misses by more than {least:g} standard errors: {told}."
-            )
+            inquiry.cautions.append(said("answer.not_smooth", listed=listed, least=least, told=told))
     return figures
 
 
@@ -179,10 +176,7 @@ def infer_function(
     unknown = next((name for name in columns if name not in schema.names), None)
     if isinstance(columns, str) or not columns or unknown is not None or len(set(columns)) < len(columns):
         shown = columns if unknown is None else unknown
-        raise QueryError(
-            f"columns must list different attributes of the schema that the function looks at, got {shown!r}. "
-            f"It has: {', '.join(schema.names[:12])}."
-        )
+        raise QueryError(said("answer.columns", got=shown, listed=", ".join(schema.names[:12])))
     named = getattr(function, "__name__", type(function).__name__).replace("<lambda>", "function")
     asked = Statistic(text=named, kind="function", names=tuple(schema.names.index(name) for name in columns))
     inquiry = Inquiry(model, asked, **settings)
@@ -193,10 +187,10 @@ def infer_function(
         try:
             found = function(table, weights * inquiry.effects.n_rows)
         except Exception as error:
-            raise QueryError(f"the function must take any table of its columns, and raised {error!r}.") from error
+            raise QueryError(said("answer.function_raised", got=error)) from error
         own, values = _numbers(found, named)
         if labels and own != labels:
-            raise QueryError(f"the function must always return the same figures, got {own[:4]} after {labels[:4]}.")
+            raise QueryError(said("answer.function_figures", got=own[:4], before=labels[:4]))
         labels[:] = own
         return values
 
@@ -234,10 +228,7 @@ def _require_statistic(called: Callable[[Any, Floats], Floats], table: Any, weig
         raise QueryError("the function must return the same for the same table, and did not. Give it a seed.")
     halves = called(table[order.tolist()], weights[order] / 2)
     if not np.allclose(found, halves, rtol=1e-5, atol=1e-8):
-        raise QueryError(
-            f"the function must not depend on the order or the number of rows, only on weights, got {found[0]:.6g} and "
-            f"{halves[0]:.6g} with each row in two halves. Weigh what it sums, counts and divides by."
-        )
+        raise QueryError(said("answer.of_rows", one=found[0], other=halves[0]))
     if np.array_equal(found, called(table, np.full(table.height, 1 / table.height))):
         raise QueryError("the function must depend on its weights, and gave the same for others. Use them.")
 
@@ -253,8 +244,5 @@ def _numbers(found: Any, named: str) -> tuple[list[str], Floats]:
     except (TypeError, ValueError):
         raise QueryError(f"the function must return numbers, got {found!r:.60}. Return a number, or a dict.") from None
     if not numbers or not np.isfinite(numbers).all():
-        raise QueryError(
-            f"the function must return finite numbers, got {dict(zip(labels[:4], numbers, strict=False))}. Leave out "
-            "rows whose values are null (not a number)."
-        )
+        raise QueryError(said("answer.not_finite", got=dict(zip(labels[:4], numbers, strict=False))))
     return labels, np.array(numbers)

@@ -301,9 +301,7 @@ def groups_of(inquiry: Inquiry) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     levels = asked.measures[0].levels
     number = math.prod(sizes) * (1 if levels is None else attributes[levels].n_levels)
     if number > _MOST_FIGURES:
-        raise QueryError(
-            f"at most {_MOST_FIGURES:,} figures are given at once, got {number:,}. Ask about fewer groups, with where."
-        )
+        raise QueryError(said("answer.many_figures", most=_MOST_FIGURES, got=number))
     for codes in product(*(range(size) for size in sizes)):
         group = list(zip(asked.by, codes, strict=True))
         yield ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group), group
@@ -405,9 +403,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
     degrees = math.prod(size - 1 for size in sizes)
     if degrees > (most := min(_MOST_CONTRASTS, _MOST_NUMBERS // len(inquiry.reference.codes))):
-        raise QueryError(
-            f"a test of independence compares at most {most:,} contrasts, got {degrees:,}. Use fewer levels."
-        )
+        raise QueryError(said("answer.many_contrasts", most=most, got=degrees))
     if pair not in inquiry.effects.by_set:
         raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
     within = partial(inquiry.holds, inquiry.asked.given)
@@ -456,11 +452,7 @@ def answer_formula(inquiry: Inquiry) -> Inference:
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
     clear = clearness(design)
     if clear < CLEAR:
-        raise QueryError(
-            f"the smallest eigenvalue of the regressors' moment matrix must be at least {CLEAR:g} of its standard "
-            f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
-            "release with a larger epsilon."
-        )
+        raise QueryError(said("answer.unclear", least=CLEAR, got=clear))
     reference = inquiry.reference
     coefficients, influence = coefficients_of(design, reference.codes), influence_of_formula(design)
     by_fit = np.stack([coefficients(weights) for weights in reference.weights])
@@ -578,10 +570,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
         return _number(inquiry, product_), family or "linear"
     values = attribute.n_values
     if values != 2 or family not in ("", "logistic"):
-        raise QueryError(
-            f"an outcome must be a number or have two values, and '{attribute.name}' has {values:,}. Ask about one of "
-            f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
-        )
+        raise QueryError(said("answer.no_outcome", name=attribute.name, number=values, level=attribute.levels[0]))
     meant = np.where(np.arange(attribute.n_levels) < values, np.arange(attribute.n_levels) == 1, np.nan)
     index, name = product_[0].attribute, f"{attribute.name} = {attribute.levels[1]}"
     return Term((name,), lambda codes: meant[inquiry.levels(codes, index)][:, None]), "logistic"

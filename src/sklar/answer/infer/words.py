@@ -36,6 +36,7 @@ from sklar.answer.predicate import (
     resolve,
     tokenize,
 )
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 
 _EXAMPLES = "Ask mean(x), median(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
@@ -221,9 +222,7 @@ class _Reader(TokenReader):
             return self._event(word)
         products = [self._product("*", ":")]
         if word in QUANTILES and not is_plain(products[0]):
-            raise QueryError(
-                f"a quantile is of a number as it is, got {shown(products[0], self._schema)}. Name it alone."
-            )
+            raise QueryError(said("answer.quantile", got=shown(products[0], self._schema)))
         if word == "quantile":
             self.expect(",", "before the part of rows that lies below, such as quantile(x, 0.9)")
             text = self.advance().text
@@ -305,9 +304,7 @@ class _Reader(TokenReader):
             while self.take("*"):
                 crossed.append(self._product(":"))
             if len(crossed) > _MOST_CROSSED:
-                raise QueryError(
-                    f"at most {_MOST_CROSSED} terms are crossed, got {len(crossed)}. Write x:z for a product."
-                )
+                raise QueryError(said("answer.many_crossed", most=_MOST_CROSSED, got=len(crossed)))
             for size in range(1, len(crossed) + 1):
                 for chosen in combinations(crossed, size):
                     product = tuple(sorted(sum(chosen, ()), key=lambda each: each.attribute))
