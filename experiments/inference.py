@@ -82,7 +82,7 @@ class AsIfReal(Inquiry):
         parts = {"noise": none, "model": none, "beyond": none, "sampling": whole / self.rows, "influence": whole}
         return OneStep(values=linear.values, offset=linear.values, coefficients={}, **parts)
 
-    def unknown(self, evaluate: Any, influence: Any, *, swung: bool = True) -> Unknown:  # noqa: ARG002
+    def unknown(self, evaluate: Any, influence: Any) -> Unknown:  # noqa: ARG002
         """Bins hide nothing, so a package says."""
         q = evaluate().size
         return Unknown(np.zeros(q), np.zeros((q, q)), np.zeros((2, q)), np.zeros(q))

@@ -172,7 +172,7 @@ def columns_of(frame: pl.DataFrame, schema: Schema, limits: Mapping[str, str], w
     own: dict[str, Any] = {}
     for name in ("x", "y", "z"):
         attribute = schema.attribute(name)
-        low, high = float(attribute.edges[0]), float(attribute.edges[-1])
+        low, high = float(attribute.edges[0]), float(attribute.edges[-1]) - (name != "x")
         if name in limits:
             low, high = (float(each) for each in re.findall(r"-?[\d.]+(?:e[+-]?\d+)?", limits[name]))
         own[name] = np.clip(frame[name].cast(float).to_numpy(), low, high)

@@ -263,12 +263,15 @@ def joined(operator: Literal["and", "or", "not"], *parts: Expression) -> Express
     return parts[0] if len(parts) == 1 and operator != "not" else Combined(operator=operator, parts=parts)
 
 
-def resolve(node: Expression, schema: Schema, cuts: dict[str, set[int | float]] | None = None) -> Expression:
+def resolve(
+    node: Expression, schema: Schema, cuts: dict[str, set[int | float]] | None = None, *, heaps: bool = True
+) -> Expression:
     """The same predicate over level codes; unknown names and unknown values are refused.
 
-    Cut bins are refused, too, or, where `cuts` notes them by attribute, leave comparisons that are intervals.
+    Cut bins are refused, too, or, where `cuts` notes them by attribute, leave comparisons that are intervals. Bins of
+    reals include their lower edges, and the last its upper one: with `heaps` at edges, x > 0 cuts the bin from 0 on.
     """
-    return node.mapped(lambda leaf: _resolved(leaf, schema, cuts))
+    return node.mapped(lambda leaf: _resolved(leaf, schema, cuts, heaps=heaps))
 
 
 def divide(node: Expression, schema: Schema) -> tuple[Expression, Divided]:
@@ -277,7 +280,7 @@ def divide(node: Expression, schema: Schema) -> tuple[Expression, Divided]:
     The caller must say what share of a bin each part has. What a rule determines is not divided.
     """
     cuts: dict[str, set[int | float]] = {}
-    tree = resolve(node, schema, cuts)
+    tree = resolve(node, schema, cuts, heaps=False)
     divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
     return lift(tree, divided), divided
 
@@ -337,14 +340,14 @@ class _Interval(Expression):
         return Atom(attribute=self.attribute, levels=held)
 
 
-def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] | None) -> Expression:
+def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] | None, *, heaps: bool) -> Expression:
     operator, (name, *values) = node.operator, node.operands
     if len(values) == 1 and operator != "in" and not is_name(name, schema) and is_name(values[0], schema):
         operator, name, values = TURNED.get(operator, operator), values[0], [name]
     index = find_attribute(name, schema)
     if operator in ("in", "!="):
         either = joined("or", *(Relation("=", (name, value)) for value in values))
-        return resolve(joined("or" if operator == "in" else "not", either), schema, cuts)
+        return resolve(joined("or" if operator == "in" else "not", either), schema, cuts, heaps=heaps)
     attribute = schema.attributes[index]
     codes = np.arange(attribute.n_levels)
     if operator == "missing":
@@ -363,7 +366,7 @@ def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] 
     code = _level(attribute, text) if operator == "=" else None
     if code is not None:
         return Atom(attribute=index, levels=codes == code)
-    interval = _interval(index, attribute, operator, _edge(attribute, text))
+    interval = _interval(index, attribute, operator, _edge(attribute, text), heaps=heaps)
     inside = {end for end in (interval.low, interval.high) if attribute.edges[0] < end < attribute.edges[-1]}
     inside -= set(attribute.edges)
     if cuts is None or attribute.name in schema.determined or attribute.private:
@@ -435,14 +438,18 @@ def _edge(attribute: Attribute, text: str) -> int | float:
     return edge
 
 
-def _interval(index: int, attribute: Attribute, operator: str, border: int | float) -> _Interval:
+def _interval(index: int, attribute: Attribute, operator: str, border: int | float, *, heaps: bool) -> _Interval:
     """The numbers for which a comparison holds, no special ones; with a grain, x <= 39 is x < 40."""
     if operator == "=":
         return _Interval(index, int(border), int(border) + 1, lambda point: point == border)
     unit, at, upper = grain(attribute), border, operator in ("<=", ">")
+    edges, apart = attribute.edges, border in attribute.points
     # A point stands apart from the bin that it begins, so the cut goes between them.
-    begins = upper and border in attribute.edges[:-1] and border in attribute.points
-    if unit is not None and math.isfinite(border) and not begins:
+    begins = upper and apart and border in edges[:-1]
+    ends = border == edges[-1] and attribute.axis.continuous and not upper and not apart
+    if heaps and (ends or (unit is None and upper and not begins)):
+        at = math.nextafter(border, math.inf if upper else -math.inf)
+    elif unit is not None and math.isfinite(border) and not begins:
         steps = exact(border) / unit
         # The first multiple of the grain on the upper side.
         multiple = (math.floor(steps) + 1 if upper else math.ceil(steps)) * unit
@@ -453,30 +460,15 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
 
 def _require_edges(attribute: Attribute, operator: str, text: str, inside: Iterable[int | float]) -> None:
     """Refuse a comparison that cuts a bin, `inside` which these numbers lie."""
-    name, edges, border = attribute.name, attribute.edges, _edge(attribute, text)
-    apart = border in attribute.points
-    if operator in ("<=", ">") and grain(attribute) is None and edges[0] <= border < edges[-1]:
-        if not (apart and border in edges):
-            near = attribute.axis.text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
-            raise QueryError(
-                said(
-                    "answer.cuts_edge",
-                    name=name,
-                    operator=operator,
-                    text=text,
-                    other=operator[0] if operator == "<=" else ">=",
-                    near=near,
-                )
-            )
-    # The last bin of a real includes its upper edge, unless that is a point.
-    elif operator in ("<", ">=") and attribute.axis.continuous and border == edges[-1] and not apart:
-        raise QueryError(f"attribute '{name}': the last bin includes {text}. Use <= or >, or a lower edge.")
+    name, edges = attribute.name, attribute.edges
     for cut in inside:
         place = attribute.bin_of(cut)
         low, high = (attribute.axis.text(edge) for edge in edges[place : place + 2])
         if operator == "=":
             what, ask = f"{text} lies within", f"{low} <= {name} < {high}"
         else:
-            sign = "<" if operator[0] == "<" else ">="
-            what, ask = f"{operator} {text} cuts", f"{name} {sign} {low} or {name} {sign} {high}"
+            what, first = f"{operator} {text} cuts", "<" if operator[0] == "<" else ">="
+            # The last bin of a real includes its upper edge.
+            last = attribute.axis.continuous and place == len(edges) - 2
+            ask = f"{name} {first} {low} or {name} {operator[0] + '=' * (first == '<') if last else first} {high}"
         raise QueryError(said("answer.cuts", name=name, what=what, low=low, high=high, ask=ask))

@@ -24,7 +24,7 @@ import numpy as np
 
 from sklar.answer.effects import Codes, Effects, Floats
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, RecordFunction, Unknown
-from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep, Reference
+from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep, Reference, solve_cells
 from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.machine.extras import lazily
@@ -62,8 +62,6 @@ def influence_of(statistic: Weighed, reference: Reference, effects: Effects, at:
     """The sum of functions of measured tables whose mean over each cell is the derivative toward it, on records: shape
     (records, q). Nothing is known of cells that the model leaves empty.
     """
-    from scipy.sparse.linalg import LinearOperator, cg
-
     shares, (_, _, cells) = reference.union, reference.indicators(effects.by_set)
     members, number = cells.T.tocsr(), cells.shape[1]
     if number > _MOST_MOVES or at.size > _MOST_FIGURES:
@@ -76,13 +74,8 @@ def influence_of(statistic: Weighed, reference: Reference, effects: Effects, at:
         derivative[cell] = (statistic(weights) - at) / _MOVED
     if effects.where in effects.by_set and not effects.by_set[effects.where].coarse:
         return np.asarray(cells @ derivative)
-    # Both sides times what makes the diagonal 1; a little on it makes the solution unique.
-    scale = np.sqrt(np.where(held > 0, held, 1.0))
-    operator = LinearOperator(
-        (scale.size, scale.size), lambda x: (members @ (shares * (cells @ (x / scale)))) / scale + 1e-9 * x
-    )
-    columns = [cg(operator, held * each / scale, rtol=1e-8, maxiter=500)[0] / scale for each in derivative.T]
-    return np.asarray(cells @ np.stack(columns, axis=1))
+    # A little on the diagonal makes the solution unique.
+    return np.asarray(cells @ solve_cells(cells, shares, held[:, None] * derivative, 1e-9 * held, 1e-8))
 
 
 def linearize(inquiry: Inquiry, prepared: Weighed) -> tuple[OneStep, list[Curve], RecordFunction]:

@@ -120,13 +120,13 @@ def shown(product: Product, schema: Schema) -> str:
     return ":".join(f"{each}^{texts.count(each)}" if texts.count(each) > 1 else each for each in dict.fromkeys(texts))
 
 
-def read_question(text: str, schema: Schema, *, exact: bool = False) -> Statistic:
-    """The statistic that a text asks for of a table with this schema; `exact` refuses predicates that cut bins."""
-    return _Reader(text, schema, exact=exact).question()
+def read_question(text: str, schema: Schema) -> Statistic:
+    """The statistic that a text asks for of a table with this schema."""
+    return _Reader(text, schema).question()
 
 
 def read_predicate(text: str, schema: Schema, *, exact: bool = False) -> Statistic:
-    """The share of rows that satisfy a predicate."""
+    """The share of rows that satisfy a predicate; `exact` refuses one that cuts bins."""
     reader = _Reader("", schema, exact=exact)
     share = Measure("share", _NAMED["share"] + text.strip(), event=reader.predicate(text))
     return Statistic(text=text.strip(), kind="measure", measures=(share,), cuts=reader.cuts, borders=reader.borders)
@@ -135,7 +135,7 @@ def read_predicate(text: str, schema: Schema, *, exact: bool = False) -> Statist
 class _Reader(TokenReader):
     hint = f" {_EXAMPLES}"
 
-    def __init__(self, text: str, schema: Schema, *, exact: bool) -> None:
+    def __init__(self, text: str, schema: Schema, *, exact: bool = False) -> None:
         self._text, self._schema, split = text, schema, list[Token]()
         self._exact, self.cuts, self.borders = exact, dict[str, set[int | float]](), dict[str, list[float]]()
         for token in tokenize(text):
