@@ -231,7 +231,7 @@ def plan(
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> plan(schema, rows=10_000, want="smoker = true within 1%").epsilon
-    0.142
+    0.0987
     """
     asked, schema = schema, Schema.of(schema)
     texts = [want] if isinstance(want, str) else list(want)
