@@ -77,7 +77,7 @@ def test_what_is_of_this_tree_is_left_alone_and_what_fails_is_named(
     monkeypatch.setattr(scoreboard, "write", list)
     monkeypatch.setattr(results, "sum_up", lambda: True)
     monkeypatch.setattr(results, "WHOLE", tmp_path / "tree.json")
-    monkeypatch.setattr(results.dots, "draw", list)
+    monkeypatch.setattr("benchmarks.dots.draw", list)
     (tmp_path / "writes.py").write_text("open('old.md', 'w').write('# new')\n")
     for name in ("fresh", "old", "broken", "unwritten"):
         (tmp_path / f"{name}.md").write_text(f"# {name}\n")
