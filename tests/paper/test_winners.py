@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from sklar.draw.blocks import stream
-from sklar.paper.winners import correlated, differences, settle, slopes
+from sklar.paper.winners import correlated, differences, settle
 
 
 def lower(n: int, seed: int = 0) -> NDArray[np.float32]:
@@ -70,22 +69,9 @@ def test_settling_brings_winners_to_what_is_wanted(levels: int) -> None:
     assert np.array_equal(again, won)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_damaged_model_still_leaves_every_row_with_a_level(bad: float) -> None:
     drawn = correlated(np.eye(2, dtype=np.float32, order="F"), 100, 0, 1)
     won, settled = np.full(100, 60_000, dtype=np.uint16), np.empty(3)
     settle(drawn, 0, np.stack([np.zeros(3), np.full(3, bad), np.ones(3)]), 5, won, settled)
     assert (won < 3).all()
-
-
-def test_a_rare_level_of_two_is_as_frequent_as_wanted_on_average() -> None:
-    rows, blocks, wanted = 2_048, 200, 0.7
-    cuts = np.array([np.sqrt(2) * norm.isf(wanted / rows), 0.0])
-    goals = np.stack([cuts, [wanted, rows - wanted], slopes([cuts])[0]])
-    won, settled, found = np.empty(rows, dtype=np.uint16), np.empty(2), 0
-    for block in range(blocks):
-        drawn = correlated(np.full((1, 1), np.sqrt(2), dtype=np.float32, order="F"), rows, block, 1)
-        settle(drawn, 0, goals, 5, won, settled)
-        found += int((won == 0).sum())
-    # Five sds of what chance alone would do: normal draws of one seed, so it never fails by chance.
-    assert abs(found - blocks * wanted) < 5 * np.sqrt(blocks * wanted)

@@ -349,7 +349,7 @@ def forecast(
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
-    8.0
+    5.7
     """
     if type(rows) is not int or rows < 1:
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")

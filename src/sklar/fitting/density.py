@@ -53,7 +53,7 @@ _FAR = 10.0
 _DECADE = 4.0
 # The error of a mean inside a bin as a part of its width, where nothing inside was measured: of public edges, and of
 # bins that a search found; and the rows beyond what it saw, in its noise. Chosen on the ten shapes of
-# experiments.limited, where 95% intervals of limited means then hold 97% of the time or more.
+# experiments.inference, where 95% intervals of limited means then hold 97% of the time or more.
 _UNKNOWN, _UNSEEN = (0.15, 0.1), 1.5
 # Rows of an outer bin of public edges, in standard errors, that are not noise alone.
 _SEEN = 2.5

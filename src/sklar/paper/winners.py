@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from collections.abc import Callable
-from functools import cache
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +37,8 @@ class BinarySampler:
 
     def __init__(self, copula: BinaryCopula) -> None:
         self._copula, self._cells = copula, copula.schema.cells
-        self._scratch = threading.local()
         if copula.dummies:
-            self._factor = np.asfortranarray(copula.factor)
+            self._factor = copula.factor
             return
         offsets = self._cells.offsets
         finite = [np.flatnonzero(np.isfinite(copula.cuts[first:last])) for first, last in pairwise(offsets)]
@@ -54,19 +50,19 @@ class BinarySampler:
         sizes = np.array([levels.size for levels in at])
         first = np.cumsum(sizes - 1) - (sizes - 1)
         self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
-        more = np.flatnonzero(sizes > 1)
+        self._one, more = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
         cuts = [copula.cuts[at[index]] for index in more]
         self._more = list(zip(more.tolist(), first[more].tolist(), cuts, slopes(cuts), strict=True))
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""
-        drawn = correlated(self._factor, rows, block, seed, self._scratch)
+        drawn = correlated(self._factor, rows, block, seed)
         if self._copula.dummies:
             above = (drawn > self._copula.cuts.astype(np.float32)[:, None]).view(np.uint8)
             return np.ascontiguousarray(above.swapaxes(0, 1).reshape(len(self._copula.cuts), -1)[:, :rows])
         codes = empty_codes(self._cells, rows)
-        for index, present in enumerate(self._present):
-            codes[index] = present[0]
+        for index in self._one.tolist():
+            codes[index] = self._present[index][0]
         # Settling each block on the margins takes most of the sampling error out of one-way counts.
         won = np.empty(rows, dtype=np.uint16)
         for index, first, cuts, steepness in self._more:
@@ -113,41 +109,17 @@ def differences(factor: Floats, levels: list[Ints]) -> Floats:
     rows = np.concatenate([own[:-1] for own in levels])
     last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
     upper = np.asarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r"))
-    return np.asfortranarray(upper.T)
+    return np.asarray(upper.T)
 
 
-def correlated(factor: Floats, rows: int, block: int, seed: int, scratch: threading.local | None = None) -> Floats:
-    """factor @ normals for at least this many rows, shape (tiles, len(factor), _TILE); the factor is lower triangular.
-
-    With `scratch`, the buffer is reused by this thread's next call: allocating costs a third of the product.
-    """
-    shape = (-(-rows // _TILE), len(factor), _TILE)
-    drawn = getattr(scratch, "drawn", np.empty((0, *shape[1:]), dtype=np.float32))
-    if len(drawn) < shape[0]:
-        drawn = np.empty(shape, dtype=np.float32)
-    if scratch is not None:
-        scratch.drawn = drawn
-    drawn = drawn[: shape[0]]
-    width, size, one = (ctypes.byref(each) for each in (ctypes.c_int(_TILE), ctypes.c_int(shape[1]), ctypes.c_float(1)))
+def correlated(factor: Floats, rows: int, block: int, seed: int) -> Floats:
+    """factor @ normals for at least this many rows, shape (tiles, len(factor), _TILE)."""
+    drawn = np.empty((-(-rows // _TILE), len(factor), _TILE), dtype=np.float32)
+    normals = np.empty(drawn.shape[1:], dtype=np.float32)
     for number, tile in enumerate(drawn):
-        if tile.size:
-            stream(seed, block, number).standard_normal(dtype=np.float32, out=tile)
-            # To Fortran the tile is its transpose, so that the factor multiplies from the right, transposed.
-            _strmm()(b"R", b"L", b"T", b"N", width, size, one, factor.ctypes.data, size, tile.ctypes.data, width)
+        stream(seed, block, number).standard_normal(dtype=np.float32, out=normals)
+        np.matmul(factor, normals, out=tile)
     return drawn
-
-
-@cache
-def _strmm() -> Any:
-    """BLAS's triangular product, through ctypes: it releases the GIL, which scipy's own wrapper does not."""
-    from scipy.linalg import cython_blas
-
-    capsule = ctypes.py_object(cython_blas.__pyx_capi__["strmm"])
-    ctypes.pythonapi.PyCapsule_GetName.restype = ctypes.c_char_p
-    ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    name = ctypes.c_char_p(ctypes.pythonapi.PyCapsule_GetName(capsule))
-    address = ctypes.pythonapi.PyCapsule_GetPointer(capsule, name)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)(address)
 
 
 @compiled("void(float32[:, :, ::1], int64, float64[::1], uint16[::1], int64[::1])", boundscheck=False)
