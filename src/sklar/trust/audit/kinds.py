@@ -19,11 +19,12 @@ from sklar.budget.method import Method
 from sklar.budget.receipt import LedgerLike
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.fitting.density import searched
-from sklar.kernel.queries import Block, Common, Tables
+from sklar.kernel.queries import Block, Common, Shares, Tables
 from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.events import Linked
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure, measure_linked
+from sklar.rows.encode import encode
 from sklar.trust.audit.inventions import EXACT, frame_of, people_of, whole_numbers
 
 AUTO = Method()
@@ -71,8 +72,11 @@ class Kind:
         if sought:
             # Over the domains that were found, which are public now.
             found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon))
-            tables = {getattr(block.query, "order", -1): block.values for block in found.blocks}
-            return [*sought, *(tables[getattr(query, "order", -1)] for query in asked[len(sought) :])]
+            codes, inside = encode(frame, measured.schema), {type(block.query): block.values for block in found.blocks}
+            own = (
+                inside[type(each)] if isinstance(each, Shares) else each.count(codes) for each in asked[len(sought) :]
+            )
+            return [*sought, *own]
         codes = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
         return [query.count(codes) for query in asked]
 
