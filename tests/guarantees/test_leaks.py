@@ -25,10 +25,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from sklar.cli import _explain, cli
+from sklar.cli import cli
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
+from sklar.machine.wording import explained
 from sklar.public.schema import Schema
 from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
@@ -62,7 +63,7 @@ def sklar(*arguments: str, private: bool = False, fails: bool = False) -> bytes:
         return b""
     if fails:
         assert isinstance(done.exception, SklarError)
-        printed += "\n".join([_explain(done.exception), *traceback.format_exception(done.exception)])
+        printed += "\n".join([explained(done.exception), *traceback.format_exception(done.exception)])
     return printed.replace("../MARKERPATH", "").encode()
 
 

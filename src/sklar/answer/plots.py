@@ -54,7 +54,8 @@ class Plots:
         model, schema = self.model, self.model.schema
         attribute, (source, levels) = schema.attribute(name), schema.sources[schema.names.index(name)]
         own = model.copula.margins()[model.measured_schema.cells.levels(source)]
-        drawn = draw(model, attribute, np.bincount(levels, own, attribute.n_levels), model.shapes.get(name))
+        shares = np.bincount(levels, own, attribute.n_levels).astype(np.float64)
+        drawn = draw(model, attribute, shares, model.shapes.get(name))
         return Picture.of(drawn["name"], drawn["on_axis"], drawn["apart"])
 
     def dependence(self) -> Picture:
