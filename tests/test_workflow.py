@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
 import pytest
 
 import sklar
-from sklar.answer.plots import Plots
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.errors import BudgetError, ModelError, OutputError, SchemaError
@@ -150,13 +148,8 @@ def test_tabular_results_are_frames(model: Model) -> None:
 
 
 def test_plots_need_no_display(model: Model) -> None:
-    assert isinstance(model.plot, Plots)
-    for picture in (model.plot.margins("age"), model.plot.margins("role"), model.plot.dependence()):
-        assert picture._repr_html_().count("<img ") == len(picture.svgs) > 0
-        assert all(ElementTree.fromstring(each).tag.endswith("svg") for each in picture.svgs)
     pytest.importorskip("matplotlib")
     assert sklar.forecast(model, rows=600, epsilon=4.0).plot().axes
-    refuses("the schema has no attribute 'nonsense'", model.plot.margins, "nonsense", error=SchemaError)
 
 
 def test_rows_under_a_condition(model: Model, folder: Path, tmp_path: Path) -> None:

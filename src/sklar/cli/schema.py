@@ -165,7 +165,7 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, tabl
 
 def warn_of_unfit(fates: Sequence[Fate]) -> bool:
     """Tell the custodian, on standard error, which attributes would lose most values; whether there are any."""
-    unfit = [fate for fate in fates if fate.unfit]
+    unfit = [fate for fate in fates if fate.cause]
     for fate in unfit:
         warn(fate.warning, "STOP (PRIVATE)")
     return bool(unfit)

@@ -286,7 +286,7 @@ class Job:
         schema.require_reviewed()
         check_target(self.file(".sklar"), (".sklar",))
         check_target(self.file(".csv"), (".csv",))
-        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self) if fate.unfit]
+        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self) if fate.cause]
         if unfit:
             raise DataError(said("studio.lost", fates=" ".join(fate.warning for fate in unfit)))
         budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
