@@ -31,30 +31,26 @@ def sample(
 
     rows, seed = check_draw(rows, seed)
     given, engine = how["given"], how["engine"]
-    under = "" if given is None else f", all with {given},"
+    linked, under = is_linked(model_path), "" if given is None else f", all with {given},"
     if given is not None and engine != "local":
         raise click.UsageError("--given draws rows on this machine. Leave out --engine.")
-    if is_linked(model_path):
-        if engine != "local" or how["spreadsheet"]:
-            raise click.UsageError("the model is of linked tables, which take no --engine and no --spreadsheet.")
-        linked = load_linked(model_path)
-        watched(linked.write, out, events_out, rows, given=given, seed=seed)
-        drawn = rows or linked.n_people
-        finish(
-            {"people": drawn, "given": given, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
-            f"{drawn:,} synthetic people{under} in {out}, their events in {events_out or out} (seed {seed}).",
-            "No privacy was spent.",
-        )
-        return
-    check_out(out, **how)
-    if events_out is not None:
-        raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
-    model = load(model_path)
-    watched(write_rows, model, out, rows, seed, **how)
-    drawn = rows or model.n_rows
+    if linked and (engine != "local" or how["spreadsheet"]):
+        raise click.UsageError("the model is of linked tables, which take no --engine and no --spreadsheet.")
+    if not linked:
+        check_out(out, **how)
+        if events_out is not None:
+            raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
+    model: Any = (load_linked if linked else load)(model_path)
+    if linked:
+        watched(model.write, out, events_out, rows, given=given, seed=seed)
+        what, where, own = "people", f"{out}, their events in {events_out or out}", {"events_out": events_out}
+    else:
+        watched(write_rows, model, out, rows, seed, **how)
+        what, where, own = "rows", out, {}
+    drawn = rows or (model.n_people if linked else model.n_rows)
     finish(
-        {"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0},
-        f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.",
+        {what: drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0} | own,
+        f"{drawn:,} synthetic {what}{under} in {where} (seed {seed}). No privacy was spent.",
     )
 
 
