@@ -27,10 +27,6 @@ PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 HEAP_SHARE, HEAP_RATIO, _NEIGHBORS = 0.01, 3.0, 2
 # A text that a schema does not list is shown from this share on.
 _SHOWN_TEXT = 0.001
-
-# How much of each figure may be lost, beyond chance, by what is to be used: with more, use it with care, and beyond the
-# second limit do not. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in ten is on the wrong
-# side of some number. Relative errors are of a standard deviation where numbers may be negative, and for times.
 LIMITS: Mapping[str, Sequence[float]] = stated("sklar.custodian", "said.toml")["limits"]
 # Standard errors that are put down to chance. Two tables of one continuous law have a KS distance beyond `CHANCE_KS`
 # times the square root once in a hundred times; the limits come on top.
