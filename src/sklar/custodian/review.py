@@ -381,8 +381,7 @@ def _replace(text: str, entries: Mapping[str, Entry | None]) -> str:
     lines = text.splitlines()
     places = _places(lines)
     if lost := [name for name in entries if ("attributes", name) not in places]:
-        header = f"[attributes.{toml_key(lost[0])}]"
-        raise SchemaError(f"attribute '{lost[0]}': its header {header} was not found. Edit the file by hand.")
+        raise SchemaError(said("custodian.lost", name=lost[0], key=toml_key(lost[0])))
     # From the end on: lines before it stay where they are.
     for name in sorted(entries, key=lambda name: places["attributes", name], reverse=True):
         (start, end), entry = places["attributes", name], entries[name]

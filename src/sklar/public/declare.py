@@ -262,8 +262,7 @@ def _special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | fl
     if axis.binned and not axis.numeric:
         return axis.text(number) if keys.format is None else text
     if axis.binned and (not abs(number) < _EXACT or (not axis.continuous and number != number // 1)):
-        needed = "finite numbers" if axis.continuous else "whole numbers"
-        raise SchemaError(f"special numbers must be {needed} smaller than 2**53 in size, got {given!r}.")
+        raise SchemaError(said("public.special", what="finite" if axis.continuous else "whole", got=given))
     return int(number) if number == number // 1 else number
 
 
