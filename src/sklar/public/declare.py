@@ -20,7 +20,7 @@ import numpy as np
 from sklar.errors import SchemaError
 from sklar.machine.wording import said, stated
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated, within
-from sklar.public.axis import AXES, DAY, PARTS, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
+from sklar.public.axis import AXES, DAY, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
 
 # Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
@@ -65,14 +65,7 @@ _DEFAULTS = {key: next(iter(known[3:]), None) for key, known in _KEYS.items()}
 _WRITTEN = {key: getattr(Attribute(name="", kind="boolean"), key) for key in list(_KEYS)[9:]}
 # What a format must tell of a kind, the parts of a moment that must and must not come back, and an example.
 _FORMATS: dict[str, list[str]] = _TEXTS["formats"]
-_BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
-_BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
-    "categorical": {"values", "ordered", "other", "domain", "at_most", "prefix", "length"},
-    "boolean": {"texts"},
-    "weekday": {"format"},
-    **dict.fromkeys(("integer", "real"), _BINNED | {"clip", "format"}),
-}
-_BY_KIND |= {kind: _BY_KIND[kind] | {"part_of"} for kind in PARTS}
+_BY_KIND = {kind: {*keys.split()} for kind, keys in _TEXTS["kinds"].items()}
 _EVERYWHERE = {"type", "unit", "labels", *TABLE_WORDS, *_KEYS}.difference(*_BY_KIND.values())
 
 
