@@ -104,11 +104,10 @@ def _question(
         private = ("; ".join(facts(seen)) + ".", *values)
     # A domain that an earlier version, or a person, took from the rows cannot be accepted in bulk.
     drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.private)
-    found = "a release finds the domain with part of its budget."
     return Question(
         name=attribute.name,
         kind=attribute.kind,
-        proposed=notes.get(PROPOSED, found if attribute.private else listed),
+        proposed=notes.get(PROPOSED, said("custodian.found") if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
         decide=(asked(decide, attribute, seen) if seen else decide) + rule,
         private=private,
