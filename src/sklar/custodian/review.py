@@ -95,7 +95,7 @@ def _question(
     stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
     levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
     listed = f"{attribute.n_levels} levels: {', '.join(levels)}."
-    private, decide = tuple[str, ...](), notes.get(DECIDE, "is it public knowledge?")
+    private = tuple[str, ...]()
     if seen is not None:
         # All values where a person can read them; else the most common ones.
         few = len(seen.counts) <= _MOST_SHOWN
@@ -109,7 +109,7 @@ def _question(
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, said("custodian.found") if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
-        decide=(asked(decide, attribute, seen) if seen else decide) + rule,
+        decide=asked(notes.get(DECIDE, ""), attribute, seen) + rule,
         private=private,
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,

@@ -320,15 +320,15 @@ def shown_ends(attribute: Attribute, low: float, high: float) -> tuple[str, str]
     return attribute.axis.text(low), attribute.axis.text(last)
 
 
-def asked(decide: str, attribute: Attribute, seen: ColumnSummary) -> str:
+def asked(decide: str, attribute: Attribute, seen: ColumnSummary | None) -> str:
     """What is to be decided, with one plain question about a number or a day in place of that about its bounds."""
-    if not (ends := round_bounds(attribute, seen)):
-        return decide
+    if seen is None or not (ends := round_bounds(attribute, seen)):
+        return decide or "is it public knowledge?"
     low, high = shown_ends(attribute, *ends)
     plain = f"could it ever exceed {high} or be below {low}?"
     if attribute.kind in ("year", "date"):
         plain = f"could it ever be before {low} or after {high}?"
-    return decide.replace(_BEYOND, plain)
+    return decide.replace(_BEYOND, plain) or plain
 
 
 def _rounded_up(size: Fraction) -> Fraction:
