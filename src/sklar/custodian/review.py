@@ -74,9 +74,8 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
     """The open decisions about attributes, or about those named, with what a draft of the table saw in the rows."""
     schema = Schema.from_toml(text)
     entries = schema.to_dict()["attributes"]
-    chosen = [
-        each for each in schema.attributes if (each.reviewed is not True if about is None else each.name in about)
-    ]
+    about = [each.name for each in schema.attributes if each.reviewed is not True] if about is None else about
+    chosen = [each for each in schema.attributes if each.name in about]
     lines, rules = text.splitlines(), open_rules(text)
     places = _places(lines)
     own = [lines[slice(*places.get(("attributes", each.name), (0, 0)))] for each in chosen]

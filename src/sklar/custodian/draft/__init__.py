@@ -118,9 +118,7 @@ class Draft:
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
         shown = {"columns": self.columns[:_MAX_COLUMNS], "facts": facts, "common": common, "histogram": _histogram}
-        return render(
-            "sklar.custodian.draft", "draft.html.j2", Hidden(draft=self, banner=said("custodian.facts"), **shown)
-        )
+        return render("sklar.custodian.draft", "draft.html.j2", Hidden(draft=self, **shown))
 
     def unread(self) -> Schema:
         """The schema, each entry accepted unread and marked so: releases say that the promise does not cover it.

@@ -248,9 +248,8 @@ class ColumnSummary:
 def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[ColumnSummary, ...]:
     """Read all rows once, and keep what a draft needs. `reading` says how the table's text is written."""
     names = source.find_columns() if source.find_columns else source.columns
-    columns = [
-        ColumnSummary(name=name, type=(source.types or {}).get(name, _UNTYPED), reading=reading) for name in names
-    ]
+    types = source.types or {}
+    columns = [ColumnSummary(name=name, type=types.get(name, _UNTYPED), reading=reading) for name in names]
     progress.stage("read", unit="rows")
     for batch in watch(source.batches(names), progress):
         for series, column in zip(batch.iter_columns(), columns, strict=True):

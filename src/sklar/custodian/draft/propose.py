@@ -180,14 +180,9 @@ def _unfit(seen: ColumnSummary) -> str | None:
     if len(texts) == 1 and not seen.missing and not typed:
         return "constant"
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
-    named = bool(words & _WORDS["name"]) and (
-        words <= _WORDS["name"] or bool(words & (_WORDS["person"] | _WORDS["whose"]))
-    )
-    if (
-        (named or words & (_WORDS["id"] | _WORDS["address"]))
-        and not words & _WORDS["about"]
-        and truth_texts(set(texts)) is None
-    ):
+    whose = words <= _WORDS["name"] or words & (_WORDS["person"] | _WORDS["whose"])
+    named = (words & _WORDS["name"] and whose) or words & (_WORDS["id"] | _WORDS["address"])
+    if named and not words & _WORDS["about"] and truth_texts(set(texts)) is None:
         return "identifier" if words & _WORDS["id"] else "named"
     if typed or seen.counted < _FEW_ROWS:
         return None
@@ -302,9 +297,8 @@ def round_bounds(attribute: Attribute, seen: ColumnSummary) -> tuple[float, ...]
     if attribute.kind in ("year", "date"):
         first, last = (int(attribute.axis.text(end)[:4]) // 10 * 10 for end in (low, high))
         years = max(first, 1), min(last + 10, dt.MAXYEAR)
-        ends: tuple[float, ...] = (
-            years if attribute.kind == "year" else tuple(days(dt.date(year, 1, 1)) for year in years)
-        )
+        starts = tuple(days(dt.date(year, 1, 1)) for year in years)
+        ends: tuple[float, ...] = years if attribute.kind == "year" else starts
     else:
         least, most = -_rounded_up(Fraction(max(-low, 0))), _rounded_up(Fraction(max(high, 0)))
         ends = (int(least), int(most) + 1) if attribute.kind == "integer" else (float(least), float(most))

@@ -196,7 +196,7 @@ class Evaluation(Tabular):
             "score": None if self.score is None else asdict(self.score),
             "summary": [dict(zip(("what", "verdict", "words"), each, strict=True)) for each in self.summary],
             "worst": [{"name": each.name, **asdict(reason)} for each, reason in self.worst],
-            "limits": {name: list(limits) for name, limits in LIMITS.items()},
+            "limits": dict(LIMITS),
             "left_out": list(self.left_out),
             **{name: getattr(self, name) for name in ("table", "real_rows", "synthetic_rows", "form", "valid_share")},
             "three_way_queries": self.triples,
@@ -226,9 +226,8 @@ class Evaluation(Tabular):
     def distances(self) -> str:
         """How far tables of one, two and three columns are from the real ones, in words."""
         every = (each.tv for each in self.results if each.tv is not None)
-        told = ", ".join(
-            f"{tv:.2%} of {order}" for tv, order in zip(every, ("one column", "two", "three"), strict=False)
-        )
+        named = zip(every, ("one column", "two", "three"), strict=False)
+        told = ", ".join(f"{tv:.2%} of {order}" for tv, order in named)
         return f"Mean total variation distance of tables: {told}. Three-way queries: {self.triples}."
 
     def _lines_of_verdicts(self) -> Iterator[str]:
