@@ -229,10 +229,7 @@ def open_rules(text: str) -> tuple[OpenRule, ...]:
 
 
 def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
-    """The rules that a tie in the rows amounts to, in the levels of the schema; none where it cannot state them.
-
-    The custodian confirms each as public knowledge, so the rows that break it are mistakes.
-    """
+    """The rules that a tie amounts to, in the schema's levels, or none: once confirmed, exceptions are mistakes."""
     tie, schema = next((tie for tie in draft.ties if tie.line == rule.line), None), Schema.from_toml(text)
     if tie is None or not {rule.first, rule.second} <= set(schema.names):
         return []

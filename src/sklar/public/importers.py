@@ -67,10 +67,7 @@ class ColumnEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The schema that a description implies: an entry for each column, or the reason why it is left out.
-
-    `nulls` are texts that stand for nothing in every column, `words` what people call the table.
-    """
+    """What a description implies: an entry of each column, or why it has none; `nulls` and `words` of the table."""
 
     name: str
     source: str

@@ -50,10 +50,7 @@ class Remark:
 
 
 def sniff(path: str | Path) -> tuple[Reading, tuple[Remark, ...]]:
-    """Guess how a CSV or TSV file, or the first of a folder, is written; remarks on what is not plain or not certain.
-
-    Other formats are plain. Texts for "no value" are left to the attributes: each says itself what is missing.
-    """
+    """Guess how a CSV or TSV file, or the first of a folder, is written; remarks on what is not plain and certain."""
     path = Path(path)
     file = files_of(path)[0] if path.is_dir() else path
     usual = DELIMITERS.get(kind_of(file))

@@ -41,10 +41,7 @@ class GroupFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PairFit:
-    """How two columns go together, real and synthetic; the groups that lose most; whether to use both together.
-
-    A pair is never better than its columns; `reasons` are its own.
-    """
+    """How two columns go together, and the groups that lose most; `reasons` are its own, the verdict the worst."""
 
     columns: tuple[str, str]
     association: tuple[float, float]
