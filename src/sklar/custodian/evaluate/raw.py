@@ -235,7 +235,7 @@ def _put_together(items: pl.DataFrame, bits: int, apart: pl.Expr) -> pl.DataFram
 
 
 def distance(real: Distribution, other: Distribution) -> float:
-    """The largest difference of distribution functions (KS), off by both `widest` at most: cells count at their ends."""
+    """The largest difference of distribution functions (KS), off by both `widest` at most: cells lie at their ends."""
     bits, places = max(real.bits, other.bits), list[Floats]()
     for each in (real, other):
         last = ((cells(each.low, bits) + 1) << bits) - 1
