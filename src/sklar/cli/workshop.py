@@ -41,12 +41,10 @@ def evaluate(
 
 
 def _say_private(made: Path | None) -> None:
-    from sklar.custodian.evaluate.private_report import MARK
-
     if made is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
-        if MARK not in made.name:
-            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
+        if "PRIVATE" not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'PRIVATE-{made.name}')}.")
 
 
 @command("An analysis of real rows beside infer's: private.", JSON)
