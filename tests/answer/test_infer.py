@@ -331,7 +331,7 @@ def test_the_statistic_of_independence_has_its_degrees_of_freedom_on_average() -
         ]
         by_set = pool_tables(tables, (0, 1), n)
         effects = Effects(where=(0, 1), sizes=(3, 4), by_set=by_set, n_rows=n, n_rows_variance=0.0)
-        step = one_step(effects, reference, interaction(reference, (0, 1), lambda codes: np.ones(len(codes))))
+        step = one_step(effects, reference, *interaction(reference, (0, 1), lambda codes: np.ones(len(codes))))
         d, covariance = step.values, step.covariance(population=True)
         drawn.append(float(d @ np.linalg.solve(covariance, d)))
     assert np.mean(drawn) == pytest.approx(6.0, abs=0.65)

@@ -16,7 +16,7 @@ from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import limits_of, shown_limits
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile, pool_effects
 from sklar.answer.infer.inside import DESIGN, RUNS, Declared, Inside, Scores, inside_of, score
-from sklar.answer.infer.onestep import MOST_LISTED, Linearized, OneStep, one_step, refer
+from sklar.answer.infer.onestep import MOST_LISTED, OneStep, one_step, refer
 from sklar.answer.infer.words import FUNCTIONS, QUANTILES, Product, Statistic, read_question
 from sklar.answer.predicate import Expression, QueryError, cut_bins, lift
 from sklar.fitting.density import rows_beyond
@@ -522,17 +522,15 @@ class Inquiry:
         self.bound = 0
         return np.asarray(self.reference.union @ np.max(ends, axis=0))
 
-    def one_step(self, linear: Linearized) -> OneStep:
-        """The one-step estimates of these statistics."""
-        return one_step(self.effects, self.reference, linear)
+    def one_step(self, values: Floats, influence: RecordFunction, scale: Floats | None = None) -> OneStep:
+        """The one-step estimates of statistics with these values and influence functions at the model."""
+        return one_step(self.effects, self.reference, values, influence, scale)
 
     def linear(self, function: RecordFunction) -> OneStep:
         """The estimates of means over records of a function, shape (records, q)."""
         own = self.averaged(function)
         here = own(self.reference.codes)
-        means, by_fit = self.reference.union @ here, self.reference.weights @ here
-        scale = np.abs(here).max(axis=0)
-        return self.one_step(Linearized(values=means, by_fit=by_fit, influence=own, scale=scale))
+        return self.one_step(self.reference.union @ here, own, np.abs(here).max(axis=0))
 
     def figure(
         self,

@@ -27,7 +27,7 @@ import numpy as np
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, RecordFunction
 from sklar.answer.infer.inside import inside_of, unit_of
-from sklar.answer.infer.onestep import MOST_LISTED, Linearized, Reference, grid, means_of
+from sklar.answer.infer.onestep import MOST_LISTED, Reference, grid, means_of
 from sklar.answer.infer.words import FAMILIES, QUANTILES, Factor, Measure, Product, is_plain, shown
 from sklar.answer.predicate import QueryError
 from sklar.machine.wording import said
@@ -366,10 +366,7 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
             terms += [mask * (own >= 0) * ((own <= k) - part) for k in range(cuts.size - 1)] + [mask * (own >= 0)]
         return np.stack(terms, axis=1)
 
-    here = influence(inquiry.reference.codes)
-    step = inquiry.one_step(
-        Linearized(values=inquiry.reference.union @ here, by_fit=inquiry.reference.weights @ here, influence=influence)
-    )
+    step = inquiry.one_step(inquiry.reference.union @ influence(inquiry.reference.codes), influence)
     errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
     figures, few = [], []
     for number, (name, _) in enumerate(groups):
@@ -418,7 +415,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
     if pair not in inquiry.effects.by_set:
         raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
     within = partial(inquiry.holds, inquiry.asked.given)
-    step = inquiry.one_step(interaction(inquiry.reference, pair, within))
+    step = inquiry.one_step(*interaction(inquiry.reference, pair, within))
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
         for name in (schema.names[i] for i in inquiry.asked.names)
@@ -428,30 +425,27 @@ def answer_independence(inquiry: Inquiry) -> Inference:
     return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=test)
 
 
-def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> Linearized:
+def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> tuple[Floats, RecordFunction]:
     """The shares of cells of two attributes less the products of their margins' shares, for all levels but the first.
 
-    With p and q the margins of records `within`, psi is (1_x - p) (1_y - q), less its mean, over the share of them.
+    And their influence function: with p and q the margins of records `within`, psi is (1_x - p) (1_y - q), less its mean, over the share of them.
     """
     axes = [reference.where.index(i) for i in pair]
 
     def levels(codes: Codes) -> list[Floats]:
         return [np.eye(reference.sizes[axis])[codes[:, axis], 1:] for axis in axes]
 
-    def shares(weights: Floats) -> tuple[Floats, ...]:
-        kept, (one, other) = weights * within(reference.codes), levels(reference.codes)
-        p, q, share = kept @ one, kept @ other, np.maximum(kept.sum(), _LEAST)
-        return p / share, q / share, share, (kept * one.T @ other / share - np.outer(p, q) / share**2).ravel()
-
-    p, q, share, at = shares(reference.union)
+    kept, (one, other) = reference.union * within(reference.codes), levels(reference.codes)
+    share = max(float(kept.sum()), _LEAST)
+    p, q = kept @ one / share, kept @ other / share
+    at = (kept * one.T @ other / share - np.outer(p, q)).ravel()
 
     def influence(codes: Codes) -> Floats:
         one, other = levels(codes)
         apart = ((one - p)[:, :, None] * (other - q)[:, None, :]).reshape(len(codes), -1)
         return np.asarray((apart - at) * (within(codes) / share)[:, None])
 
-    by_fit = np.stack([shares(weights)[-1] for weights in reference.weights])
-    return Linearized(values=at, by_fit=by_fit, influence=influence)
+    return at, influence
 
 
 def answer_formula(inquiry: Inquiry) -> Inference:
@@ -468,9 +462,7 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     values = coefficients_of(design, reference.codes)(reference.union)
     for _ in range(_REPEATED):
         influence, before = influence_of_formula(design, values), values
-        here = influence(reference.codes)
-        fits = [before + weights @ here for weights in (reference.union, reference.weights)]
-        step = inquiry.one_step(Linearized(values=fits[0], by_fit=fits[1], influence=influence))
+        step = inquiry.one_step(before + reference.union @ influence(reference.codes), influence)
         values, errors = step.values, np.sqrt(np.diag(step.covariance(population=inquiry.population)))
         if np.all(np.abs(values - before) <= _NEAR_ENOUGH * errors):
             break
