@@ -29,7 +29,7 @@ from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, Rec
 from sklar.answer.infer.inside import inside_of, unit_of
 from sklar.answer.infer.onestep import MOST_LISTED, Reference, grid, means_of
 from sklar.answer.infer.words import FAMILIES, QUANTILES, Factor, Measure, Product, is_plain, shown
-from sklar.answer.predicate import QueryError
+from sklar.answer.predicate import QueryError, lift
 from sklar.machine.wording import said
 
 # A statistic of weights on records, shape (records,): q numbers.
@@ -368,11 +368,12 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
 
     step = inquiry.one_step(inquiry.reference.union @ influence(inquiry.reference.codes), influence)
     errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
+    reaches = inquiry.quantile * errors + inquiry.cut_off(influence)
     figures, few = [], []
     for number, (name, _) in enumerate(groups):
         own = slice(number * cuts.size, (number + 1) * cuts.size)
         *above, held = step.values[own]
-        *reach, clear = inquiry.quantile * errors[own]
+        *reach, clear = reaches[own]
         passed = np.maximum.accumulate([-part * held, *above, (1 - part) * held])
         k = int(np.clip(np.searchsorted(passed[1:], 0.0), 0, cuts.size - 1))
         inside = np.clip(-passed[k] / max(passed[k + 1] - passed[k], 1e-300), 0.0, 1.0)
@@ -384,7 +385,8 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
         slope[at] = (ends[1] - ends[0]) / (2 * inquiry.quantile * errors[at])
         estimate = float(lows[k] + inside * (cuts[k] - lows[k]))
         known = ends if held > clear else (-math.inf, math.inf)
-        figures.append(inquiry.figure(name or measure.text, estimate, slope, step, ends=known))
+        figure = inquiry.figure(name or measure.text, estimate, slope, step, ends=known)
+        figures.append(replace(figure, bounds=bool(inquiry.asked.cuts) and figure.low is not None))
     inquiry.caution_few(few)
     return inquiry.inference(title_of(inquiry), figures)
 
@@ -428,7 +430,8 @@ def answer_independence(inquiry: Inquiry) -> Inference:
 def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> tuple[Floats, RecordFunction]:
     """The shares of cells of two attributes less the products of their margins' shares, for all levels but the first.
 
-    And their influence function: with p and q the margins of records `within`, psi is (1_x - p) (1_y - q), less its mean, over the share of them.
+    And their influence function: with p and q the margins of records `within`, it is (1_x - p) (1_y - q), less its
+    mean, over the share of them.
     """
     axes = [reference.where.index(i) for i in pair]
 
@@ -570,7 +573,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
     asked, schema = inquiry.asked, inquiry.model.schema
     outcome, family = asked.measures[0], FAMILIES.get(asked.family, "")
     if outcome.event is not None:
-        over = outcome.event.traced(schema).attributes
+        over = lift(outcome.event, inquiry.finer).traced(inquiry.finer.schema).attributes
         if len(over) > 1:
             raise QueryError(f"an outcome is a predicate about one attribute, got one of {len(over)}. Ask about one.")
         return Term((outcome.text,), lambda codes: inquiry.holds(outcome.event, codes)[:, None]), family or "logistic"
