@@ -705,13 +705,11 @@ def influence_of_formula(design: Design, solution: Floats) -> RecordFunction:
     """The influence function of the coefficients of a regression at the model, were they the solution."""
     inquiry, codes = design.inquiry, design.inquiry.reference.codes
 
-    def slopes(codes: Codes) -> Floats:
+    moments = np.zeros((solution.size, solution.size))
+    for weights in inquiry.runs(codes):
         x, _, kept = design.records(codes)
-        curved = kept * _mean(x @ solution, design.family)[1]
-        return np.asarray((x[:, :, None] * x[:, None, :]).reshape(len(x), -1) * curved[:, None])
-
-    moments = inquiry.reference.union @ inquiry.averaged(slopes)(codes)
-    moments = moments.reshape(solution.size, -1)
+        curved = inquiry.reference.union * weights * kept * _mean(x @ solution, design.family)[1]
+        moments += (x * curved[:, None]).T @ x
     scale = np.sqrt(np.outer(np.diag(moments), np.diag(moments)))
     if not np.all(scale > 0) or np.linalg.cond(moments / scale) > 1e9:
         raise QueryError(said("answer.unsettled"))
