@@ -402,7 +402,7 @@ def forecast(
         split=tuple((name, cost / whole) for name, cost in costs.items()),
         findings=search.findings,
         search_factor=search.factor,
-        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages, schema.targets) else 0.0,
+        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, stages) else 0.0,
         scores_share=sum(each.share for each in scored[0]) if scored else 0.0,
         seconds=0.0 if part else _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
