@@ -430,10 +430,8 @@ def test_a_count_beyond_what_a_search_saw_is_no_certain_zero(searched: Model) ->
     share = infer(searched, "share(cost > 500000)", target="table")
     assert 8000 * (share.figures[0].high or 0.0) == pytest.approx(found.high)
     assert share.cautions == found.cautions
-    assert found.to_dict()["beyond"] == found.beyond
-    assert searched.query("cost > 500000 and sex = 'f'").beyond == found.beyond
     inside = searched.query("cost > 300")
-    assert (inside.beyond, inside.beyond_most) == ((), None)
+    assert inside.beyond_most is None
     # Where a file did not keep the search's answers, all rows may lie there.
     lost = with_blocks(searched, *(block for block in searched.measured.blocks if is_of_schema(block)))
     assert (lost.query("cost > 500000").high or 0.0) > 0

@@ -200,19 +200,17 @@ class Inquiry:
         schema, certificate = model.schema, model.certificate
         several = certificate.count == "rows" and certificate.rows > 1
         self.declared = dict(scores or {})
-        unknown = next((name for name in self.declared if name not in schema.names), None)
-        if model.copula.components() is None and not counting:
-            raise QueryError(said("answer.no_components"))
-        if unknown is not None:
-            raise QueryError(said("answer.no_scored", name=unknown))
-        if target not in (None, "population", "table"):
-            raise QueryError(f"the target must be 'population' or 'table', got '{target}'.")
-        if target == "population" and several:
-            raise QueryError(said("answer.several_rows"))
         self.asked = asked = read_question(question, schema) if isinstance(question, str) else question
         sums = any(measure.word == "sum" for measure in asked.measures)
-        if target == "population" and sums:
-            raise QueryError("a sum is of the rows of a table. Ask about the target 'table', or for a mean.")
+        refused = {
+            "no_components": model.copula.components() is None and not counting,
+            "no_scored": not set(self.declared) <= set(schema.names),
+            "no_target": target not in (None, "population", "table"),
+            "several_rows": target == "population" and several,
+            "sum_of_rows": target == "population" and sums,
+        }
+        for reason in (reason for reason, holds in refused.items() if holds):
+            raise QueryError(said(f"answer.{reason}", names=sorted(set(self.declared) - set(schema.names)), got=target))
         self.target: Target = "table" if target == "table" or several or sums else "population"
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as

@@ -86,11 +86,6 @@ class Reference:
         shape = (len(self.codes), int(starts[-1]))
         return chosen, starts, csr_array((np.ones(places.size), places.ravel(), ends), shape=shape)
 
-    def margin(self, attribute: int) -> Floats:
-        """The shares of an attribute's levels by the whole model."""
-        axis = self.where.index(attribute)
-        return np.bincount(self.codes[:, axis], self.union, self.sizes[axis]).astype(np.float64)
-
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
     """What a model of components says of these attributes."""
@@ -294,11 +289,6 @@ def solve_cells(cells: Any, union: Floats, right: Floats, ridge: Floats, toleran
     return found
 
 
-def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
-    """Add a function of these attributes to a functional."""
-    into[subset] = into[subset] + function if subset in into else function
-
-
 def parts(functional: Functional, effects: Mapping[Subset, Effect] | None = None) -> dict[Subset, Floats]:
     """What a functional says of every effect, shape (q, levels ...): means over the attributes beside it, centered.
 
@@ -311,12 +301,12 @@ def parts(functional: Functional, effects: Mapping[Subset, Effect] | None = None
             others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
             part = centered(function.mean(axis=others) if others else function, len(subset))
             if not coarse or subset == attributes:
-                add(sums, subset, part)
+                sums[subset] = sums.get(subset, 0.0) + part
                 continue
             for axis, i in enumerate(subset):
                 part = np.take(part, coarse[attributes.index(i)], axis=1 + axis)
             for each, own in parts({subset: part}).items():
-                add(sums, each, own)
+                sums[each] = sums.get(each, 0.0) + own
     return sums
 
 

@@ -658,8 +658,8 @@ def _mean(x: Floats, family: str) -> tuple[Floats, Floats]:
     return p, p * (1 - p)
 
 
-def solve(records: Records, weights: Floats, family: str, names: Sequence[str] = ()) -> tuple[Floats, Floats]:
-    """Coefficients, shape (q,), and A^-1, shape (q, q), by Newton's method: one step of it in a linear regression."""
+def solve(records: Records, weights: Floats, family: str, names: Sequence[str] = ()) -> Floats:
+    """Coefficients, shape (q,), by Newton's method: one step of it in a linear regression."""
     x, y, kept = records
     weights = weights * kept
     linear = family == "linear"
@@ -668,7 +668,7 @@ def solve(records: Records, weights: Floats, family: str, names: Sequence[str] =
         if np.any(y[kept > 0] < 0):
             raise QueryError("a Poisson regression is of numbers that are not negative. Use ols.")
         middle = (y + weights @ y / max(float(weights.sum()), 1e-300)) / 2
-        solution = solve(Records(x, np.log(np.maximum(middle, 1e-9)), kept), weights, "linear")[0]
+        solution = solve(Records(x, np.log(np.maximum(middle, 1e-9)), kept), weights, "linear")
     for _ in range(_NEWTON):
         p, slope = _mean(x @ solution, family)
         moments = (x * (weights * slope)[:, None]).T @ x
@@ -682,7 +682,7 @@ def solve(records: Records, weights: Floats, family: str, names: Sequence[str] =
         step = inverse @ (x.T @ (weights * (y - p)))
         solution = solution + (step if linear else np.clip(step, -5.0, 5.0))
         if linear or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
-            return solution, inverse
+            return solution
     raise QueryError(said("answer.separated", names=_largest(vectors, names)))
 
 
@@ -698,7 +698,7 @@ def coefficients_of(design: Design, codes: Codes) -> Weighed:
     runs = [(design.records(codes), weights) for weights in design.inquiry.runs(codes)]
     x, y, kept = (np.concatenate(each) for each in zip(*(own for own, _ in runs), strict=True))
     records = Records(x, y, kept * np.concatenate([weights for _, weights in runs]))
-    return lambda weights: solve(records, np.tile(weights, len(runs)), design.family, design.names)[0]
+    return lambda weights: solve(records, np.tile(weights, len(runs)), design.family, design.names)
 
 
 def influence_of_formula(design: Design, solution: Floats) -> RecordFunction:
