@@ -148,7 +148,7 @@ class Answer:
                 + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
                 f"  measured by     {self.measured_by}",
                 "  covers          the release's noise"
-                + ", the choice of rows of people" * (self.counted != "rows")
+                + ", the choice of rows of people" * (self.choosing_error is not None)
                 + ", what shares of cut bins may be" * bool(self.split),
             ]
         if self.split:

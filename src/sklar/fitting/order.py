@@ -217,7 +217,8 @@ def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
         _, _, dates = Chain(laws).draw(of_class, counts, stream(SEED, 4))
         place = bin_of[whose] * target.shape[1] + dates
         here = np.bincount(place, weights=1 / whose, minlength=target.size).reshape(target.shape)
-        here /= np.maximum(here.sum(axis=1, keepdims=True), _TINY)
+        # Counts of nothing are whole numbers, whatever weights they have.
+        here = here / np.maximum(here.sum(axis=1, keepdims=True), _TINY)
         season *= np.clip(target / (here + _RARE / edges.size), 0.5, 2.0)
         season /= season.sum(axis=1, keepdims=True)
         laws = replace(laws, season=season.astype(np.float32))

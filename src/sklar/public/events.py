@@ -27,8 +27,8 @@ from sklar.public.schema import Schema
 
 # A person with more events than this is no person, but a mistake in the key.
 MOST_EVENTS = 1_000
-# Codes of linked rows are held in two bytes, and every class of people has a probability of every level.
-MAX_LINKED_LEVELS = 20_000
+# A fit holds squares of all levels, and a table of two events half of that of an attribute: 64 MB each.
+MAX_LINKED_LEVELS = 4_000
 _KEYS = {"people": ("key", "schema"), "events": ("at_most", "key", "schema")}
 _IN_TIME = ("order", "follows", "unique")
 # What can be the order of events, and with how many levels one of the others follows another.
