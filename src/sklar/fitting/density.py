@@ -16,10 +16,10 @@ from itertools import islice, pairwise
 import numpy as np
 
 from sklar.budget.certificate import Measured, is_of_schema
-from sklar.budget.plan import INSIDE, TOKENS, inside_places, margin_sd
+from sklar.budget.plan import INSIDE, inside_places, margin_sd, sides_of
 from sklar.budget.search import Finding, Ladder, Units, asked_of, ladder_of, next_cells
 from sklar.draw.decode import Rounding, Shape
-from sklar.fitting.margins import estimate_rows, project
+from sklar.fitting.margins import drawn_to, estimate_rows, project
 from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Parities, Shares, Tables
 from sklar.public.outputs import grain
@@ -226,12 +226,12 @@ def rows_inside(measured: Measured) -> dict[int, tuple[Doubles, float]]:
     with m rows whose numbers lie, on average, the share s of the way from its bin's lower edge to the upper has m s.
     """
     places = inside_places(measured.schema)
-    for block in measured.blocks:
+    for block in measured.counted:
         if isinstance(block.query, Shares) and block.query.what == INSIDE:
-            tables = [values / TOKENS for values in block.by_scale()]
+            tables = block.by_scale()
             # Each table was seen twice.
             both = zip(places, tables, tables[len(places) :], block.scales, strict=False)
-            return {place: ((one + two) / 2, float(sd) / TOKENS / 2**0.5) for place, one, two, sd in both}
+            return {place: ((one + two) / 2, float(sd) / 2**0.5) for place, one, two, sd in both}
     return {}
 
 
@@ -247,7 +247,7 @@ def _answers(measured: Measured) -> dict[tuple[str, str], tuple[Finding, list[In
 def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
     """The shapes of all attributes on an axis, by name. `margins` are probabilities of levels, shape (d,)."""
     schema, answers, inside = measured.schema, _answers(measured), rows_inside(measured)
-    n = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
+    n = estimate_rows(measured.counted, measured.certificate.mechanism, measured.n_rows)
     errors = _standard_errors(measured, n)
     shapes = {}
     for index, attribute in enumerate(schema.attributes):
@@ -267,7 +267,25 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
             finding, tables = answers[attribute.name, "rounding"]
             shape = replace(shape, rounding=_rounding(attribute, ladder, tables[0], finding.scale, density))
         shapes[attribute.name] = _with_means(attribute, shape, rows, moments, _UNSEEN * finding.scale)
+    for side in () if measured.tree is None else sides_of(measured.tree):
+        if side.kind == "number":
+            at = schema.names.index(side.of.name)
+            block = next(each for each in measured.counted if getattr(each.query, "what", "") == side.what)
+            own = margins[schema.cells.levels(at)]
+            shapes[side.of.name] = _counted(shapes[side.of.name], np.array(side.of.bins), own, block, n)
     return shapes
+
+
+def _counted(shape: Shape, bins: Ints, margins: Doubles, block: Block, n_rows: int) -> Shape:
+    """The shape of numbers of rows, of which single ones were counted, drawn to these as far as noise allows."""
+    of = np.repeat(np.arange(margins.size), np.diff(bins))
+    law = drawn_to(
+        block.values / n_rows, (margins[of] + 1e-9) * shape.masses(bins), float(block.scales[0] / n_rows) ** 2
+    )
+    law /= np.bincount(of, weights=law)[of]
+    places = [np.arange(low, high + 1.0) for low, high in pairwise(bins.tolist())]
+    heights = [np.concatenate([[0.0], np.cumsum(law[low : high - 1]), [1.0]]) for low, high in pairwise(bins.tolist())]
+    return replace(_joined(places, heights), means=shape.means, errors=shape.errors)
 
 
 def _with_means(
@@ -345,7 +363,7 @@ def _standard_errors(measured: Measured, n_rows: int) -> Doubles:
     cells = measured.schema.cells
     # All but nothing, where no one-way table was measured.
     one_way, precision = np.full(cells.n_attributes, 1e-300), np.zeros(cells.n_pairs)
-    for block in measured.blocks:
+    for block in measured.counted:
         query = block.query
         if isinstance(query, Parities):
             one_way += block.scales[0] ** -2.0

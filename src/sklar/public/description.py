@@ -124,7 +124,7 @@ def read_described(path: str | Path) -> dict[str, Any]:
             schema = document.get("schema")
     except ModelError as error:
         raise SchemaError(str(error)) from None
-    if not isinstance(schema, dict) or not {"attributes", "events"} & schema.keys():
+    if not isinstance(schema, dict):
         raise SchemaError(f"'{path}' is neither a schema nor a model.")
     return schema
 

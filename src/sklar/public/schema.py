@@ -313,6 +313,13 @@ class Schema(Remembering):
         allowed = {(place[i], place[j]): free for (i, j), free in self.allowed.items()}
         return replace(self, attributes=attributes, rules=forbidden_rules(attributes, allowed), whole=self)
 
+    def part(self, places: Sequence[int]) -> Schema:
+        """The schema of some of the measured attributes, with the rules that are about them alone."""
+        attributes, at = tuple(self.attributes[i] for i in places), {i: place for place, i in enumerate(places)}
+        allowed = {(at[i], at[j]): free for (i, j), free in self.allowed.items() if {i, j} <= at.keys()}
+        rules = forbidden_rules(attributes, allowed)
+        return replace(self, attributes=attributes, rules=rules, whole=None, pairs=(), target=())
+
     @cached_property
     def sources(self) -> tuple[tuple[int, NDArray[np.int64]], ...]:
         """For each attribute, the place in `measured` of the one that decides its level, and the level for each."""
