@@ -17,7 +17,7 @@ from sklar.fitting.third import look_ahead
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import SchemaLike
-from sklar.public.tree import Known, Tree, joint_of, known_of, tree_of
+from sklar.public.tree import Tree, joint_of, known_of, tree_of
 from sklar.rows.engines import Measurer
 
 

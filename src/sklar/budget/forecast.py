@@ -26,9 +26,9 @@ from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.wording import said, stated
-from sklar.public.tree import Tree, joint_of, known_of, tree_of
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
+from sklar.public.tree import Tree, joint_of, known_of, tree_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -205,14 +205,14 @@ class Beside(NamedTuple):
 def beside_of(known: Known) -> tuple[Beside, ...]:
     """What is measured beside the tables of attributes: first moments inside bins, and sides of linked tables."""
     schema, sides = joint_of(known).measured, sides_of(known) if isinstance(known, Tree) else ()
-    sizes, per = inside_sizes(schema), "person" if sides else "row"
+    sizes = inside_sizes(schema)
     taken = min(_OF_ONE_NUMBER * len(sizes), _OF_NUMBERS)
-    inside = [Beside(INSIDE, (*sizes, *sizes), taken, per)] if sizes else []
+    inside = [Beside(INSIDE, (*sizes, *sizes), taken, "person" if sides else "row")] if sizes else []
     return (*inside, *(Beside(side.what, side.lengths, SIDES[side.kind][0], "person") for side in sides))
 
 
-# What is measured of linked tables beside their joint table, by kind: its part of the whole precision, and what it is in
-# words. Where no one attribute follows another, rows have one state.
+# What is measured of linked tables beside their joint table, by kind: its part of the whole precision, and what it is
+# in words. Where no one attribute follows another, rows have one state.
 SIDES: Mapping[str, tuple[float, str]] = {
     "number": (0.01, "how many {of} a person has"),
     "two": (0.08, "one attribute in two of a person's {of}"),
@@ -221,6 +221,10 @@ SIDES: Mapping[str, tuple[float, str]] = {
     "gap": (0.04, "one of a person's {of} and the gap to the next one"),
     "gaps": (0.04, "how many {of} a person has, and the gaps between them"),
 }
+# Those that are about steps from a row to the next one.
+STEPS = ("next", "gap", "gaps")
+# Axes that are no attribute.
+NUMBER, GAP, SINGLE = -1, -2, -3
 # Cells of a table of two rows beyond which next to nothing but noise would be measured.
 _MOST_OF_TWO = 1 << 16
 
@@ -229,14 +233,14 @@ _MOST_OF_TWO = 1 << 16
 class Side:
     """Tables of one kind about the rows of one table: their shapes, and what their axes are about.
 
-    An axis is an attribute of the table, by its place, or bins of the `number` of a person's rows, of `gaps`, or a
-    plain number. Two rows have no order: a triangle of cells.
+    An axis is an attribute of the table, by its place, or else bins of the number of a person's rows or of gaps, or
+    plain numbers. Two rows have no order: a triangle of cells.
     """
 
     of: Branch
     kind: str
     shapes: tuple[tuple[int, ...], ...]
-    axes: tuple[tuple[int | str, ...], ...]
+    axes: tuple[tuple[int, ...], ...]
 
     @property
     def what(self) -> str:
@@ -249,7 +253,7 @@ class Side:
         return Beside(self.what, self.lengths, SIDES[self.kind][0], "person").query
 
     @property
-    def tables(self) -> list[tuple[tuple[int | str, ...], tuple[int, ...]]]:
+    def tables(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """The axes of each table with its shape."""
         return list(zip(self.axes, self.shapes, strict=True))
 
@@ -273,17 +277,17 @@ def sides_of(tree: Tree) -> tuple[Side, ...]:
             for place, (name, size) in enumerate(zip(branch.schema.names, sizes, strict=True))
             if name != branch.order and name not in determined and size * (size + 1) // 2 <= _MOST_OF_TWO
         ]
-        tables: dict[str, list[tuple[tuple[int, ...], tuple[int | str, ...]]]] = {
-            "number": [((branch.at_most + 1,), ("count",))],
+        tables: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {
+            "number": [((branch.at_most + 1,), (SINGLE,))],
             "two": [((sizes[place],), (place, place)) for place in (twice if branch.at_most > 1 else ())],
         }
         if course is not None:
             gaps, states, state = len(course.gaps) - 1, course.states, course.follows
-            tables["gaps"] = [((bins - 2, gaps), ("number", "gap"))]
+            tables["gaps"] = [((bins - 2, gaps), (NUMBER, GAP))]
             if state is not None:
                 tables["first"] = [((states,), (state,))]
                 tables["next"] = [((states, states), (state, state))]
-                tables["gap"] = [((states, gaps), (state, "gap"))]
+                tables["gap"] = [((states, gaps), (state, GAP))]
         found += [
             Side(of=branch, kind=kind, shapes=tuple(shape for shape, _ in own), axes=tuple(axes for _, axes in own))
             for kind, own in tables.items()
@@ -333,11 +337,11 @@ def inside_sizes(schema: Schema) -> tuple[int, ...]:
 
 
 # First moments inside bins: a table over the levels of each number, all of them twice, so that files show noise. A row
-# whose number x lies in the bin from a to b deals the share (x - a) / (b - a) of its tokens, rounded, to that level, and
-# the rest to nobody; a row at a point, or without a number, deals none (`rows.encode.dealt`). So it deals to at most one
-# cell of a table, a whole number from 0 to G: replacing it moves a table by at most G down in one cell and G up in
-# another; signed positions would move one cell by 2 G. With noise of G s in tokens a table costs the rho of a table of
-# counts with noise s, and less than its mu^2: G^2 / (G^2 s^2 - 4) < 1 / (s^2 - 4). So plans pay for it as one.
+# whose number x lies in the bin from a to b deals the share (x - a) / (b - a) of its tokens, rounded, to that level,
+# and the rest to nobody; a row at a point, or without a number, deals none (`rows.encode.dealt`). So it deals to at
+# most one cell of a table, a whole number from 0 to G: replacing it moves a table by at most G down in one cell and G
+# up in another; signed positions would move one cell by 2 G. With noise of G s in tokens a table costs the rho of a
+# table of counts with noise s, and less than its mu^2: G^2 / (G^2 s^2 - 4) < 1 / (s^2 - 4). So plans pay for it as one.
 
 
 def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None, *, again: bool) -> Stages:

@@ -50,8 +50,8 @@ def level_drawer(chances: Floats | Doubles, cells: Cells) -> Callable[[Ints, np.
 class Kinds:
     """What rows of a table are like, by H classes of people and K kinds of each: probabilities.
 
-    `number` (H, bins) is of the number of rows, or (H K, bins) of rows that hang on rows; `kind` (H, K) of the kind of a
-    row, and `levels` (H K, d) of the levels of its measured attributes, as the table's own schema has them.
+    `number` (H, bins) is of the number of rows, or (H K, bins) of rows that hang on rows; `kind` (H, K) of the kind of
+    a row, and `levels` (H K, d) of the levels of its measured attributes, as the table's own schema has them.
     """
 
     number: Doubles
@@ -65,8 +65,7 @@ def kinds_of(probabilities: Floats, kinds: int, tree: Tree, i: int) -> Kinds:
     names = [branch.name, *(f"{branch.name}.{each.name}" for each in branch.schema.measured.attributes)]
     for place in map(joint.names.index, names):
         levels, attribute = probabilities[:, joint.cells.levels(place)].astype(np.float64), joint.attributes[place]
-        if attribute.exhaustive:
-            none = none_code(attribute)
+        if (none := none_code(attribute)) is not None:
             some.append(1 - levels[:, none])
             levels = np.delete(levels, none, axis=1) + _LITTLE
         own.append(levels / levels.sum(axis=1, keepdims=True))

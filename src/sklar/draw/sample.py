@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sklar.draw.blocks import Copula, Sampler, blocks, stream
-from sklar.draw.course import Chain, Kinds, kinds_of, level_drawer
+from sklar.draw.course import Chain, kinds_of, level_drawer
 from sklar.draw.decode import AxisDecoder, Decoder, Shape, decode_dummies, dummy_schema, record_schema
 from sklar.draw.repair import RecordSampler, component_odds, pick, repair
 from sklar.errors import ModelError
 from sklar.kernel.cells import Cells, Codes, Ints
 from sklar.machine.extras import lazily
-from sklar.public.tree import Branch, Tree, none_code
+from sklar.public.tree import Branch, Tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -129,7 +129,10 @@ class TreeSampler:
         people, self._columns = copula.of_people(tree.people.measured), tree_columns(tree)
         self._tree, self._seed, self._model, self._joint = tree, seed, copula, tree.joint
         self._classes, self._cells = people.probabilities, people.schema.cells
-        self._condition, finer = (None, shapes) if condition is None else condition
+        self._condition: Condition | None = None
+        finer = shapes
+        if condition is not None:
+            self._condition, finer = condition
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
         self.block_rows = self._people.block_rows
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}
@@ -153,7 +156,7 @@ class TreeSampler:
         """All rows of the people of a block, given as its number and its size, those that have an order in it."""
         number, people = block
         rng, values, tree = stream(self._seed, number, 2), stream(self._seed, number, 3), self._tree
-        codes = self._people.codes(block)
+        codes: Codes = self._people.codes(block)
         frame, keys = self._people.decoded(codes, number), number * self.block_rows + 1 + np.arange(people)
         if self._condition is not None:
             finer = self._condition.schema.measured.offsets[:-1, None] + codes.astype(np.int64)
@@ -196,7 +199,7 @@ class TreeSampler:
                 for place, levels in known.items():
                     weights = weights * kinds.levels[each, (schema.offsets[place] + levels)[:, None]]
             component = component * self._model.kinds + pick(weights.cumsum(axis=1), rng)
-        codes = self._levels[i](component, rng)
+        codes: Codes = self._levels[i](component, rng)
         for place, levels in known.items():
             codes[place] = levels
         codes = self._repaired(i, branch, codes, owner, drawn, list(known), rng)
@@ -242,7 +245,7 @@ class TreeSampler:
             return codes
         while i:
             i, owner = self._tree.above[i], drawn[i].owner[owner] if i in drawn else owner
-        none = np.array([none_code(joint.attributes[at]) for at in own])[:, None]
+        none = np.array([joint.attributes[at].special_codes[-1] for at in own])[:, None]
         both = np.concatenate([drawn[0].codes[: len(people), owner], codes + (codes >= none)]).astype(np.int64)
         fixed = [*range(len(people)), *(len(people) + place for place in known)]
         repair(both, self._model.part([*people, *own]), part.allowed, rng, fixed)

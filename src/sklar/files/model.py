@@ -30,7 +30,6 @@ from sklar.files.write import (
     write_text,
 )
 from sklar.fitting.density import fit_shapes
-from sklar.fitting.margins import estimate_rows
 from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
@@ -342,7 +341,7 @@ class TreeModel(Model):
         copula: Any = self.copula
         return TreeSampler(copula, self.tree, self.laws, seed, shapes=self.shapes, enums=enums, condition=held)
 
-    def complete(self, rows: object, *, seed: int | None = None, to: Library = "polars") -> Any:
+    def complete(self, *_rows: object, **_settings: Any) -> Any:
         """Not for linked tables."""
         raise ModelError("complete fills rows of one table, and this model is of several. Fit one of them by itself.")
 
@@ -429,8 +428,8 @@ def fit_tables(
     from sklar.draw.repair import hold_margins
     from sklar.fitting.choose import fit_auto, refined
     from sklar.fitting.latent import LatentModel
-    from sklar.fitting.order import fit_laws
     from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, pool
+    from sklar.fitting.order import fit_laws
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)

@@ -199,8 +199,8 @@ def write_tables(
     """Write all tables of some people at a time, and public ones: drawn once, and held in files in between."""
     with TemporaryDirectory() as folder:
         held: dict[str, list[Path]] = {name: [] for name in columns}
-        for number, frames in enumerate(drawn):
-            for name, frame in frames.items():
+        for number, block in enumerate(drawn):
+            for name, frame in block.items():
                 held[name].append(part := Path(folder) / f"{name}.{number}.arrow")
                 frame.write_ipc(part, compression="lz4")
         tables = [
@@ -227,7 +227,7 @@ def write_tables(
 
 
 def _read_part(part: Path) -> pl.DataFrame:
-    return pl.read_ipc(part, memory_map=False)
+    return pl.read_ipc(part)
 
 
 def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:

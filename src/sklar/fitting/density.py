@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from sklar.budget.certificate import Measured, is_of_schema
-from sklar.budget.plan import INSIDE, inside_places, margin_sd, sides_of
+from sklar.budget.plan import INSIDE, inside_places, margin_sd
 from sklar.budget.search import Finding, Ladder, Units, asked_of, ladder_of, next_cells
 from sklar.draw.decode import Rounding, Shape
 from sklar.fitting.margins import drawn_to, estimate_rows, project
@@ -52,6 +52,8 @@ _DECADE = 4.0
 # bins that a search found; and the rows beyond what it saw, in its noise. Chosen on the ten shapes of
 # experiments.limited, where 95% intervals of limited means then hold 97% of the time or more.
 _UNKNOWN, _UNSEEN = (0.15, 0.1), 1.5
+# How much more it weighs that chances of numbers add up to those of their bin than that they are even.
+_FIRMLY = 1e3
 # The largest numbers that floats hold one by one.
 _EXACT = 2.0**53
 
@@ -267,25 +269,33 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
             finding, tables = answers[attribute.name, "rounding"]
             shape = replace(shape, rounding=_rounding(attribute, ladder, tables[0], finding.scale, density))
         shapes[attribute.name] = _with_means(attribute, shape, rows, moments, _UNSEEN * finding.scale)
-    for side in () if measured.tree is None else sides_of(measured.tree):
-        if side.kind == "number":
-            at = schema.names.index(side.of.name)
-            block = next(each for each in measured.counted if getattr(each.query, "what", "") == side.what)
-            own = margins[schema.cells.levels(at)]
-            shapes[side.of.name] = _counted(shapes[side.of.name], np.array(side.of.bins), own, block, n)
+    if measured.tree is not None:
+        held = {block.query.what: block for block in measured.counted if isinstance(block.query, Shares)}
+        for branch in measured.tree.branches[1:]:
+            at = schema.names.index(branch.name)
+            own = margins[schema.cells.levels(at)][schema.attributes[at].bin_codes]
+            shape, counted = (
+                _numbers(np.array(branch.bins), own, held.get(f"{branch.name}: number"), n),
+                shapes[branch.name],
+            )
+            shapes[branch.name] = replace(shape, means=counted.means, errors=counted.errors)
     return shapes
 
 
-def _counted(shape: Shape, bins: Ints, margins: Doubles, block: Block, n_rows: int) -> Shape:
-    """The shape of numbers of rows, of which single ones were counted, drawn to these as far as noise allows."""
-    of = np.repeat(np.arange(margins.size), np.diff(bins))
-    law = drawn_to(
-        block.values / n_rows, (margins[of] + 1e-9) * shape.masses(bins), float(block.scales[0] / n_rows) ** 2
-    )
-    law /= np.bincount(of, weights=law)[of]
-    places = [np.arange(low, high + 1.0) for low, high in pairwise(bins.tolist())]
-    heights = [np.concatenate([[0.0], np.cumsum(law[low : high - 1]), [1.0]]) for low, high in pairwise(bins.tolist())]
-    return replace(_joined(places, heights), means=shape.means, errors=shape.errors)
+def _numbers(bins: Ints, margins: Doubles, single: Block | None, n_rows: int) -> Shape:
+    """The shape of numbers of rows: chances that change least from each number to the next, within bins with these
+    margins; drawn to what was measured of `single` numbers, as far as that is no noise. None of nobody stands alone.
+    """
+    of, steps = np.repeat(np.arange(margins.size), np.diff(bins)), np.diff(np.eye(bins[-1]), axis=0)[1:]
+    held = _FIRMLY * (of == np.arange(margins.size)[:, None])
+    even = np.linalg.solve(held.T @ held + steps.T @ steps, held.T @ margins * _FIRMLY)
+    law = np.maximum(even, 1e-9)
+    if single is not None:
+        law = drawn_to(single.values / n_rows, law, float(single.scales[0] / n_rows) ** 2)
+    law = law / np.bincount(of, weights=law)[of]
+    ends = list(pairwise(bins.tolist()))
+    heights = [np.concatenate([[0.0], np.cumsum(law[low : high - 1]), [1.0]]) for low, high in ends]
+    return _joined([np.arange(low, high + 1.0) for low, high in ends], heights)
 
 
 def _with_means(

@@ -174,7 +174,7 @@ class Tied:
                     slice(each.start - whole.start, each.stop - whole.start)
                     for each, whole in zip(held, (rows, columns), strict=True)
                 )
-                yield here, there, *held
+                yield here, there, held[0], held[1]
 
     def add(self, probabilities: Floats, pull: Floats, fits: int) -> None:
         """Add the gradient of tables of two rows, and give shared attributes one of their group."""

@@ -18,7 +18,7 @@ from sklar.kernel.queries import Block, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
-from sklar.public.tree import Tree, none_code
+from sklar.public.tree import Tree
 
 _TOGETHER = 250_000
 # Cells whose sums take as long as it takes to begin threads.
@@ -99,7 +99,7 @@ def _tied(estimates: Estimates, tree: Tree, blocks: Sequence[Block]) -> Estimate
             shares = np.zeros((size, size))
             # A pair without order is two cells, half of it in each.
             shares[np.triu_indices(size)] = cells / (2 * n)
-            none = none_code(tree.joint.attribute(names[attribute]))
+            none = tree.joint.measured.attributes[attribute].special_codes[-1]
             number, precision = names.index(side.of.name), 2 * (n / float(scale)) ** 2
             twice.append(TwoRows(attribute, number, none, shares + shares.T, precision))
     return replace(estimates, ties=Ties(of=tree.ties, twice=tuple(twice)))

@@ -98,7 +98,7 @@ def law_shapes(course: Course, classes: int) -> tuple[tuple[int, ...], ...]:
 
 
 def fit_laws(measured: Measured, model: LatentModel, shapes: Mapping[str, Shape]) -> dict[str, CourseLaws]:
-    """The laws of the order of rows, by table, for classes of people that are fitted; `shapes` are of numbers of rows."""
+    """The laws of the order of rows, by table, for fitted classes of people; `shapes` are of numbers of rows."""
     n, tree, laws = (
         estimate_rows(measured.counted, measured.certificate.mechanism, measured.n_rows),
         measured.tree,

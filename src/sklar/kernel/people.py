@@ -1,9 +1,9 @@
 """Which rows of each person are counted, and how a person's tokens are dealt to entries.
 
-The privacy argument needs three things of this file, and nothing else: at most `most` rows of a person are chosen; which
-of a person's rows are chosen depends on that person's rows and keys alone; and the tokens of a person's entries are
-whole numbers, none negative, of sum at most `each`, by that person's entries alone. A person is a mark, which stands for
-an id.
+The privacy argument needs three things of this file, and nothing else: at most `most` rows of a person are chosen;
+which of a person's rows are chosen depends on that person's rows and keys alone; and the tokens of a person's entries
+are whole numbers, none negative, of sum at most `each`, by that person's entries alone. A person is a mark, which
+stands for an id.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def deal(owner: NDArray[np.int64], parts: NDArray[np.int64], each: int) -> NDArr
     Postcondition, for any owners and parts: tokens are whole numbers, none negative; those of one owner sum to `each`,
     or to none where no entry has parts; and they depend on that owner's entries, in their order, alone. Why: with T the
     sum of an owner's parts, and P that up to and with an entry of p, it gets floor(each P / T) - floor(each (P - p) /
-    T). Floors do not fall as P grows, and the sum over the owner's entries telescopes to floor(each T / T). Precondition,
-    by public limits: the parts of all sum to less than 2^46, so that no product exceeds 64 bits.
+    T). Floors do not fall as P grows, and the sum over the owner's entries telescopes to floor(each T / T).
+    Precondition, by public limits: the parts of all sum to less than 2^46, so that no product exceeds 64 bits.
 
     >>> deal(np.array([7, 8, 7, 7]), np.array([1, 5, 1, 1]), 8).tolist()
     [2, 8, 3, 3]

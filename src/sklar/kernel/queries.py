@@ -483,7 +483,8 @@ class Block:
     @property
     def in_rows(self) -> Block:
         """The same with tokens as parts of a row (or person), so that values are whole numbers no more."""
-        each = getattr(self.query, "each", 1)
-        if each == 1:
+        query = self.query
+        if not isinstance(query, Tables | Shares) or query.each == 1:
             return self
-        return replace(self, query=replace(self.query, each=1), scales=self.scales / each, values=self.values / each)
+        values: Any = self.values / query.each
+        return replace(self, query=replace(query, each=1), scales=self.scales / query.each, values=values)

@@ -1,9 +1,9 @@
 """Several tables of the same people: one row a person in the first, any number of rows of a person in all others.
 
-Every table has a schema of its own, and a column with the person's key, which is used to find a person's rows and never
-released. A row of a table hangs on a person, or on a row of the same person in another table, whose id it names. At most
-`at_most` rows hang on any one; of more, so many are chosen at random. Tables that are public are looked up: copied, never
-measured.
+Every table has a schema of its own, and a column with the person's key, which is used to find a person's rows and
+never released. A row of a table hangs on a person, or on a row of the same person in another table, whose id it names.
+At most `at_most` rows hang on any one; of more, so many are chosen at random. Tables that are public are looked up:
+copied, never measured.
 
 A person is one row of a **joint table**: the attributes of people; of each other table the number of rows that hang on
 the person (or on the row above), and the attributes of one of these rows, drawn at random, with a level for nobody's.
@@ -168,7 +168,8 @@ class Tree(Remembering):
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        names, known = [each.name for each in (*self.branches, *self.lookups)], dict[str, Branch]()
+        names = [*(each.name for each in self.branches), *(each.name for each in self.lookups)]
+        known = dict[str, Branch]()
         twice = repeated(name.lower() for name in names)
         refuse((twice is not None, f"tables must differ in name, got '{twice}' twice. Rename one."))
         for branch in self.branches:
@@ -212,9 +213,9 @@ class Tree(Remembering):
             with within(f"[{name}] "):
                 odd = min(set(entry) - set(_SAID) - {"schema"}, default=None)
                 refuse((odd, f"unknown key '{odd}'. Known are schema, {', '.join(_SAID)}."))
-                own = {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
-                above = branches[0].name if branches else ""
-                own = {"key": "", "of": above, **own, "schema": _schema(entry["schema"], folder, ids)}
+                own: dict[str, Any] = {"key": "", "of": branches[0].name if branches else ""}
+                own |= {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
+                own["schema"] = _schema(entry["schema"], folder, ids)
                 branches.append(Branch(name=name, **own))
         # Each right after the tables above it, wherever it stands in the file.
         order = {each.name: at for at, each in enumerate(branches)}
@@ -394,15 +395,13 @@ def describes_tree(document: Mapping[str, Any]) -> bool:
 
 
 def with_none(attribute: Attribute) -> Attribute:
-    """The attribute with one level more: of people who have no row. It is missing where nothing else is."""
-    if attribute.missing is None:
-        return replace(attribute, missing=NONE)
+    """The attribute with one level more: of people who have no row."""
     return replace(attribute, special=(*attribute.special, NONE))
 
 
-def none_code(joint: Attribute) -> int:
-    """The code of that level."""
-    return joint.special_codes[-1] if joint.special[-1:] == (NONE,) else int(joint.missing_code or 0)
+def none_code(joint: Attribute) -> int | None:
+    """The code of that level; None where an attribute has none: of people, and of numbers of their own rows."""
+    return joint.special_codes[-1] if joint.special[-1:] == (NONE,) else None
 
 
 def _joint_rule(rule: Rule, below: str, known: Mapping[str, Attribute]) -> Rule:
@@ -410,14 +409,17 @@ def _joint_rule(rule: Rule, below: str, known: Mapping[str, Attribute]) -> Rule:
     if not below:
         return rule
 
+    def none(name: str) -> int:
+        return known[below + name].special_codes[-1]
+
     def moved(name: str, code: int) -> int:
-        return code + (code >= none_code(known[below + name]))
+        return code + (code >= none(name))
 
     if isinstance(rule, Forbidden):
         sides = ((name, tuple(moved(name, code) for code in codes)) for name, codes in rule.sides)
         return Forbidden(sides=tuple((below + name, codes) for name, codes in sides))
     levels = [moved(rule.attribute, code) for code in rule.levels]
-    levels.insert(none_code(known[below + rule.by]), none_code(known[below + rule.attribute]))
+    levels.insert(none(rule.by), none(rule.attribute))
     return Determined(attribute=below + rule.attribute, by=below + rule.by, levels=tuple(levels))
 
 
@@ -450,7 +452,7 @@ def _schema(given: object, folder: Path | None, ids: Mapping[str, Sequence[str]]
 
 def _lookup(name: str, entry: Mapping[str, Any], folder: Path | None) -> Lookup:
     """A public table in a file, or in place."""
-    given, column = entry["public"], entry.get("id")
+    given, column = entry["public"], str(entry.get("id"))
     with within(f"[{name}] "):
         odd = min(set(entry) ^ {"public", "id"}, default=None)
         refuse((odd, f"'{odd}' is {'unknown' if odd in entry else 'missing'}. It has public, id."))

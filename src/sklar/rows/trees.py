@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.plan import TOKENS, sides_of
+from sklar.budget.plan import GAP, NUMBER, TOKENS, sides_of
 from sklar.errors import DataError
 from sklar.kernel.cells import Ints
 from sklar.kernel.people import choose_rows, deal
@@ -140,9 +140,9 @@ def prepare(batch: pl.DataFrame, *, number: int, ask: Ask, secrets: Secrets) -> 
     """What is counted of the rows of a table, row by row, and what finds the rows that they hang on."""
     tree = tree_in(ask)
     branch, columns = tree.branches[number], [pl.Series(_TABLE, np.full(batch.height, number, dtype=np.int8))]
-    for title, column in ((_ID, branch.id), (_ABOVE, branch.parent)):
-        if column:
-            ids = ids_of(batch.get_column(column))
+    for title, name in ((_ID, branch.id), (_ABOVE, branch.parent)):
+        if name:
+            ids = ids_of(batch.get_column(name))
             columns.append(pl.Series(title, marks_of(ids, secrets.ids)[:, 0].copy()).set(ids.is_null(), None))
     wanted = {place: index for index, (i, place) in _places(tree, ask.attributes).items() if i == number}
     valued = {place: at for at, (i, place) in _places(tree, ask.values).items() if i == number}
@@ -328,12 +328,13 @@ class People:
 
     def _codes(self, i: int, place: int, attribute: Attribute) -> Ints:
         """The codes of an attribute of the joint table, by the rows that it is of; the last is that of no row."""
-        none = none_code(attribute) if i and attribute.exhaustive else NO_CELL
+        none = none_code(attribute)
         if place < 0:
             own = np.searchsorted(np.array(self._tree.branches[i].bins), self._number(i), side="right") - 1
-            return np.append(own, none)
-        own = self.rows[i][f"code {place}"].to_numpy().astype(np.int64)
-        return np.append(np.where(own < 0, none, own + (own >= none)) if i else own, none)
+        else:
+            own = self.rows[i][f"code {place}"].to_numpy().astype(np.int64)
+            own = own if none is None else own + (own >= none)
+        return np.append(own, NO_CELL if none is None else none)
 
     def _ways(self, i: int, place: int) -> Ints:
         """The share, in `TOKENS`, of its bin that lies below each number; none of no row."""
@@ -359,7 +360,7 @@ class People:
         owner, number, course = self.owner[i], self._number(i), side.of.course
         if side.kind == "number":
             return [(number, np.full(number.size, tokens))]
-        places = {axis for axes in side.axes for axis in axes if isinstance(axis, int)}
+        places = {axis for axes in side.axes for axis in axes if axis >= 0}
         codes = {place: self.rows[i][f"code {place}"].to_numpy().astype(np.int64) for place in places}
         if side.kind == "two":
             begin, one = (np.cumsum(number) - number)[owner], np.flatnonzero(number[owner] > 1)
@@ -381,16 +382,14 @@ class People:
         bins, gaps = np.array(side.of.bins), np.array(course.gaps if course else ())
         axes = {
             # Whoever makes a step has two rows.
-            "number": np.searchsorted(bins, number[owner[after]], side="right") - 3,
-            "gap": np.searchsorted(gaps, times[after] - times[before], side="right") - 1,
+            NUMBER: np.searchsorted(bins, number[owner[after]], side="right") - 3,
+            GAP: np.searchsorted(gaps, times[after] - times[before], side="right") - 1,
         }
-        steps = [
-            [
-                axes[axis] if isinstance(axis, str) else codes[axis][rows]
-                for axis, rows in zip(own, (before, after), strict=True)
-            ]
+        sides = (before, after)
+        steps = (
+            [codes[axis][rows] if axis >= 0 else axes[axis] for axis, rows in zip(own, sides, strict=True)]
             for own, _ in side.tables
-        ]
+        )
         return [
             (np.where((low >= 0) & (high >= 0), low * shape[1] + high, NO_CELL), given)
             for (low, high), (_, shape) in zip(steps, side.tables, strict=True)
