@@ -147,6 +147,11 @@ class TreeSampler:
             if i:
                 self._numbers[i] = AxisDecoder(tree.joint.attribute(branch.name), shapes.get(branch.name))
         self._chains = {name: Chain(own) for name, own in laws.items()}
+        # As they are drawn: texts may be held as an Enum.
+        self.columns = {
+            branch.name: pl.Schema({**dict.fromkeys(branch.ids, pl.Int64()), **self._decoders[i].columns})
+            for i, branch in enumerate(tree.branches)
+        }
 
     def blocks(self, people: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
         """Number and size of the blocks of this many people, from block `first` up to and without `last`."""

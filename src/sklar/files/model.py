@@ -365,7 +365,8 @@ class TreeModel(Model):
         progress.stage("sample")
         sampler = self._sampler(seed, given, enums=kind == "parquet")
         drawn = in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
-        write_tables(target, self.tree, self.columns, drawn, kind=kind, spreadsheet=spreadsheet)
+        how: dict[str, Any] = {"shown": self.columns, "kind": kind, "spreadsheet": spreadsheet}
+        write_tables(target, self.tree, sampler.columns, drawn, **how)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

@@ -168,7 +168,7 @@ def check_tables(path: str | Path, kind: str) -> Path:
     """Where linked tables can go: a folder with a file of this kind for each, or a database."""
     if Path(path).suffix.lower() in DATABASES:
         return check_target(path, DATABASES)
-    if f".{kind}" not in SUFFIXES or Path(path).suffix:
+    if kind not in ("csv", "parquet") or Path(path).suffix.lower() in SUFFIXES:
         ends = f"be a folder, or a database that ends in {', '.join(DATABASES[:-1])} or {DATABASES[-1]}"
         raise OutputError(f"'{path}' must {ends}; and files of a folder csv or parquet. Linked tables are several.")
     check_target(Path(path).with_suffix(f".{kind}"), SUFFIXES)
@@ -193,10 +193,14 @@ def write_tables(
     columns: Mapping[str, pl.Schema],
     drawn: Iterable[Mapping[str, pl.DataFrame]],
     *,
+    shown: Mapping[str, pl.Schema],
     kind: str = "csv",
     spreadsheet: bool = False,
 ) -> None:
-    """Write all tables of some people at a time, and public ones: drawn once, and held in files in between."""
+    """Write all tables of some people at a time, and public ones: drawn once, and held in files in between.
+
+    `columns` are as rows are drawn, `shown` as readers see them (`write_frames`).
+    """
     with TemporaryDirectory() as folder:
         held: dict[str, list[Path]] = {name: [] for name in columns}
         for number, block in enumerate(drawn):
@@ -223,7 +227,8 @@ def write_tables(
         with failing(OutputError, f"the folder '{path}' cannot be written: {{why}}.", OSError):
             path.mkdir(exist_ok=True)
         for name, kinds, frames, schema, _ in tables:
-            write_frames(path / f"{name}.{kind}", kinds, frames, schema, shown=kinds, spreadsheet=spreadsheet)
+            own = shown.get(name, kinds)
+            write_frames(path / f"{name}.{kind}", kinds, frames, schema, shown=own, spreadsheet=spreadsheet)
 
 
 def _read_part(part: Path) -> pl.DataFrame:

@@ -31,7 +31,8 @@ from scipy.special import bdtr, betainc, chdtr, chdtrc, ndtr, ndtri
 from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import Mechanism
 from sklar.trust.audit import ALPHA
-from sklar.trust.audit.kinds import Everything, Kind
+from sklar.budget.certificate import Measured
+from sklar.trust.audit.kinds import Kind
 
 Array = NDArray[np.float64]
 # What is odd, in words, and how rarely noise as claimed is as odd.
@@ -81,7 +82,7 @@ def normal_scores(noise: NDArray[np.int64], scales: Array, mechanism: Mechanism)
     return np.asarray(-np.where(noise < 0, -1, 1) * ndtri(tail))
 
 
-def drawn_by(kind: Kind, releases: Sequence[Everything]) -> list[list[Drawn]]:
+def drawn_by(kind: Kind, releases: Sequence[Measured]) -> list[list[Drawn]]:
     """The noise of every block of every release of a kind."""
     return [
         [

@@ -56,9 +56,6 @@ def yaml(document: Mapping[str, Any]) -> str:
 
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
-    if facts.linked is not None:
-        listed = [[code(name), what] for name, what in files.LINKED_FILES.items()]
-        return filled("LINKED.md.j2", facts, listed=listed)
     schema = facts.model.schema
     # Names that a shell takes as they are; the paper's copula answers counts alone.
     infers, measured = facts.model.copula.components() is not None, facts.model.measured_schema.attributes
@@ -74,7 +71,7 @@ def readme(facts: Facts) -> str:
         facts,
         card=Markdown(yaml(described(facts, "card.json.j2"))),
         together=publish.together(facts.model.certificate),
-        listed=[[code(name), what] for name, what in files.FILES.items()],
+        listed=[[code(name), what] for name, what in facts.files.items()],
         asked=Markdown(", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))),
         infers=infers,
         questions=[Markdown(f'{what}("{name}")') for what, name in (*shares[:1], *means[:1])],
@@ -93,6 +90,9 @@ def filled(template: str, facts: Facts, **shown: Any) -> str:
     paired = None if facts.errors[1] is None else f"{facts.errors[1]:,.0f}"
     stated = facts.model.certificate
     shown |= {"facts": facts, "stated": stated, "files": files, "paired": paired, "risk": risk_of(stated)}
+    shown["rows"] = {
+        kind: Markdown(" and ".join(map(code, names))) for kind, names in files.rows_of(facts.model).items()
+    }
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 
@@ -112,7 +112,11 @@ def domains(schema: Schema) -> Markdown:
 
 def described(facts: Facts, template: str) -> dict[str, Any]:
     """What one of the templates says of a folder."""
-    typed = [column for column in facts.columns if column.family in WORDS["croissant"]]
+    typed = {}
+    for table, columns in facts.tables.items():
+        own = [column for column in columns if column.family in WORDS["croissant"]]
+        typed[table] = list(zip(own, ids_of(column.name for column in own), strict=True))
+    rows = next(iter(files.rows_of(facts.model)["parquet"]))
     contact = facts.publication.contact or ""
     mail = ("vcard:hasEmail", f"mailto:{contact}") if _MAIL.fullmatch(contact) else None
     view = {
@@ -122,11 +126,11 @@ def described(facts: Facts, template: str) -> dict[str, Any]:
         "publication": facts.publication,
         "address": facts.publication.license_address,
         "keywords": _KEYWORDS,
-        "data": files.DATA,
-        "files": files.FILES,
+        "data": facts.data,
+        "files": facts.files,
         "report": files.REPORT,
-        "rows_file": files.ROWS_PARQUET,
-        "typed": list(zip(typed, ids_of(column.name for column in typed), strict=True)),
+        "rows_file": rows,
+        "typed": typed,
         "types": WORDS["croissant"],
         "described": _words,
         "reach": ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail,
