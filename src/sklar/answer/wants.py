@@ -33,8 +33,8 @@ from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
+from sklar.public.tree import Tree, joint_of, known_of
 
 # Where the smallest epsilon is looked for, three digits each. Beyond the upper end nobody would call it private.
 MOST = 100.0
@@ -232,7 +232,7 @@ class Planned(Tabular):
 
 
 def plan(
-    schema: SchemaLike | LinkedPart,
+    schema: SchemaLike | Tree,
     *,
     rows: int,
     want: str | Sequence[str] = (),
@@ -252,18 +252,17 @@ def plan(
     >>> plan(schema, rows=10_000, want="smoker = true within 1%").epsilon
     0.142
     """
-    asked, schema = schema, Schema.of(schema)
+    known = known_of(schema)
+    joint = joint_of(known)
     texts = [want] if isinstance(want, str) else list(want)
     if epsilon is None and not texts:
         raise BudgetError('give what is wanted, or an epsilon to say what it answers. Example: want="sex within 2%".')
-    expected = partial(forecast, asked, rows=rows, delta=delta, neighbors=neighbors, method=method)
+    expected = partial(forecast, known, rows=rows, delta=delta, neighbors=neighbors, method=method)
     first = expected(epsilon=1.0 if epsilon is None else epsilon)
-    wants = tuple(read_want(text, schema, rows, public_rows=first.rows_are_public) for text in texts)
+    wants = tuple(read_want(text, joint, rows, public_rows=first.rows_are_public) for text in texts)
     account = None
     if ledger is not None:
-        account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(
-            dataset or (asked.linked if isinstance(asked, LinkedPart) else schema).name
-        )
+        account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(dataset or known.name)
     if epsilon is not None:
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 

@@ -19,8 +19,8 @@ from sklar.machine.stores import reading
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
-    from sklar.public.events import LinkedPart
     from sklar.public.schema import Schema
+    from sklar.public.tree import Known
 
 Parameter: TypeAlias = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
@@ -90,32 +90,25 @@ def table_of(data: Path | str, query: str | None) -> object:
     return data
 
 
-def schema_of(path: Path) -> Schema:
-    """The schema that a file states: a schema file, or a model, whose schema lists what its release found."""
+def known_at(path: Path) -> Known:
+    """What a file states of one table, or of linked ones: a schema file, or a model, which lists what was found."""
     from zipfile import is_zipfile
 
     if path.suffix.lower() == ".sklar" or is_zipfile(path):
         from sklar.files.archive import load
 
-        return load(path).schema
+        return load(path).measured.known
+    from sklar.public.tree import known_of
+
+    return known_of(path)
+
+
+def schema_of(path: Path) -> Schema:
+    """The same, where one table is meant."""
     from sklar.public.schema import Schema
 
-    return Schema.load(path)
-
-
-def described(path: Path, table: str | None) -> list[Schema | LinkedPart]:
-    """The schema that a file states; of linked tables the one that --table names, or else both."""
-    from sklar.public.events import Linked
-
-    if table is None and not Linked.is_at(path):
-        return [schema_of(path)]
-    linked = Linked.load(path)
-    return [linked.part(name) for name in ([table] if table else linked.parts)]
-
-
-def described_one(path: Path, table: str | None) -> Schema | LinkedPart:
-    """The same, where one table is meant."""
-    return schema_of(path) if table is None else described(path, table)[0]
+    known = known_at(path)
+    return known if isinstance(known, Schema) else Schema.load(path)
 
 
 def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:
@@ -207,6 +200,9 @@ def rows_out(name: str = "--out", text: str = "Where the synthetic rows go.", *,
     return option(name, text, Written(), metavar="OUT.csv|.parquet|...", required=required)
 
 
+KIND = choice("--format", "csv parquet", HELP["--format"], default="csv", to="kind")
+
+
 def neighbors_option(text: str | None = None) -> Parameter:
     """Whom the guarantee compares."""
     return choice("--neighbors", "replace-one add-remove", text, default="replace-one")
@@ -218,7 +214,6 @@ MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
 SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
 QUERY = option("--query", HELP["--query"], metavar="SELECT")
 SCHEMA = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path", required=True)
-TABLE = option("--table", HELP["--table"], metavar="people|events")
 SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path")
 SCHEMA_OR_DRAFT = together(
     SCHEMA_IF_GIVEN,

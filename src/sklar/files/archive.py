@@ -37,9 +37,9 @@ from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.paper.gaussian import BinaryCopula
-from sklar.public.description import open_model, written
+from sklar.public.description import describes_tree, open_model, written
 from sklar.public.schema import Schema
-from sklar.public.tree import Known, Tree, describes_tree, joint_of
+from sklar.public.tree import Known, Tree, joint_of
 
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
 _LEVEL = 1

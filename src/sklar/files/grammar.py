@@ -15,10 +15,10 @@ from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.kernel.queries import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
-from sklar.public.description import MAX_STAGES
+from sklar.public.description import MAX_STAGES, describes_tree
 from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 from sklar.public.settings import Count
-from sklar.public.tree import MOST_TABLES, describes_tree
+from sklar.public.tree import MOST_TABLES
 
 FORMAT = "sklar-model"
 # The version of the format that this Sklar writes and reads.

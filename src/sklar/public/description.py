@@ -129,6 +129,12 @@ def read_described(path: str | Path) -> dict[str, Any]:
     return schema
 
 
+def describes_tree(document: Mapping[str, Any]) -> bool:
+    """Whether a document is of linked tables: it has no attributes, and some entry has a schema, or is public."""
+    tables = (entry for entry in document.values() if isinstance(entry, Mapping))
+    return "attributes" not in document and any({"schema", "public"} & set(entry) for entry in tables)
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """What a schema file holds."""
     try:

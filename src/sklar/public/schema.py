@@ -29,7 +29,7 @@ from sklar.public import declare, settings
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Provenance, Remembering, Words, refuse, repeated, within
 from sklar.public.axis import AttributeKind
 from sklar.public.declare import MAX_LEVELS
-from sklar.public.description import parse_toml, read_described, toml_key, toml_table
+from sklar.public.description import describes_tree, parse_toml, read_described, toml_key, toml_table
 from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidden_rules, origins, parse_rules
 
 __all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
@@ -107,7 +107,7 @@ class Schema(Remembering):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from parsed TOML, or from the same structure in JSON."""
-        if {"people", "events"} <= set(document):
+        if describes_tree(document):
             raise SchemaError(said("public.linked"))
         with within("schema: "):
             declare.require_known_keys(document, ("table", "attributes", "rules", "pairs"))

@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -25,7 +24,7 @@ from typing import Any, TypeAlias
 
 from sklar.errors import SchemaError
 from sklar.public.attribute import NO_WORDS, Attribute, Remembering, Words, refuse, repeated, within
-from sklar.public.description import read_described, toml_table
+from sklar.public.description import describes_tree, read_described, toml_table
 from sklar.public.outputs import grain, spread
 from sklar.public.rules import Determined, Forbidden, Rule, parse_rules
 from sklar.public.schema import Schema, SchemaLike
@@ -379,19 +378,6 @@ def joint_of(known: Known) -> Schema:
 def tree_of(known: Known) -> Tree | None:
     """The linked tables, where there are some."""
     return known if isinstance(known, Tree) else None
-
-
-def is_tree_at(path: str | Path) -> bool:
-    """Whether a file describes linked tables. What cannot be read does not: whoever loads it finds out why."""
-    with suppress(SchemaError):
-        return describes_tree(read_described(path))
-    return False
-
-
-def describes_tree(document: Mapping[str, Any]) -> bool:
-    """Whether a document is of linked tables: each of its entries is one with a schema, or public."""
-    tables = (entry for entry in document.values() if isinstance(entry, Mapping))
-    return "attributes" not in document and any({"schema", "public"} & set(entry) for entry in tables)
 
 
 def with_none(attribute: Attribute) -> Attribute:

@@ -166,7 +166,7 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
         "together": together(certificate),
-        "part": {"everyone": "people", "events": "events"}.get(str(certificate.count)),
+        "others": () if model.measured.tree is None else [each.name for each in model.measured.tree.branches[1:]],
         "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
         "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),

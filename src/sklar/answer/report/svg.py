@@ -166,6 +166,32 @@ def paired_bars(
     return _rows(labels, (24.0, 6.0), draw, title, description)
 
 
+def flows(tables: Sequence[tuple[str, Doubles]], labels: Sequence[str], title: str, description: str) -> Markup:
+    """What flows from a level on the left to one on the right, in bands as wide as their shares: tables side by side."""
+    room = min(1.15 * max(text_width(label, 11) for label in labels) + 8, WIDTH * _LABELS / 1.5)
+    across, height, gap = WIDTH - 2 * room, 26.0 * len(labels) + 40, 6.0
+    tall, parts = height - 40 - gap * (len(labels) - 1), list[Markup]()
+    for number, (name, table) in enumerate(tables):
+        shares, top = np.asarray(table) / max(float(np.sum(table)), 1e-300), number * (height + 14) + 22
+        parts.append(soft(WIDTH / 2, top - 8, name, anchor="middle"))
+        ends = []
+        for side in (0, 1):
+            own = shares.sum(axis=1 - side) * tall
+            ends.append(top + np.cumsum(own) - own + gap * np.arange(own.size))
+            for label, y, size in zip(labels, ends[-1], own, strict=True):
+                at, anchor = ((room - 4, "end"), (WIDTH - room + 4, "start"))[side]
+                parts.append(text(at, y + size / 2 + 4, fitted(label, room - 4, 12), anchor=anchor))
+        left, right = ends
+        for (i, j), share in np.ndenumerate(shares):
+            wide, x1, x2, middle = share * tall, room, room + across, room + across / 2
+            parts.append(path(
+                "flow", "M", x1, left[i], "C", middle, left[i], middle, right[j], x2, right[j], "L", x2, right[j] + wide,
+                "C", middle, right[j] + wide, middle, left[i] + wide, x1, left[i] + wide, "Z",
+            ))  # fmt: skip
+            left[i], right[j] = left[i] + wide, right[j] + wide
+    return drawing(WIDTH, len(tables) * (height + 14) + 22, parts, title, description)
+
+
 def _rows(
     entries: Sequence[tuple[str, str]],
     heights: tuple[float, float],
