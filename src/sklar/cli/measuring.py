@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
-from sklar.cli.options import HELP, command, option, path, written
+from sklar.cli.options import command, written
 from sklar.cli.products import check_out, write_rows
 
 if TYPE_CHECKING:
@@ -72,13 +72,12 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
         model = _save_model(model_path, out, progress=progress, **options)
         with _naming_charge(model):
             write_rows(model, out, rows, seed, progress=progress, **how)
-    drawn = rows or model.n_rows
+    drawn, (what, where) = rows or model.n_rows, ("people", "FOLDER") if isinstance(known, Tree) else ("rows", "FILE")
     _report_cost(
         model,
         {"rows": drawn, "seed": seed, "out": out, "model": model_path},
-        f"{drawn:,} synthetic {'people' if isinstance(known, Tree) else 'rows'} in {out} (seed {seed}), the model in "
-        f"{model_path}.",
-        f"More rows cost no privacy: sklar sample {model_path} --rows N --out {'FOLDER' if isinstance(known, Tree) else 'FILE'}",
+        f"{drawn:,} synthetic {what} in {out} (seed {seed}), the model in {model_path}.",
+        f"More {what} cost no privacy: sklar sample {model_path} --rows N --out {where}",
         **options,
     )
     if drafted:

@@ -9,7 +9,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, watched
-from sklar.cli.options import HELP, MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
+from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
 from sklar.machine.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check_out(out: str, *, engine: str, spreadsheet: bool, kind: str, tables: bo
         raise click.UsageError("--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out.")
     from sklar.files.spark import check_folder
 
-    check_folder(out)
+    check_folder(out, tables=tables)
 
 
 def write_rows(

@@ -136,7 +136,8 @@ class SchemaCheck(Tabular):
     """What a schema asks to be measured. With rows: how many values meet which fate, which is PRIVATE.
 
     `values` has one entry for each attribute, `rows_that_break` one number for each rule; both are None without rows.
-    `forecast` says what a release would find, where the number of rows is known, `links` how rows of linked tables match.
+    `forecast` says what a release would find, where the number of rows is known, `links` how rows of linked tables
+    match.
     """
 
     schema: Schema

@@ -284,7 +284,7 @@ def _query(
     number: int,
     entry: Mapping[str, Any],
 ) -> Query:
-    """The query that an entry of the description and the arrays of its block state; in tokens where people have some."""
+    """The query that an entry of the description and the arrays of its block state, in tokens of people or rows."""
     kind, cells, each = entry["query"], schema.cells, certificate.tokens or 1
     if kind == "common":
         return Common(about=entry["about"], threshold=entry["threshold"])

@@ -164,10 +164,11 @@ class Model:
     ) -> Iterator[pl.DataFrame]:
         """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        sampler = self._sampler(seed, given)
+        sampler = self.sampler(seed, given)
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
 
-    def _sampler(self, seed: int, given: Given | None, *, enums: bool = False) -> BlockSampler:
+    def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> BlockSampler:
+        """Draws any block of rows, here or on another machine."""
         if given is None:
             return BlockSampler(self.copula, seed, shapes=self.shapes, enums=enums)
         condition, shapes = self.condition(given)
@@ -217,7 +218,7 @@ class Model:
         target = check_target(path, (".csv",) if spreadsheet else SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
-        sampler = self._sampler(seed, given, enums=target.suffix.lower() == ".parquet")
+        sampler = self.sampler(seed, given, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
         frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
         write_frames(target, sampler.columns, frames, self._described, shown=self.columns, spreadsheet=spreadsheet)
@@ -333,10 +334,11 @@ class TreeModel(Model):
     ) -> Iterator[dict[str, pl.DataFrame]]:
         """The same, as a stream of the tables of some people."""
         rows, seed = check_draw(rows, seed)
-        sampler = self._sampler(seed, given)
+        sampler = self.sampler(seed, given)
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
 
-    def _sampler(self, seed: int, given: Given | None, *, enums: bool = False) -> TreeSampler:  # type: ignore[override]
+    def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> TreeSampler:  # type: ignore[override]
+        """Draws any block of people with all their rows."""
         held = None if given is None else self.condition(given)
         copula: Any = self.copula
         return TreeSampler(copula, self.tree, self.laws, seed, shapes=self.shapes, enums=enums, condition=held)
@@ -363,7 +365,7 @@ class TreeModel(Model):
         target = check_tables(path, kind)
         rows, seed = check_draw(rows, seed)
         progress.stage("sample")
-        sampler = self._sampler(seed, given, enums=kind == "parquet")
+        sampler = self.sampler(seed, given, enums=kind == "parquet")
         drawn = in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
         how: dict[str, Any] = {"shown": self.columns, "kind": kind, "spreadsheet": spreadsheet}
         write_tables(target, self.tree, sampler.columns, drawn, **how)

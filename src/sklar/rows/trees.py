@@ -45,6 +45,7 @@ from sklar.rows.source import Source, files_at_once, require_columns
 from sklar.rows.sql import Query
 
 if TYPE_CHECKING:
+    from sklar.rows.engines import CountedTable
     from sklar.rows.executors import SparkTree
 
 # Combinations of a person's rows that are looked at, unless one table has more rows; the parts that a row with others
@@ -75,13 +76,22 @@ def open_tables(data: object, tree: Tree) -> list[Source]:
     """The sources of all tables, refused where one lacks a column. No row is read yet."""
     sources = []
     for branch, table in zip(tree.branches, tables_of(data, tree).values(), strict=True):
-        source = open_source(table, branch.schema)
-        require_columns(source, branch.schema)
-        if lost := [column for column in branch.columns if column not in source.columns]:
-            why = f"which [{branch.name}] names as key, id or parent. Correct the name, or the table"
-            raise DataError(f"{source.name} has no column '{lost[0]}', {why}.")
-        sources.append(source)
+        sources.append(open_source(table, branch.schema))
+        require_ids(sources[-1], branch)
     return sources
+
+
+def require_ids(source: Source | CountedTable, branch: Branch) -> None:
+    """Refuse a table that lacks a column of an attribute, or of ids."""
+    require_columns(source, branch.schema)
+    if lost := [column for column in branch.columns if column not in source.columns]:
+        why = f"which [{branch.name}] names as key, id or parent. Correct the name, or the table"
+        raise DataError(f"{source.name} has no column '{lost[0]}', {why}.")
+
+
+def part_of(branch: int, number: int) -> int:
+    """The number of a part of a table among the parts of all."""
+    return branch << 20 | number
 
 
 def open_tree(data: object, tree: Tree, engine: Engine | None) -> LocalTree | SparkTree:
@@ -123,7 +133,7 @@ class LocalTree:
             # A query may give its rows in another order each time: they are known by all that they are.
             by_content = isinstance(found[branch.name], Query)
             streams = (
-                placed(part.batches(branch.columns), number << 20 | at, by_content=by_content)
+                placed(part.batches(branch.columns), part_of(number, at), by_content=by_content)
                 for at, part in enumerate(parts)
             )
             made = partial(prepare, number=number, ask=ask, secrets=self._secrets)

@@ -167,7 +167,7 @@ def paired_bars(
 
 
 def flows(tables: Sequence[tuple[str, Doubles]], labels: Sequence[str], title: str, description: str) -> Markup:
-    """What flows from a level on the left to one on the right, in bands as wide as their shares: tables side by side."""
+    """What flows from a level on the left to one on the right, in bands as wide as their shares, table by table."""
     room = min(1.15 * max(text_width(label, 11) for label in labels) + 8, WIDTH * _LABELS / 1.5)
     across, height, gap = WIDTH - 2 * room, 26.0 * len(labels) + 40, 6.0
     tall, parts = height - 40 - gap * (len(labels) - 1), list[Markup]()
@@ -184,10 +184,9 @@ def flows(tables: Sequence[tuple[str, Doubles]], labels: Sequence[str], title: s
         left, right = ends
         for (i, j), share in np.ndenumerate(shares):
             wide, x1, x2, middle = share * tall, room, room + across, room + across / 2
-            parts.append(path(
-                "flow", "M", x1, left[i], "C", middle, left[i], middle, right[j], x2, right[j], "L", x2, right[j] + wide,
-                "C", middle, right[j] + wide, middle, left[i] + wide, x1, left[i] + wide, "Z",
-            ))  # fmt: skip
+            there = ("C", middle, left[i], middle, right[j], x2, right[j])
+            back = ("C", middle, right[j] + wide, middle, left[i] + wide, x1, left[i] + wide)
+            parts.append(path("flow", "M", x1, left[i], *there, "L", x2, right[j] + wide, *back, "Z"))
             left[i], right[j] = left[i] + wide, right[j] + wide
     return drawing(WIDTH, len(tables) * (height + 14) + 22, parts, title, description)
 

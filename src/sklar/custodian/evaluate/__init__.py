@@ -36,7 +36,7 @@ from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import SchemaLike
+from sklar.public.schema import Schema, SchemaLike
 from sklar.public.tree import Tree, known_of
 from sklar.rows.read import as_released
 
@@ -269,10 +269,11 @@ def evaluate(
     """Compare a synthetic table with the real one. PRIVATE: the result is for the custodian's eyes.
 
     Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
-    path of one, or a model for its schema. Linked tables are compared all together (`linked`). With more than `max_triples` three-way queries, a stated random sample is
-    asked. A `test` table of real rows kept apart is one end of the score; without it, halves of the real rows are. With
-    a `target` attribute, learners are trained on both tables, which are then read twice, and tested on it. `report`
-    (.html) is a file to write, PRIVATE as well.
+    path of one, or a model for its schema. Linked tables are given as to a release, and compared all together
+    (`linked`). With more than `max_triples` three-way queries, a stated random sample is asked. A `test` table of real
+    rows kept apart is one end of the score; without it, halves of the real rows are. With a `target` attribute,
+    learners are trained on both tables, which are then read twice, and tested on it. `report` (.html) is a file to
+    write, PRIVATE as well.
     """
     page = None if report is None else check_target(report, (".html",), real, synthetic, schema)
     if target is not None and test is None:

@@ -40,7 +40,7 @@ _BARS = 20
 
 
 class Judged(NamedTuple):
-    """One table: of which kind and name, how far shares lie apart, why not to use it; its largest cells; all of both."""
+    """One table: its kind and name, how far shares lie apart, why not to use it; its largest cells, and all of both."""
 
     kind: str
     name: str
@@ -210,10 +210,11 @@ def _fit(kind: str, name: str, labels: Sequence[str], tokens: Sequence[Any]) -> 
 def _by_person(opened: tuple[LocalTree, LocalTree], tree: Tree, ask: Ask) -> Iterator[Judged]:
     """How many different levels a person's rows have, and what their numbers sum to, by midpoints of bins."""
     seen: dict[tuple[int, int], list[list[tuple[Any, Any]]]] = defaultdict(lambda: [[], []])
-    below = [i for i, above in tree.above.items() if above == 0]
+    below = [(i, tree.branches[i].schema) for i, above in tree.above.items() if above == 0]
+    every = [(i, place) for i, schema in below for place in range(schema.n_attributes)]
     for which, table in enumerate(opened):
         for people in (People(records, ask) for records in table.people(ask)):
-            for i, place in ((i, place) for i in below for place in range(tree.branches[i].schema.n_attributes)):
+            for i, place in every:
                 codes = people.rows[i][f"code {place}"].to_numpy().astype(np.int64)
                 owner, size = people.owner[i][codes >= 0], tree.branches[i].schema.attributes[place].n_levels
                 some = np.bincount(people.owner[i], minlength=people.n_people) > 0

@@ -182,7 +182,7 @@ def _linked(name: str, budget: Budget, n: int = 400, most: int = 4, *, order: bo
     Where events have an `order`, hers are at one time: all of her steps are alike, too. So tokens are dealt evenly.
     """
     schemas = people, events = whole_numbers(2, 3), whole_numbers(3, 2, *((4,) if order else ()))
-    after = {"order": "a2", "follows": "a0"} if order else {}
+    after: dict[str, Any] = {"order": "a2", "follows": "a0"} if order else {}
     below = Branch(name="events", schema=events, key="person", of="people", at_most=most, **after)
     tree = Tree(branches=(Branch(name="people", schema=people, key="id"), below))
     owner = np.repeat(np.arange(n), [most, *(i % 3 for i in range(1, n))])

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, betainc, chdtr, chdtrc, ndtr, ndtri
 
+from sklar.budget.certificate import Measured
 from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import Mechanism
 from sklar.trust.audit import ALPHA
-from sklar.budget.certificate import Measured
 from sklar.trust.audit.kinds import Kind
 
 Array = NDArray[np.float64]

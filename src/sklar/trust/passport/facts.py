@@ -133,8 +133,8 @@ class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
     `epsilon` and `delta` are upper bounds, `errors` typical errors of a one-way and a two-way count (95%),
-    `contents` those of the files in `data`. `recomputed` says whether the publisher's refit gave the model. `tables` are
-    the columns of synthetic rows by the table that they are of.
+    `contents` those of the files in `data`. `recomputed` says whether the publisher's refit gave the model. `tables`
+    are the columns of synthetic rows by the table that they are of.
     """
 
     recomputed = False
@@ -181,7 +181,7 @@ class Facts:
 def rows_of(model: Model) -> dict[str, list[str]]:
     """The files of synthetic rows by their kind, those of a table that says how many rows were drawn first."""
     tree = model.measured.tree
-    tables = [ROWS] if tree is None else [each.name for each in (*tree.branches, *tree.lookups)]
+    tables = [ROWS] if tree is None else [*(own.name for own in tree.branches), *(own.name for own in tree.lookups)]
     return {kind: [f"{name}.{kind}" for name in tables] for kind in ("parquet", "csv")}
 
 

@@ -34,8 +34,8 @@ from sklar.files.model import Model, TreeModel, fit_tables
 from sklar.fitting.choose import SHRINKAGES, completed, fit_steps, refined, starting, step_limit
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.order import arrays_in
 from sklar.fitting.margins import GAIN_DIGITS, Estimates, digits, pool, rounded
+from sklar.fitting.order import arrays_in
 from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
