@@ -11,7 +11,6 @@ import pytest
 import sklar
 from sklar.budget.search import ladder_of
 from sklar.draw.decode import Decoder
-from sklar.errors import SchemaError
 from sklar.files.model import Model
 from sklar.fitting.domains import found_numbers
 from sklar.public.schema import Schema
@@ -47,18 +46,6 @@ def test_larger_numbers_have_a_level_of_their_own_and_special_ones_keep_theirs()
     drawn = Decoder(schema).decode(codes[None, :], np.random.default_rng(1))["cost"]
     assert drawn[3:].to_list() == [1000, 1000, 1000, 99999]
     assert Schema.from_toml(schema.to_toml()).attributes == schema.attributes
-
-
-@pytest.mark.parametrize(("entry", "message"), [
-    ("type = 'integer', low = 0, high = 10, bins = 2, clip = 5", 'clip goes with domain = "private". Add it'),
-    ("type = 'real', domain = 'private', low = 0, high = 10, clip = 50", "clip must lie below high, got 50.0 and 10"),
-    ("type = 'real', domain = 'private', low = 0, clip = 'a'", "clip must be a number smaller than 2**50, got 'a'."),
-    ("type = 'real', domain = 'private', low = 0", "needs low and high: wide bounds"),
-])  # fmt: skip
-def test_a_clip_that_makes_no_sense_is_refused(entry: str, message: str) -> None:
-    with pytest.raises(SchemaError) as error:
-        Schema.from_toml(f"[attributes]\ncost = {{ {entry} }}")
-    assert message in str(error.value)
 
 
 def test_a_release_with_a_clip_is_saved_verified_and_asked(model: Model, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_budget_a_method_and_the_path_of_a_schema_are_accepted(toml: Path) -> 
 
 def test_the_table_has_bars_and_names_the_noisy_pairs() -> None:
     text = "\n".join(table_lines([forecast(SCHEMA, rows=2000, epsilon=epsilon) for epsilon in (0.1, 1.0)]))
-    for part in ("Nothing was spent", "████", "Mostly noise at epsilon 0.1", "age x town", "within a factor of three"):
+    for part in ("Nothing was spent", "Mostly noise at epsilon 0.1", "age x town", "within a factor of three"):
         assert part in text
 
 
@@ -273,11 +273,11 @@ def test_both_cases_are_told_where_searches_decide() -> None:
     """As the studio and a notebook tell them: with 50 categories a column pairs are noise, with ten they are not."""
     foreseen = forecast(few(4, 0, 0), rows=2_000, epsilon=3.0)
     assert (foreseen.support, foreseen.likely.support) == ("one", "two")
-    words = supports(*foreseen.to_dict()["support"].values())
+    words = supports(foreseen, foreseen.likely)
     assert words[0].startswith("If searches find at most 10 categories or bins a column, a release is usable for")
     told, card = " ".join(foreseen.lines()), foreseen._repr_html_()
     assert f"At epsilon 3, i{words[0][1:-1]}: {within(foreseen.likely.one_way_error)}, " in told
-    assert "0 of 6 pairs mostly noise. If they find as many as the schema lets them, a release is usable for" in told
+    assert "0 of 6 pairs mostly noise. If they find as many as the schema lets them, a release is usable" in told
     assert all(each in card for each in words)
     assert (public := forecast(few(0, 0, 3), rows=2_000, epsilon=3.0)).likely is public
 

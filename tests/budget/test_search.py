@@ -70,23 +70,6 @@ def test_a_schema_says_which_domains_are_private_and_survives_its_own_toml() -> 
     assert found.n_levels == 1
 
 
-@pytest.mark.parametrize(("entry", "message"), [
-    ('type = "categorical"\ndomain = "secret"', "domain must be one of public, private, found"),
-    ('type = "categorical"\ndomain = "private"\nvalues = ["a"]', "takes no values"),
-    ('type = "categorical"\ndomain = "private"\nat_most = 0', "at_most must be a whole number from 1"),
-    ('type = "categorical"\nvalues = ["a"]\nat_most = 3', "at_most goes with domain"),
-    ('type = "categorical"\ndomain = "found"\nvalues = ["a"]', "needs other = true"),
-    ('type = "categorical"\ndomain = "public"\nvalues = []', "values must list the categories"),
-    ('type = "integer"\ndomain = "private"\nbins = 3', "needs low and high"),
-    ('type = "integer"\ndomain = "private"\nlow = 0\nhigh = 9\nbins = 0', "bins must be a whole number"),
-    ('type = "integer"\ndomain = "private"\nlow = 9\nhigh = 0\nbins = 3', "low must be below high"),
-    ('type = "real"\ndomain = "private"\nedges = [0, 1]', "takes no edges"),
-    ('type = "boolean"\ndomain = "private"', "unknown key 'domain'"),
-])  # fmt: skip
-def test_entries_that_contradict_themselves_are_refused(entry: str, message: str) -> None:
-    refuses(message, Schema.from_toml, f"[attributes.a]\n{entry}", error=SchemaError)
-
-
 def shown_laws(scale: float, threshold: int, *tables: str) -> list[NDArray[np.float64]]:
     """The law of what a threshold shows of each of two tables: noisy counts from it on, or nothing, which comes first.
 

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -174,19 +175,43 @@ def test_what_is_proposed_is_accepted_and_rules_and_entries_of_the_rows_are_not(
 
 def test_one_plain_question_gives_round_bounds_which_are_public_when_they_are_chosen(drafted: Draft) -> None:
     never = choose(drafted.to_toml(), "income", "n", drafted)
-    assert never.says == "no, by public knowledge: 0 to 100,000, which the file then says to everybody"
+    assert never.says == "no, by public knowledge: 0 to 100,000, as the file then says to everybody"
     income = Schema.from_toml(take(drafted.to_toml(), drafted, income="n")).attribute("income")
     assert (income.edges, income.domain, income.at_most, income.provenance) == ((0, 100_001), "private", 20, "public")
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "ends"), [(0, 20_000, (0, 20_001)), (-7, 19, (-10, 21)), (3, 3_001, (0, 5_001))]
+    ("low", "high", "ends", "asks"),
+    [
+        (0, 20_000, (0, 20_001), "exceed 20,000 or be below 0?"),
+        (-7, 19, (-10, 21), "exceed 20 or be below -10?"),
+        (3, 3_001, (0, 5_001), "exceed 5,000 or be below 0?"),
+        ("1987-03-01", "2009-12-31", (3_652, 14_610), "be before 1980-01-01 or after 2009-12-31?"),
+    ],
 )
-def test_round_bounds_hold_what_was_seen(low: int, high: int, ends: tuple[int, int]) -> None:
-    made = draft(pa.table({"n": [low, high, *[low + 1] * 50], "x": [1.5, 2.5] * 26}))
-    shown = round_bounds(made.schema.attribute("n"), made.columns[0])
-    assert tuple(shown.values()) == ends
-    assert list(round_bounds(made.schema.attribute("x"), made.columns[1]).values()) == [0.0, 5.0]
+def test_round_bounds_hold_what_was_seen(low: Any, high: Any, ends: tuple[int, int], asks: str) -> None:
+    made = draft(pa.table({"n": [low, low, high, high] * 13, "x": [1.5, 2.5] * 26}))
+    assert round_bounds(made.schema.attribute("n"), made.columns[0]) == ends
+    assert round_bounds(made.schema.attribute("x"), made.columns[1]) == (0.0, 5.0)
+    [question] = review.questions(made.to_toml(), made, about={"n"})
+    assert question.decide == f"could it ever {asks}"
+    stated = Schema.from_toml(take(made.to_toml(), made, n="n")).attribute("n")
+    assert (stated.edges, stated.domain) == (ends, "private")
+
+
+def test_a_column_that_was_left_out_comes_back_as_a_question() -> None:
+    made = draft(pa.table({"zip": [f"{i:05}" for i in range(300)], "sex": ["f", "m"] * 150}))
+    text, schema = made.to_toml(), made.schema
+    assert "zip" in review.left_out(schema, made)
+    back = review.bring_back(text, made, "zip")
+    [question] = review.questions(back, made, about={"zip"})
+    assert (question.default, question.private[0][:24]) == ("a", "no value is missing; 300")
+    assert '# Left out: "zip"' in text
+    assert '# Left out: "zip"' not in back
+    assert review.left_out(Schema.from_toml(back), made) == {}
+    assert Schema.from_toml(review.accept_all(back)).unread == ("sex", "zip")
+    with pytest.raises(SchemaError, match="no column 'zip' was left out"):
+        review.bring_back(back, made, "zip")
 
 
 ASKED = (

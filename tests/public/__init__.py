@@ -1,4 +1,6 @@
-"""Tests of what is publicly known."""
+"""Tests of what is publicly known, and the tables of cases that they share: what is read, and what is refused."""
+
+from pathlib import Path
 
 from sklar.public.axis import AXES
 from sklar.public.schema import Attribute, Schema
@@ -15,3 +17,12 @@ def cases(table: str) -> list[tuple[str, str]]:
     """The lines of a table: entries, each with what comes of it behind an arrow, which may begin a line of its own."""
     lines = table.strip().replace("\n    ->", " ->").splitlines()
     return [(entry, outcome) for entry, _, outcome in (line.partition(" -> ") for line in lines)]
+
+
+def tables(file: str) -> dict[str, list[tuple[str, str]]]:
+    """The tables of a file beside this one, each by its heading."""
+    text = Path(__file__).with_name(file).read_text()
+    return {name: cases(table) for name, table in (part.split("\n", 1) for part in text.split("== ")[1:])}
+
+
+READ, REFUSED = tables("read.txt"), tables("refused.txt")

@@ -26,7 +26,7 @@ from sklar.public.outputs import arrow_type, parse_output, polars_type
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name, shown_number, shown_table, with_unit
 from tests.draw.test_decode import decode_column
-from tests.public import one
+from tests.public import READ, one
 
 
 @given(st.dates(), st.datetimes())
@@ -86,23 +86,7 @@ def test_growing_bins_lie_between_the_bounds(bounds: list[Any], bins: int, spaci
         assert 0.0 in edges
 
 
-@pytest.mark.parametrize(("keys", "edges"), [
-    ("integer\nlow = 0\nhigh = 10\nbins = 4", "0 2 5 8 10"),
-    ("integer\nlow = -3\nhigh = 3\nbins = 6", "-3 -2 -1 0 1 2 3"),
-    ("integer\nlow = 0\nhigh = 9007199254740993\nbins = 1", "0 9007199254740993"),
-    ("real\nlow = 0.1\nhigh = 0.7\nbins = 3", "0.1 0.3 0.5 0.7"),
-    ("real\nlow = -1.7e308\nhigh = 1.7e308\nbins = 2", "-1.7e+308 0.0 1.7e+308"),
-    ('date\nlow = "1970-01-01"\nhigh = "1970-01-05"\nbins = 2', "1970-01-01 1970-01-03 1970-01-05"),
-    # Microseconds of the year 9000 are beyond what a float holds exactly.
-    ('datetime\nlow = "9000-01-01"\nhigh = "9000-01-01T02"\nbins = 2', "T00:00:00 T01:00:00 T02:00:00"),
-    ("integer\nlow = 0\nhigh = 1000\nbins = 3\nstep = 100", "0 300 700 1000"),
-    ('duration\nlow = "0:00:00"\nhigh = "0:00:10"\nbins = 3', "0:00:00 0:00:03 0:00:07 0:00:10"),
-    ('time\nlow = "0:00"\nhigh = "0:10"\nbins = 3\nformat = "%H:%M"', "00:00:00 00:03:00 00:07:00 00:10:00"),
-    ('integer\nlow = 0\nhigh = 1000\nbins = 5\nspacing = "log"', "0 46 99 214 463 1000"),
-    ('integer\nlow = 0\nhigh = 5000\nbins = 6\nspacing = "1-2-5"', "0 100 200 500 1000 2000 5000"),
-    ('real\nlow = -10\nhigh = 10\nbins = 6\nspacing = "1-2-5"', "-10.0 -5.0 -2.0 0.0 2.0 5.0 10.0"),
-    ('duration\nlow = "0:00"\nhigh = "24:00"\nbins = 3\nspacing = "1-2-5"', "0:00:00 5:33:20 13:53:20 24:00:00"),
-])  # fmt: skip
+@pytest.mark.parametrize(("keys", "edges"), READ["edges"])
 def test_low_high_and_bins_imply_edges_with_exact_ends(keys: str, edges: str) -> None:
     attribute = one(keys)
     assert " ".join(attribute.axis.text(edge).removeprefix("9000-01-01") for edge in attribute.edges) == edges
@@ -144,15 +128,7 @@ def test_texts_that_are_no_type(text: str) -> None:
         one(f'boolean\noutput = "{text}"')
 
 
-@pytest.mark.parametrize("body", [
-    'integer\nedges = [-128, 0, 128]\noutput = "int8"',
-    'integer\nedges = [0, 255, 256]\noutput = "uint8"',
-    'integer\nedges = [-9223372036854775807, 0, 9223372036854775807]\noutput = "int64"',
-    'real\nedges = [-999.9, 0, 1000]\noutput = "decimal(4, 1)"',
-    'real\nedges = [-3e38, 0.1, 0.10000001, 3e38]\noutput = "float32"',
-    'date\nedges = ["1678-01-01", "2000-01-01", "2262-01-01"]\noutput = "timestamp[ns, tz=Asia/Tokyo]"',
-    'datetime\nedges = ["0001-01-01", "9999-12-31T23:59:59.999999"]\noutput = "timestamp[us, tz=UTC]"',
-])  # fmt: skip
+@pytest.mark.parametrize("body", [entry for entry, _ in READ["drawn"]])
 def test_every_bin_of_an_accepted_type_can_be_drawn(body: str) -> None:
     attribute = one(body)
     codes = np.repeat(np.arange(attribute.n_values, dtype=np.int32), 300)
@@ -199,26 +175,9 @@ def test_words_are_read_written_and_part_of_the_digest() -> None:
     assert schema.measured.words == schema.words
 
 
-@pytest.mark.parametrize(("kind", "keys", "shown"), [
-    ("boolean", {"missing": "?"}, "no | yes | missing (?)"),
-    ("boolean", {"texts": ("N", "Y")}, "N | Y"),
-    ("integer", {"edges": (0, 10_000, 20_000)}, "0 to 9,999 | 10,000 to 19,999"),
-    ("integer", {"edges": (0, 1000, 3000), "step": 100}, "0 to 900 | 1000 to 2900"),
-    ("integer", {"edges": (0, 40), "points": (0,)}, "0 | 1 to 39"),
-    ("integer", {"edges": (0, 40), "points": (20,)}, "0 to 39 without 20 | 20"),
-    ("integer", {"edges": (0, 40), "points": (39,)}, "0 to 38 | 39"),
-    ("integer", {"edges": (0, 40), "points": (2, 4, 6, 8)}, "0 to 39 without 4 points | 2 | 4 | 6 | 8"),
-    ("real", {"edges": (0.0, 0.5, 1.0)}, "0 up to 0.5 | 0.5 to 1"),
-    ("real", {"edges": (0.0, 1.0, 2.0), "points": (0.0,)}, "0 | above 0 up to 1 | 1 to 2"),
-    ("real", {"edges": (0.0, 1.0, 2.0), "output": "decimal(4, 1)"}, "0 to 0.9 | 1 to 2"),
-    ("year", {"edges": (1990, 2000, 2001)}, "1990 to 1999 | 2000"),
-    ("yearmonth", {"edges": (24_000, 24_003)}, "2000-01 to 2000-03"),
-    ("date", {"edges": (0, 31)}, "1970-01-01 to 1970-01-31"),
-    ("time", {"edges": (0, 3_600_000_000)}, "00:00 up to 01:00"),
-    ("categorical", {"values": ("a",), "special": ("N",), "other": True}, "a | N | other"),
-])  # fmt: skip
-def test_intervals_by_grain(kind: Any, keys: dict[str, Any], shown: str) -> None:
-    attribute = Attribute(name="x", kind=kind, **keys)
+@pytest.mark.parametrize(("entry", "shown"), READ["intervals"])
+def test_intervals_by_grain(entry: str, shown: str) -> None:
+    attribute = one(entry)
     assert " | ".join(shown_levels(attribute)) == shown
     assert len(shown_levels(attribute)) == attribute.n_levels
 

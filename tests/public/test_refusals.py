@@ -1,18 +1,14 @@
-"""What a schema refuses: every message names the place, the requirement, the value and the remedy (`refusals.txt`)."""
+"""What a schema refuses: every message names the place, the requirement, the value and the remedy (`refused.txt`)."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from sklar.errors import SchemaError
 from sklar.public.schema import Schema
-from tests.public import cases, one
-
-# Refusals of entries, of whole documents, of pairs (beside two truth values, a and b), and of tables.
-ABOUT = dict(part.split("\n", 1) for part in Path(__file__).with_name("refusals.txt").read_text().split("== ")[1:])
+from tests.public import REFUSED, one
 
 
 def assert_refused(text: str, message: str, name: str = "") -> None:
@@ -22,13 +18,13 @@ def assert_refused(text: str, message: str, name: str = "") -> None:
     assert re.fullmatch(pattern, str(refused.value)), str(refused.value)
 
 
-@pytest.mark.parametrize(("entry", "message"), cases(ABOUT["entries"]))
+@pytest.mark.parametrize(("entry", "message"), REFUSED["entries"])
 def test_an_entry_is_refused(entry: str, message: str) -> None:
     assert_refused(entry, message, "attribute 'age': ")
 
 
 TRUTHS = 'attributes = {a = {type = "boolean"}, b = {type = "boolean"}}\n'
-WHOLE = cases(ABOUT["documents"]) + [(TRUTHS + entry, message) for entry, message in cases(ABOUT["pairs"])]
+WHOLE = REFUSED["documents"] + [(TRUTHS + entry, message) for entry, message in REFUSED["pairs"]]
 
 
 @pytest.mark.parametrize(("entry", "message"), WHOLE)
@@ -36,7 +32,7 @@ def test_a_schema_is_refused(entry: str, message: str) -> None:
     assert_refused(entry, message)
 
 
-@pytest.mark.parametrize(("entry", "message"), cases(ABOUT["tables"]))
+@pytest.mark.parametrize(("entry", "message"), REFUSED["tables"])
 def test_settings_of_a_table_are_refused(entry: str, message: str) -> None:
     attribute = "[attributes.a]\ntype = 'categorical'\nvalues = ['x', 'y']"
     assert_refused(f"[table]\n{entry}\n{attribute}", message)

@@ -25,7 +25,9 @@ from sklar.files.archive import load
 from sklar.public.rules import Determined, EffortError, Forbidden, SearchSteps, groups, solve, violating
 from sklar.public.schema import Schema
 from sklar.trust.verify import verify_model
+from tests import public
 from tests.conftest import output_of, refuses
+from tests.public.test_refusals import assert_refused
 
 ATTRIBUTES: dict[str, Any] = {
     "sex": {"type": "categorical", "values": ["Female", "Male"]},
@@ -117,27 +119,19 @@ REFUSED: list[tuple[Any, str]] = [
     ([BANDS, BANDS], "rule 2: rule 1 determines 'band' already. Remove one."),
     ([WIVES, WIVES], "rule 2: earlier rules already forbid what it forbids for 'sex' and 'role'. Remove it."),
     ([BANDS, AGES], "rules: 'age' is determined in a circle."),
-]
-# What is forbidden, beside rules before it.
-FORBIDDEN: list[tuple[list[Any], dict[str, Any], str]] = [
-    ([], {"sex": "Male"}, "rule 1: forbid must name two attributes and their levels"),
-    ([], {"sex": "Male", "rol": "Wife"}, "rule 1: the schema has no attribute 'rol'. It has: sex, role"),
-    ([], {"sex": "Man", "role": "Wife"}, "'sex' has no level 'Man'. Its levels are 'Female', 'Male'."),
-    ([], {"sex": [], "role": "Wife"}, "'sex' must list different levels, at least one, got []."),
-    ([], {"sex": ["Male", "Male"], "role": "Wife"}, "'sex' must list different levels"),
-    ([], {"age": 30, "role": "Wife"}, "30 lies within the bin [16, 65) of 'age', and rules are about whole"),
-    ([], {"age": 120, "role": "Wife"}, "'age' has no level 120."),
-    ([], {"age": {"below": 17}, "role": "Wife"}, "of 'age' must begin and end at its edges, got 17"),
-    ([], {"age": {"under": 16}, "role": "Wife"}, "a range of 'age' has the keys from or below"),
-    ([], {"age": {"from": 16, "below": 15}, "sex": "Male"}, "the range of 'age' holds no bin"),
-    ([], {"sex": {"below": 1}, "role": "Wife"}, "'sex' is categorical and has no range."),
-    ([], {"sex": ["Female", "Male"], "role": "Wife"}, "level 'Wife' of 'role' is forbidden with every level"),
-    ([BANDS], {"band": "young", "age": 15}, "'band' and 'age' both follow from 'age', whose level '15'"),
-    ([BANDS], {"band": "young", "sex": ["Female", "Male"]}, "level '[0, 15)' of 'age' is forbidden with every"),
+    ([BANDS, {"forbid": {"band": "young", "age": 15}}], "'band' and 'age' both follow from 'age', whose level '15'"),
+    ([BANDS, {"forbid": {"band": "young", "sex": ["Female", "Male"]}}], "level '[0, 15)' of 'age' is forbidden with"),
     # Each pair has a partner left, but all three together do not: two of three must differ, with two values.
-    (TRIANGLE, {"code": 2, "member": False}, "level 'Female' of 'sex' can occur in no record: the rules"),
+    (
+        [*TRIANGLE, {"forbid": {"code": 2, "member": False}}],
+        "level 'Female' of 'sex' can occur in no record: the rules",
+    ),
 ]
-REFUSED += [([*before, {"forbid": forbid}], message) for before, forbid, message in FORBIDDEN]
+
+
+@pytest.mark.parametrize(("forbid", "message"), public.REFUSED["forbidden"])
+def test_what_cannot_be_forbidden_is_refused(forbid: str, message: str) -> None:
+    assert_refused(f"{ruled().to_toml()}\n[[rules]]\nforbid = {forbid}", message)
 
 
 @pytest.mark.parametrize(("rules", "message"), REFUSED)

@@ -139,9 +139,10 @@ def test_files_must_agree_and_folders_may_be_columns(tmp_path: Path) -> None:
     for city in "ab":
         (folder / f"city={city}").mkdir(parents=True)
         pl.DataFrame({"age": [1, 2]}).write_parquet(folder / f"city={city}" / "1.parquet")
-    source, parts = opened(folder)
-    assert set(source.columns) == {"age", "city"}
-    assert rows_of(parts)["city"].to_list() == ["a", "a", "b", "b"]
+    for data in (folder, [folder]):
+        source, parts = opened(data)
+        assert set(source.columns) == {"age", "city"}
+        assert rows_of(parts)["city"].to_list() == ["a", "a", "b", "b"]
     pl.DataFrame({"ages": [1]}).write_parquet(folder / "city=a" / "0.parquet")
     refuses(r"have different columns\. Files of a folder must agree", opened, folder, error=DataError)
 

@@ -157,7 +157,7 @@ def test_costs_follow_what_is_typed(drafted: Browser) -> None:
     for fields, says in (
         ({"choice": "e", "typed-e": "0, 50, 100"}, '"2 levels. At epsilon 1'),
         ({"choice": "e", "typed-e": "0, 25, 50, 100"}, '"3 levels.'),
-        ({"choice": "a"}, "Without it"),
+        ({"choice": "a"}, "levels. At epsilon 1"),
         ({"choice": "x"}, "it is left out"),
         ({"choice": "e", "typed-e": "5, 1"}, '"problem":"attribute'),
     ):
@@ -232,7 +232,8 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert all(text in page.said for text in ("usable for counts of one and of two", "2.72 times as likely"))
     assert "22,100 times" in reviewed.get("/t/people/plan/forecast?epsilon=10").said
     assert reviewed.get("/t/people/plan/forecast?epsilon=10").text.count("<svg") == 2
-    assert reviewed.get("/t/people/plan/forecast?epsilon=nan").status == 200
+    # Nothing is foreseen of another epsilon than was asked for.
+    assert all(reviewed.get(f"/t/people/plan/forecast?epsilon={odd}").status == 400 for odd in ("nan", "5000", ""))
     goals(want="age x sex within 40%", epsilon="1")
     page = goals(want="region = 'n' within 1 rows")
     assert "age x sex within 40% yes: ±" in page.said
@@ -242,7 +243,7 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert all(text in page.text for text in ("height", 'role="alert"', 'value="height within 2%"'))
     assert "age x sex within" not in goals(remove="0").said
     assert "must be at least this release's" in planned("2", "1").said
-    assert "must be a positive number" in planned("-1", "1").said
+    assert "must be a number from 0.001 to 1000, got '-1'" in planned("-1", "1").said
     planned("2", "3")
     planned("1.5", "99")
     assert Ledger(reviewed.folder / "ledger.db").account("people").epsilon == 3

@@ -10,7 +10,7 @@ import numpy as np
 from sklar.answer.query import estimate
 from sklar.answer.report.publish import dependences
 from sklar.answer.report.render import short
-from sklar.machine.extras import require
+from sklar.machine.notebook import blank_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,14 +75,3 @@ class Plots:
         figure.colorbar(image, ax=ax, shrink=0.8, label="% of rows away from independence")
         ax.set_title(f"{schema.name}: dependence", loc="left", fontsize=11, fontweight="bold")
         return figure
-
-
-def blank_figure(width: float, height: float) -> tuple[Figure, Any]:
-    """A figure and its axes. Needs matplotlib."""
-    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    ax = figure.subplots()
-    ax.spines[["top", "right"]].set_visible(False)
-    return figure, ax

@@ -124,6 +124,8 @@ class Account:
     @property
     def left(self) -> float:
         """About the largest epsilon, at this delta, of one more release of many Gaussian tables."""
+        if not self.charges:
+            return self.epsilon
         rows = None if self.unit == "row" else 1
         budget = Budget(epsilon=self.epsilon, delta=self.delta, neighbors=self.neighbors, rows_per_person=rows)
         # Of many tables, so that 4 units of variance are nothing.

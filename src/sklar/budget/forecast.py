@@ -23,8 +23,7 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles
 from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
-from sklar.machine.extras import require
-from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.notebook import Tabular, blank_figure, html_card
 from sklar.machine.wording import said, stated
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
@@ -38,32 +37,45 @@ _HEAP = 4.0
 # A number's range needs this many standard errors of its search. At 4.3, means of 12 of 24 columns between wide bounds
 # were 10 to 110 times too large, and of 12 between narrow ones 0.6 to 1.1 times; at 8.2 one mean was 500 times too
 # large, at 8.5 all of 15 within 6%.
-_RANGE = 9.0
+RANGE = 9.0
 # A count is within so many standard errors 19 times out of 20, which is what ± says everywhere; one of fewer cannot be
 # told from noise.
 TWICE = 1.96
-# By the share of tables that are mostly noise.
-GRADES = ((0.1, "usable"), (0.5, "usable in part"), (math.inf, "mostly noise"))
-SUPPORTS = {
-    "two": "a release is usable for counts of one and of two columns",
-    "one": "a release is usable for counts of one column only: tables of two are mostly noise",
-    "none": "nothing survives: tables of one column are mostly noise already",
-}
+# What tables are good for, by ± as a part of a group of average size, which pages show beside the word.
+NOISE = "mostly noise"
+GRADES = ((0.5, "usable"), (1.0, "usable in part"), (math.inf, NOISE))
 # Most columns of categories have no more, and whole numbers of few values; a search may find what a schema lets it.
 FEW = 10
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
 
-_SHOWN_PAIRS, _SHOWN_COLUMNS = 8, 20
+_SHOWN_PAIRS, _SHOWN_COLUMNS, _SHOWN_NEEDS = 8, 20, 3
 _ROWS_PER_PERSON = (1, 2, 4, 8, 16, 32)
-_BARS: tuple[str, ...] = ("", *"▏▎▍▌▋▊▉")
-_WIDTH = 16
 
 
-def drowned(sds: Doubles, sizes: NDArray[Any], rows: int) -> float:
-    """The share of tables that are mostly noise: an average cell holds fewer rows than its standard error."""
-    return float(np.mean(sds * sizes > rows))
+def ratios(sds: Doubles, sizes: NDArray[Any], rows: int) -> Doubles:
+    """How many times an average cell ± is, of tables whose counts have these standard errors: above 1, mostly noise."""
+    return np.asarray(TWICE * sds * sizes / rows)
+
+
+def group_of(sizes: NDArray[Any], rows: int) -> int:
+    """How many rows an average cell of most tables of these sizes holds, to two digits.
+
+    >>> group_of(np.array([2, 8, 40]), 32_561)
+    4100
+    """
+    return max(int(float(f"{rows / float(np.median(sizes)):.2g}")), 1)
+
+
+def grade(sds: Doubles, sizes: NDArray[Any], rows: int) -> str:
+    """What tables are good for, in one of the words of `GRADES`: as noise, a group cannot be told from none.
+
+    >>> grade(np.array([40.0]), np.array([10]), 1_470), grade(np.array([40.0]), np.array([20]), 1_470)
+    ('usable in part', 'mostly noise')
+    """
+    part = TWICE * rms(sds, sizes) / group_of(sizes, rows)
+    return next(word for most, word in GRADES if part <= most)
 
 
 def within(error: float) -> str:
@@ -82,17 +94,13 @@ def with_few(schema: Schema) -> Schema:
     return replace(schema, attributes=tuple(fewer))
 
 
-def supports(worst: str, likely: str) -> list[str]:
-    """What counts will be usable for, in sentences, if searches find all they may and if they find few levels."""
-    if worst == likely:
-        return [f"{SUPPORTS[worst].capitalize()}."]
-    few = f"If searches find at most {FEW} categories or bins a column, {SUPPORTS[likely]}."
-    return [few, f"If they find as many as the schema lets them, {SUPPORTS[worst]}."]
-
-
-def grade(share: float) -> str:
-    """What tables are good for of which this share is mostly noise."""
-    return next(word for most, word in GRADES if share <= most)
+def supports(worst: Forecast, likely: Forecast) -> list[str]:
+    """What counts will be usable for, in sentences: if searches find few levels, and if they find all they may."""
+    few, most = likely.supported, worst.supported
+    if few == most:
+        return [f"{most[:1].upper()}{most[1:]}."]
+    few = f"If searches find at most {FEW} categories or bins a column, {few}."
+    return [few, f"If they find as many as the schema lets them, {most}."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -133,12 +141,12 @@ class Forecast(Tabular):
     @property
     def one_way_error(self) -> float:
         """The root mean square over all levels of the standard error of their counts."""
-        return _rms(self.one_way_sd, self.schema.sizes)
+        return rms(self.one_way_sd, self.schema.sizes)
 
     @property
     def pair_error(self) -> float:
         """The root mean square over all two-way cells of the standard error of their counts; 0 without pairs."""
-        return _rms(self.pair_sd, self.schema.cells.pair_sizes)
+        return rms(self.pair_sd, self.schema.cells.pair_sizes)
 
     @property
     def one_way_share(self) -> float:
@@ -151,17 +159,33 @@ class Forecast(Tabular):
         return min(TWICE * self.pair_error / self.n_rows, 1.0)
 
     @property
-    def support(self) -> str:
-        """What counts will be usable for: "two" columns, "one" column, or "none"."""
+    def grades(self) -> tuple[str, str]:
+        """What counts of one column and of two will be good for; of two it is nothing where there are no pairs."""
         cells, n = self.schema.cells, self.n_rows
-        good, most = [(self.one_way_sd, cells.sizes), (self.pair_sd, cells.pair_sizes)], GRADES[-2][0]
-        one, two = (bool(sd.size) and drowned(sd, sizes, n) <= most for sd, sizes in good)
-        return "none" if not one else "two" if two else "one"
+        two = grade(self.pair_sd, cells.pair_sizes, n) if self.pair_sd.size else ""
+        return grade(self.one_way_sd, cells.sizes, n), two
+
+    @property
+    def support(self) -> str:
+        """Counts of how many columns will be usable, at least in part: "two", "one" or "none"."""
+        one, two = self.grades
+        return "none" if one == NOISE else "one" if two in ("", NOISE) else "two"
+
+    @property
+    def supported(self) -> str:
+        """The same in words."""
+        one, two = self.grades
+        if one == NOISE:
+            return "nothing survives: tables of one column are mostly noise already"
+        said = f"a release is {one} for counts of one column"
+        if two in ("", NOISE):
+            return said + " only: tables of two are mostly noise" * bool(two)
+        return f"a release is {one} for counts of one and of two columns" if one == two else f"{said}, {two} for two"
 
     @property
     def noisy(self) -> NDArray[np.int64]:
-        """Places of pairs whose cells hold fewer rows on average than their standard error, the noisiest first."""
-        ratio = self.pair_sd * self.schema.cells.pair_sizes / self.n_rows
+        """Places of pairs whose average cell holds fewer rows than ±, the noisiest first."""
+        ratio = ratios(self.pair_sd, self.schema.cells.pair_sizes, self.n_rows)
         return np.argsort(-ratio, kind="stable")[: np.count_nonzero(ratio > 1)]
 
     @property
@@ -180,7 +204,7 @@ class Forecast(Tabular):
             if own is not None and own.threshold is not None:
                 what, least = "a category needs {} to be found", own.threshold
             elif own is not None:
-                heap, least = f"{math.ceil(_HEAP * own.scale):,} rows", _RANGE * own.scale
+                heap, least = f"{math.ceil(_HEAP * own.scale):,} rows", RANGE * own.scale
                 what = f"a value needs {heap} to stand out, its range {{}} to be found"
             needs[name] = f"{what.format(f'{math.ceil(least):,} rows')} ({least / n:.1%} of {n:,})", least / n
         return needs
@@ -205,7 +229,9 @@ class Forecast(Tabular):
         """What columns that are searched, or hopeless, need, and whether the rows support all columns."""
         needs, hopeless, epsilon = self.needs, self.hopeless, f"epsilon {self.budget.epsilon:.4g}"
         named = dict.fromkeys((*hopeless, *(finding.attribute for finding in self.findings)))
-        lines = [f"At {epsilon}, {name}: {needs[name][0]}." for name in [*named][:_SHOWN_COLUMNS]]
+        # The neediest of those that are searched: --json has all.
+        asked = sorted(named, key=lambda name: -needs[name][1])[: max(len(hopeless), _SHOWN_NEEDS)][:_SHOWN_COLUMNS]
+        lines = [f"At {epsilon}, {name}: {needs[name][0]}." for name in asked]
         if not hopeless:
             return [*lines, f"{self.n_rows:,} rows at {epsilon}: noise hides no column as a whole."]
         few = ", ".join([*hopeless[:_SHOWN_COLUMNS], *["..."][: len(hopeless) - _SHOWN_COLUMNS > 0]])
@@ -289,7 +315,7 @@ class Forecast(Tabular):
             columns[f"{name.replace('_', ' ')}, ±"] = [TWICE * error for error in columns.pop(name)]
         notes = ["Nothing was spent: computed from the schema, the number of rows and the budget alone."]
         title = f"Forecast for '{self.schema.name}', {self.n_rows:,} rows"
-        return html_card(title, facts, columns, verdict=supports(*(each.support for each in cases)), notes=notes)
+        return html_card(title, facts, columns, verdict=supports(*cases), notes=notes)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
@@ -398,8 +424,9 @@ def _parity_costs(stages: plan.Stages) -> dict[str, float]:
     return dict(zip(names, worst.tolist(), strict=False))
 
 
-def _rms(sd: Doubles, weights: NDArray[Any]) -> float:
-    return math.sqrt(float(weights @ sd**2) / float(weights.sum())) if sd.size else 0.0
+def rms(sds: Doubles, sizes: NDArray[Any]) -> float:
+    """The root mean square of errors over the cells of tables of these sizes; 0 without any."""
+    return math.sqrt(float(sizes @ sds**2) / float(sizes.sum())) if sds.size else 0.0
 
 
 def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
@@ -416,18 +443,15 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         lines += said("budget.tree").splitlines()
     lines += filter(None, [plan.target_words(schema)])
     lines += stated("sklar.budget", "said.toml")["foreseen_head"]
-    top = max(each.pair_error for each in forecasts) or 1.0
-    for each in forecasts:
-        whole, eighths = divmod(max(round(each.pair_error / top * _WIDTH * 8), 1), 8)
-        noisy, bar = f"{each.noisy.size:,} of {n_pairs:,}", "█" * whole + _BARS[eighths]
-        lines.append(
-            f"{each.budget.epsilon:>8.4g}  {within(each.one_way_error):>13} {within(each.pair_error):>13}  "
-            f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {noisy:>12}  {bar}".rstrip()
-        )
+    lines += [
+        f"{each.budget.epsilon:>8.4g}  {within(each.one_way_error):>13} {within(each.pair_error):>13}  "
+        f"{each.one_way_share:>16.3%} {each.pair_share:>15.3%}  {f'{each.noisy.size:,} of {n_pairs:,}':>12}"
+        for each in forecasts
+    ]
     lines += ["± holds 19 times out of 20; a smaller count cannot be told from noise.", ""]
     for each in forecasts:
         likely = each.likely
-        words = supports(each.support, likely.support)
+        words = supports(each, likely)
         if len(words) > 1:
             noisy = f"{likely.noisy.size:,} of {n_pairs:,} pairs mostly noise"
             words[0] = f"{words[0][:-1]}: {within(likely.one_way_error)}, {within(likely.pair_error)}, {noisy}."
@@ -462,13 +486,13 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     if noisiest := smallest.mostly_noise:
         pairs = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
         left = len(noisiest) - _SHOWN_PAIRS
-        more = f"; and {left:,} more (--json lists them)" if left > 0 else ""
-        lines += ["", *said("budget.foreseen_noisy", epsilon=smallest.budget.epsilon, pairs=pairs + more).splitlines()]
+        pairs += f"; and {left:,} more (--json lists them)" * (left > 0)
+        lines += ["", *said("budget.foreseen_noisy", epsilon=smallest.budget.epsilon, pairs=pairs).splitlines()]
     if not first.seconds:
         return lines
     seconds, memory = first.seconds, f"{first.memory_bytes / 1e9:.1f} GB"
-    time = f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-    time = time if seconds >= 100 else f"{max(round(seconds), 1)} s"
+    units = ((6_000, 3_600, ".1f", "h"), (100, 60, ".0f", "min"), (0, 1, ".0f", "s"))
+    time = next(f"{max(seconds / unit, 1):{form}} {name}" for least, unit, form, name in units if seconds >= least)
     return [*lines, "", f"Rough run time {time} and memory {memory} on two cores; within a factor of three."]
 
 
@@ -484,34 +508,26 @@ def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str
 
 def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
     """The same as a figure."""
-    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
+    figure, ax = blank_figure(6.4, 4.2)
     ordered = sorted(forecasts, key=lambda each: each.budget.epsilon)
     if len(ordered) == 1:
         # One point is no curve: draw a decade around it.
         only = ordered[0]
         budgets = [replace(only.budget, epsilon=only.budget.epsilon * factor) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)]
         ordered = [only._with(only.schema, budget) for budget in budgets]
+        ax.axvline(only.budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
     first, epsilons = ordered[0], [each.budget.epsilon for each in ordered]
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    ax = figure.subplots()
-    curves = [("one-way counts", "#1f2937", "o", [each.one_way_error for each in ordered])]
-    if first.pair_sd.size:
-        curves.insert(0, ("two-way counts", "#c2410c", "s", [each.pair_error for each in ordered]))
-    for label, color, marker, errors in curves:
-        ax.plot(epsilons, TWICE * np.array(errors), color=color, marker=marker, markersize=4.5, label=label)
-    if len(forecasts) == 1:
-        ax.axvline(forecasts[0].budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
-    ax.set(xscale="log", yscale="log", xticks=epsilons, xlabel="epsilon", ylabel="rows, 19 times out of 20")
-    plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
-    for axis, minor in ((ax.xaxis, NullFormatter()), (ax.yaxis, plain)):
-        axis.set_major_formatter(plain)
-        axis.set_minor_formatter(minor)
+    curves = [("two-way counts", "#c2410c", "s", "pair_error")] * bool(first.pair_sd.size)
+    for label, color, marker, name in (*curves, ("one-way counts", "#1f2937", "o", "one_way_error")):
+        errors = [TWICE * getattr(each, name) for each in ordered]
+        ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
+    ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows, 19 times out of 20")
+    ax.set_xticks(epsilons, [f"{each:.4g}" for each in epsilons])
+    ax.set_xticks([], minor=True)
+    for which in ("major", "minor"):
+        getattr(ax.yaxis, f"set_{which}_formatter")("{x:,.4g}")
     ax.tick_params(which="both", labelsize=8)
     ax.grid(visible=True, which="both", color="#e5e7eb", linewidth=0.7)
-    ax.spines[["top", "right"]].set_visible(False)
     title = f"{first.schema.name}: a count is within ±, {first.n_rows:,} rows"
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
     ax.legend(frameon=False)

@@ -51,7 +51,7 @@ Searched = Literal["domain", "rounding"]
 _VALUES, _SMALL = 32, 512
 _DIVIDE, _GRAINS = 20, 4096
 # A real without a step has this many decades below its larger bound.
-_DECADES = 12
+_DECADES = 15
 # A decade of the first table: single grains below 10.
 _DECADE = (10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90)
 # Bounds whose ratio is smaller than this do not reach toward 0. Cells of the first table: even ones, few, and by the
@@ -78,7 +78,7 @@ _UNKNOWN_ROWS = 0.005
 ROUNDING_SHARE = 0.0025
 # Of the whole cost, what finding categories takes: all, then those that left more than this part of rows in `other`.
 # Before there were rounds, all private domains, numbers too, shared the last.
-FIRST, SECOND, LEFT = 0.05, 0.15, 0.1
+FIRST, SECOND, LEFT = 0.05, 0.15, 0.03
 # Of delta, the chance that a threshold lets a value pass that one person alone brought; each round has half of it.
 DELTA_SHARE = 0.1
 # Numbers take at most this many tables, or took in Sklar 0.2.

@@ -10,6 +10,7 @@ import click
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, finish, is_given, print_answer, print_figures, say, show_progress, warn, watched
 from sklar.cli.options import HELP, PATH, command, neighbors_option, number, option, path
+from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -43,8 +44,7 @@ def init(*, file: Path, dataset: str, key: Path | None, data: Path | str | None,
     _warn_of_place(file, terms["anchor"])
     finish(
         account.to_dict() | {"same_rows": others},
-        f"Data set '{account.dataset}' in {file}: epsilon = {account.epsilon:.6g}, delta = {account.delta:.3g} for all "
-        f"releases together, for any one {account.unit} ({account.neighbors} neighbors).",
+        said("cli.opened", of=account, file=file),
         f"Release with: --ledger {file} --dataset {account.dataset}{'' if key is None else f' --ledger-key {key}'}",
     )
     if terms["anchor"] is None and not is_given("json"):
@@ -159,10 +159,7 @@ def _remark(remarks: tuple[str, ...]) -> None:
 def _warn_of_names(dataset: str, others: tuple[str, ...]) -> None:
     if others:
         names = ", ".join(f"'{name}'" for name in others)
-        warn(
-            f"data set '{dataset}' has files in common with {names}. The same people would lose each total: release "
-            "under one name, and leave the other's total unspent. PRIVATE: this tells of the rows."
-        )
+        warn(said("cli.same_rows", dataset=dataset, names=names))
 
 
 def _warn_of_place(file: Path, place: str | None) -> None:

@@ -18,6 +18,7 @@ from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
 from sklar.cli.options import command, written
 from sklar.cli.products import check_out, write_rows
+from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     from sklar.budget.method import Method
@@ -45,13 +46,13 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
     from sklar.draw.sample import check_draw
     from sklar.files.archive import load_unfitted
     from sklar.files.write import check_target, require_same, write_text
-    from sklar.public.tree import Tree
+    from sklar.public.tree import Tree, known_of
 
     how: dict[str, Any] = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
     how["kind"] = options.pop("kind")
     _check_sources("data", "epsilon")
     resume, stated = options["resume"], options["schema_path"]
-    known: Known | None = None if stated is None else shared.known_at(stated)
+    known: Known | None = None if stated is None else known_of(stated)
     known = known if resume is None else load_unfitted(resume).measured.known
     check_out(out, tables=isinstance(known, Tree), **how)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
@@ -157,13 +158,13 @@ def _save_model(
     """Measure and fit, or fit to what was measured before; and save the model before anything else can fail."""
     from sklar.budget.method import Method
     from sklar.files.archive import load_unfitted
-    from sklar.public.tree import joint_of
+    from sklar.public.tree import joint_of, known_of
 
     kept, given = resume, None if resume is None else load_unfitted(resume)
     if given is None:
         method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
-        known, kept = shared.known_at(options["schema_path"]), _beside(model_path)
-        budget = method.budget_of(None, **{name: options[name] for name in _BUDGET})
+        known, kept = known_of(options.pop("schema_path")), _beside(model_path)
+        options["known"], budget = known, method.budget_of(None, **{name: options[name] for name in _BUDGET})
         own = known, method.budget_for(joint_of(known), budget), method
     else:
         own = given.measured.known, given.measured.certificate.budget, given.method
@@ -199,16 +200,14 @@ def _require_own(places: Sequence[str | Path], known: Known, budget: Budget, met
         require_own(there, own=replace or (there == places[0] and wrote(there, known, budget, method)))
 
 
-def _fit_data(*, data: Any, query: str | None, schema_path: Path, check_first: bool, **settings: Any) -> Model:
+def _fit_data(*, data: Any, query: str | None, known: Known, check_first: bool, **settings: Any) -> Model:
     """Measure DATA and fit a model."""
-    from sklar.public.schema import Schema
     from sklar.public.tree import joint_of
     from sklar.release import fit as release_model
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
-    known, target = shared.known_at(schema_path), settings.pop("target")
-    if target is not None:
-        known = (known if isinstance(known, Schema) else shared.schema_of(schema_path)).aimed(*target.split(","))
+    if (target := settings.pop("target")) is not None:
+        known = known.aimed(*target.split(","))
     schema = joint_of(known)
     several = schema.person is not None and schema.person.rows_per_person > 1
     if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
@@ -233,10 +232,7 @@ def _check_first(table: object, known: Known, engine: str, progress: Progress) -
     for line in found.links:
         click.echo(line, err=True)
     if warn_of_unfit(found.values or ()):
-        raise DataError(
-            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
-            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
-        )
+        raise DataError(said("cli.stopped"))
 
 
 def _naming_charge(model: Model, kept: Path | None = None) -> AbstractContextManager[None]:
@@ -258,9 +254,5 @@ def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options:
             "ledger": None if account is None else account.to_dict(),
         }
         if account is not None:
-            charged = (
-                f"Ledger {options['ledger']}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
-                f"{account.epsilon:.4g} in {len(account.charges):,} releases."
-            )
-            lines = (charged, *lines)
+            lines = (said("cli.charged", of=account, place=options["ledger"], n=len(account.charges)), *lines)
         finish(document | facts, *model.summary(), *lines)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,11 +14,10 @@ import click
 from sklar.cli.console import QUIET
 from sklar.errors import BudgetError
 from sklar.machine.stores import reading
+from sklar.machine.wording import stated
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
-    from sklar.public.schema import Schema
-    from sklar.public.tree import Known
 
 Parameter: TypeAlias = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
@@ -32,7 +29,7 @@ class Written(click.Path):
 
 WRITTEN = Written(path_type=Path)
 # What the help of each command says below its first line.
-HELP: dict[str, str] = tomllib.loads((files("sklar.cli") / "help.toml").read_text("utf-8"))
+HELP: dict[str, str] = stated("sklar.cli", "help.toml")
 # More rows than anybody has.
 MANY = click.IntRange(max=10**12)
 METHODS = "auto mixture binary"
@@ -88,27 +85,6 @@ def table_of(data: Path | str, query: str | None) -> object:
         # The address may hold a password: the message does not repeat it.
         raise click.UsageError("DATA is the address of a database: say which rows with --query.")
     return data
-
-
-def known_at(path: Path) -> Known:
-    """What a file states of one table, or of linked ones: a schema file, or a model, which lists what was found."""
-    from zipfile import is_zipfile
-
-    if path.suffix.lower() == ".sklar" or is_zipfile(path):
-        from sklar.files.archive import load
-
-        return load(path).measured.known
-    from sklar.public.tree import known_of
-
-    return known_of(path)
-
-
-def schema_of(path: Path) -> Schema:
-    """The same, where one table is meant."""
-    from sklar.public.schema import Schema
-
-    known = known_at(path)
-    return known if isinstance(known, Schema) else Schema.load(path)
 
 
 def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:

@@ -15,7 +15,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_answer, warn, watched
-from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, schema_of, table_of
+from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, table_of
 from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
             return
     described = Schema.load(schema_path)
     counts = Counter[str](attribute.known_from for attribute in described.attributes)
-    parts = [f"{counts[word]} {says}" for word, says in decisions.PROVENANCE.items() if counts[word]]
-    unread = (
-        f"{len(described.unread)} of them were accepted unread: releases will say so, and not cover what they state."
-    )
+    read = Counter(each.known_from for each in described.attributes if each.reviewed != "unread")
+    parts = [f"{read[word]} {says}" for word, says in decisions.PROVENANCE.items() if read[word]]
+    parts += [f"{len(described.unread)} accepted unread"] * bool(described.unread)
+    unread = "What was accepted unread stands: releases will say so, and not cover what those entries state."
     each = "one row: each is taken for another person's (else add --people COLUMN)"
     person = described.person
     whom = each if person is None else f"one person, all rows of one {person.column}, and counts {person.words}"
@@ -109,7 +109,8 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
         {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": described.n_attributes}
         | {"person": person and person.column, "rules": len(described.rules), "out": schema_path},
         f"It protects {whom}.",
-        f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.",
+        f"{'Decided' if described.unread else 'Every column is reviewed'}: {', '.join(parts)}. "
+        f"{schema_path} is public now.",
         *([uncovered] if counts["rows"] else []),
         *([unread] if described.unread else []),
         f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1",
@@ -123,10 +124,11 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
     """Turn a description of a table that exists already into a schema to complete. No row is read."""
     from sklar.files.write import check_target, require_same, write_text
     from sklar.public.importers import import_schema
+    from sklar.public.schema import Schema
 
     check_target(out, (".toml",))
     if file.suffix.lower() == ".sklar" and format_ is None:
-        known = schema_of(file)
+        known = Schema.load(file)
         text, facts = known.to_toml(), {"attributes": known.n_attributes, "open": [], "left_out": {}}
         done = [f"The schema of {file}, {known.n_attributes} attributes, is in {out}. Using it costs no privacy."]
     else:
@@ -150,8 +152,9 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
 def check(*, schema_path: Path, data: Path | str | None, query: str | None, **foreseen: Any) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have."""
     from sklar.custodian.check import check as look
+    from sklar.public.tree import known_of
 
-    rows, known = None if data is None else table_of(data, query), shared.known_at(schema_path)
+    rows, known = None if data is None else table_of(data, query), known_of(schema_path)
     found = look(known, **foreseen) if rows is None else watched(look, known, rows, **foreseen)
     lines = found.lines()
     print_answer(found.to_dict(), [f"{schema_path}: {lines[0]}", *lines[1:]])

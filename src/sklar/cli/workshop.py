@@ -24,7 +24,7 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **how: Any) -> N
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only. Linked tables are folders, or databases."""
     from sklar.custodian.evaluate import evaluate as compare
 
-    print_figures(watched(compare, real, synthetic, shared.known_at(schema_path), **how))
+    print_figures(watched(compare, real, synthetic, schema_path, **how))
     _say_private(how["report"])
 
 
@@ -45,14 +45,7 @@ def _say_private(made: Path | None) -> None:
 @option("--seed", "Draws the synthetic rows.", int, default=0)
 @shared.written("--plot", "PRIVATE.png", "Draw the intervals; private as well.")
 def compare(*, real: Path, model_path: Path, question: str, plot: Path | None, **options: Any) -> None:
-    """Answer QUESTION of the REAL rows, of synthetic rows as if they were real, and by sklar infer, side by side.
-
-    For the custodian's eyes only. QUESTION is as for sklar infer; rows are analyzed by their raw values, with the
-    standard errors that statistics packages have.
-
-    \b
-      sklar compare adult.csv adult.sklar "share(income = '>50K') by sex" --plot PRIVATE.png
-    """
+    """Answer QUESTION of the REAL rows, of synthetic rows as if they were real, and by sklar infer, side by side."""
     from sklar.custodian.compare import compare as side_by_side
 
     print_figures(side_by_side(real, model_path, question, plot=plot, **options))

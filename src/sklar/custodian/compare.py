@@ -20,7 +20,6 @@ from sklar.answer.effects import Codes, Floats
 from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, unit_of
 from sklar.answer.infer.statistics import weigh
-from sklar.answer.plots import blank_figure
 from sklar.answer.predicate import Expression, QueryError
 from sklar.custodian.evaluate import NOTICE
 from sklar.custodian.evaluate.conjunctions import rows_that_count
@@ -28,7 +27,7 @@ from sklar.custodian.evaluate.raw import read_values
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
-from sklar.machine.notebook import Tabular
+from sklar.machine.notebook import Tabular, blank_figure
 from sklar.rows.encode import encode
 
 if TYPE_CHECKING:

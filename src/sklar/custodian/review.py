@@ -21,7 +21,7 @@ from typing import Any, Literal
 from sklar.answer.report.render import short
 from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULES_HEADING, Draft, common, facts
 from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
-from sklar.custodian.draft.propose import as_seen, asked, round_bounds
+from sklar.custodian.draft.propose import as_seen, asked, round_bounds, searched, shown_ends
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
 from sklar.machine.wording import said
@@ -140,9 +140,10 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     if attribute.binned:
         says = f"find it with budget, between {'other ' if private else ''}bounds"
         if seen is not None and (ends := round_bounds(attribute, seen)):
-            low, high = ends["low"], ends["high"] - (attribute.kind == "integer")
-            never = f"no, by public knowledge: {low:,.15g} to {high:,.15g}, which the file then says to everybody"
-            choices.append(ReviewChoice("n", never, kept | {"domain": "private"} | ends | public))
+            shown_as = " to ".join(shown_ends(attribute, *ends))
+            never = f"no, by public knowledge: {shown_as}, as the file then says to everybody"
+            stated = dict(zip(("low", "high"), map(attribute.axis.value, ends), strict=True))
+            choices.append(ReviewChoice("n", never, kept | {"domain": "private"} | stated | public))
         choices += [
             ReviewChoice("b", says, kept | {"domain": "private", "bins": _BINS} | public, "bounds"),
             ReviewChoice("e", "state the edges of bins, from public knowledge", kept | public, "edges"),
@@ -210,6 +211,26 @@ def _answer_all(text: str, entries: Mapping[str, Entry]) -> str:
     if wrong := [name for name, each in alone.items() if made.get(name) != each]:
         raise SchemaError(f"attribute '{wrong[0]}': its lines could not be replaced. Edit the file by hand.")
     return _tidy(changed)
+
+
+def left_out(schema: Schema, draft: Draft | None) -> dict[str, str]:
+    """The columns that a draft left out, and that a schema does not have either, each with the reason."""
+    ids = () if schema.person is None else (schema.person.column,)
+    found = {} if draft is None else draft.left_out
+    return {name: reason for name, reason in found.items() if name not in (*schema.columns, *ids)}
+
+
+def bring_back(text: str, draft: Draft, name: str) -> str:
+    """The file with a column that the draft left out, as an open question: a release would find its common values."""
+    if name not in left_out(Schema.from_toml(text), draft) or (seen := draft.column(name)) is None:
+        raise SchemaError(f"no column '{name}' was left out. Choose one of those that were.")
+    proposal = searched(seen)
+    lines = [line for line in text.splitlines() if not line.startswith(f"{LEFT_OUT}{toml_value(name)}: ")]
+    lines += ["", f"[attributes.{toml_key(name)}]", f"{PROPOSED}{proposal.proposed}.", f"{DECIDE}{proposal.decide}"]
+    lines += [f"{key} = {toml_value(value)}" for key, value in describe_attribute(proposal.attribute).items()]
+    changed = "\n".join(lines) + "\n"
+    Schema.from_toml(changed)
+    return changed
 
 
 def open_rules(text: str) -> tuple[OpenRule, ...]:

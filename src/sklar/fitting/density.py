@@ -36,7 +36,10 @@ _MOST_SIBLINGS = 128
 # Windows of cells of the first table, and the standard errors by which one shows rows: anywhere, and next to others.
 # Simulated tables of 130 cells: noise alone showed rows far out in none of 1,500 (4.5: in one). A far cell of 4, 5, 6
 # or 7 standard errors was seen in 7, 28, 69 and 92% of 300 (4.5: 27, 69, 94 and 99%), as Phi(z - 5.5) has it.
-_WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 5.5, 1.5
+_WINDOWS, _SURE, _NEXT, _BEYOND = (1, 2, 4, 8), 5.5, 1.5, 3.5
+_PARTS = (*_WINDOWS, 16, 32, 64, 128)
+# Numbers end where the next cell has, by this many standard errors, less than this part of the rows of the last one.
+_SURELY, _SHARP = 2.0, 0.25
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
 _TAIL, _TAIL_SLACK = 2.0, 0.3
 # By how much the logarithm of a density may change over a bin, so that its mean is the measured one, and in how many
@@ -54,6 +57,8 @@ _DECADE = 4.0
 _UNKNOWN, _UNSEEN = (0.15, 0.1), 1.5
 # How much more it weighs that chances of numbers add up to those of their bin than that they are even.
 _FIRMLY = 1e3
+# Rows of an outer bin of public edges, in standard errors, that are not noise alone.
+_SEEN = 2.5
 # The largest numbers that floats hold one by one.
 _EXACT = 2.0**53
 
@@ -109,28 +114,38 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> De
     """The density that noisy tables of a search show."""
     cells, below, variances = _pooled(ladder, tables, scale)
     first, last = _support(below[0], variances[0])
+    ends = low, high = int(cells[0][first]), int(cells[0][last])
+    if first < last:
+        flipped = [[sign * each[::-1] for each in own] for sign, own in ((-1, cells), (1, below), (1, variances))]
+        ends = low, high = -_reach(*flipped, cells[0].size - 1 - first), _reach(cells, below, variances, last)
+        first, last = int(np.searchsorted(cells[0], low, "right")) - 1, int(np.searchsorted(cells[0], high))
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)
     if first < last:
         masses[own] = project(below[0][own], max(float(below[0][own].sum()), 0.0))
     for level in range(1, len(cells)):
-        masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level])
+        masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level], ends)
     return Density(
         edges=cells[-1],
         masses=masses,
         heaps=_heaps(cells[-1], masses, np.sqrt(variances[-1])),
-        first=int(cells[0][first]),
-        last=int(cells[0][last]),
+        first=low,
+        last=high,
         tails=_tails(cells[0], below[0], variances[0], last),
     )
 
 
-def _descend(parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles) -> Doubles:
-    """The rows of a table's cells, which add up to those of the cells above: pieces of constant density."""
-    starts = np.searchsorted(edges, parents).tolist()
-    found = np.empty(rows.size)
+def _descend(
+    parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles, ends: tuple[int, int]
+) -> Doubles:
+    """The rows of a table's cells between the ends, which add up to those of the cells above: pieces of constant
+    density.
+    """
+    outer = np.searchsorted(edges, ends[0], "right") - 1, np.searchsorted(edges, ends[1])
+    starts = np.clip(np.searchsorted(edges, parents), *outer).tolist()
+    found = np.zeros(rows.size)
     for mass, own in zip(masses.tolist(), map(slice, starts, starts[1:]), strict=False):
-        if own.stop - own.start == 1:
+        if own.stop - own.start <= 1:
             found[own] = mass
             continue
         widths, noise = np.diff(edges[own.start : own.stop + 1]).astype(np.float64), variances[own]
@@ -176,7 +191,9 @@ def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
     return np.flatnonzero((np.diff(edges) == 1) & (masses - around >= needed * sd))
 
 
-def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
+def _support(
+    rows: Doubles, variances: Doubles, sizes: Sequence[int] = _WINDOWS, sure: float = _SURE
+) -> tuple[int, int]:
     """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
     Windows that stand out from noise show where; those next to them need not stand out as far. All are trimmed.
@@ -191,17 +208,48 @@ def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
         first = max(range(start, end), key=lambda begin: z(begin, end))
         return first, max(range(first + 1, end + 1), key=lambda stop: z(first, stop))
 
-    windows = [(start, start + size) for size in _WINDOWS for start in range(rows.size - size + 1)]
-    shown = [trimmed(*window) for window in windows if z(*window) >= _SURE]
+    windows = [(start, start + size) for size in sizes for start in range(rows.size - size + 1)]
+    shown = [trimmed(*window) for window in windows if z(*window) >= sure]
     if not shown:
         return 0, 0
     first, last = min(start for start, _ in shown), max(end for _, end in shown)
-    while grown := [size for size in _WINDOWS if last + size <= rows.size and z(last, last + size) >= _NEXT]:
-        last = trimmed(last, last + grown[0])[1]
-    while grown := [size for size in _WINDOWS if first >= size and z(first - size, first) >= _NEXT]:
-        first = trimmed(first - grown[0], first)[0]
-    # Rows are seldom seen to their very last.
-    return max(first - 1, 0), min(last + 1, rows.size)
+    return rows.size - _grown(rows[::-1], variances[::-1], rows.size - first), _grown(rows, variances, last)
+
+
+def _reach(cells: Sequence[Units], rows: Sequence[Doubles], variances: Sequence[Doubles], last: int) -> int:
+    """The edge up to which numbers lie, by cells of all tables, of the first of which they were seen up to `last`.
+
+    Rows are seldom seen to their very last: one cell more is taken, but where that surely has less than a part of the
+    rows of the last one. There numbers end inside of the last: its parts say where.
+    """
+    start, stop = 0, rows[0].size
+    for level, (edges, own, noise) in enumerate(zip(cells, rows, variances, strict=True)):
+        if level:
+            start, stop = np.searchsorted(edges, ends).tolist()
+            if not 1 < stop - start <= _MOST_SIBLINGS:
+                break
+            last = start + (_support(own[start:stop], noise[start:stop], _PARTS, _BEYOND)[1] or stop - start)
+        if last < stop and not _ending(own, noise, last):
+            return int(edges[last + 1])
+        ends = edges[last - 1 : last + 1]
+    return int(ends[1])
+
+
+def _ending(rows: Doubles, variances: Doubles, last: int) -> bool:
+    """Whether the next cell surely has less than a part of the rows of the one before it."""
+    return bool(rows[last] + _SURELY * np.sqrt(variances[last]) < _SHARP * rows[last - 1])
+
+
+def _grown(rows: Doubles, variances: Doubles, last: int) -> int:
+    """The edge up to which windows next to what was seen, up to `last`, have rows as well."""
+    while True:
+        for size in _WINDOWS:
+            z = np.cumsum(rows[last : last + size]) / np.sqrt(np.cumsum(variances[last : last + size]))
+            if z.size == size and z[-1] >= (_BEYOND if _ending(rows, variances, last) else _NEXT):
+                last += int(np.argmax(z)) + 1
+                break
+        else:
+            return last
 
 
 def _tails(edges: Units, rows: Doubles, variances: Doubles, last: int) -> tuple[tuple[int, int], ...]:
@@ -259,7 +307,8 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         rows, moments = n * own[attribute.bin_codes], inside.get(index)
         moments = moments and (moments[0][attribute.bin_codes], moments[1])
         if (attribute.name, "domain") not in answers:
-            shapes[attribute.name] = _with_means(attribute, interpolated(attribute, own), rows, moments)
+            shape = _with_means(attribute, interpolated(attribute, own), rows, moments)
+            shapes[attribute.name] = replace(shape, bins=_seen_bins(own[attribute.bin_codes] / errors[index]))
             continue
         finding, tables = answers[attribute.name, "domain"]
         ladder = ladder_of(asked_of(finding, attribute))
@@ -274,11 +323,11 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         for branch in measured.tree.branches[1:]:
             at = schema.names.index(branch.name)
             own = margins[schema.cells.levels(at)][schema.attributes[at].bin_codes]
-            shape, counted = (
+            shape, known = (
                 _numbers(np.array(branch.bins), own, held.get(f"{branch.name}: number"), n),
                 shapes[branch.name],
             )
-            shapes[branch.name] = replace(shape, means=counted.means, errors=counted.errors)
+            shapes[branch.name] = replace(shape, means=known.means, errors=known.errors)
     return shapes
 
 
@@ -390,6 +439,13 @@ def interpolated(attribute: Attribute, margins: Doubles) -> Shape:
     edges = np.asarray(attribute.edges, dtype=np.float64)
     inner = _inner(edges, margins[attribute.bin_codes])
     return _joined([_spread(low, high) for low, high in pairwise(edges.tolist())], list(inner))
+
+
+def _seen_bins(z: Doubles) -> Ints:
+    """The bins to draw from: for outer ones that hold nothing but noise, the nearest one inside."""
+    seen = np.flatnonzero(z >= _SEEN)
+    bins = np.arange(z.size)
+    return np.clip(bins, seen[0], seen[-1]) if seen.size else bins
 
 
 def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: Density, z: Doubles) -> Shape:

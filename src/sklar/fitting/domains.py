@@ -14,12 +14,14 @@ from sklar.budget.search import Ladder, Search, Units, asked_of, ladder_of
 from sklar.fitting.density import Density, estimate_density, searched
 from sklar.kernel.queries import Block
 from sklar.public.codelists import natural
+from sklar.public.outputs import grain
 from sklar.public.schema import Attribute, Domain, Schema
 
 # A heap is a level of its own where it holds at least this part of what a level holds on average.
 _HEAP_SHARE = 0.25
-# Of all levels, those that heaps may take.
-_MOST_HEAPS = 1 / 3
+# Of all levels, those that heaps may take, or as many as they have of the rows; a real without a step is a value where
+# it is a multiple of so many grains, else longer than they tell.
+_MOST_HEAPS, _VALUE = 1 / 3, 100
 # A bin is meant to hold at least this part of it: finer ones are left to the shape inside a bin.
 _BIN_SHARE = 0.15
 # A bin is divided at the roundest number that leaves at least this part of its rows on either side.
@@ -109,7 +111,11 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
         return _with_levels(attribute, ladder, _roomy(first[kept], ends, ladder) if ends else first[kept], ends)
     # Heaps that are levels of their own, in grains.
     heavy = density.heaps[density.masses[density.heaps] >= _HEAP_SHARE * total / attribute.at_most]
-    heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(_MOST_HEAPS * attribute.at_most)]
+    most = max(_MOST_HEAPS, float(density.masses[heavy].sum()) / total) * (attribute.at_most - 1)
+    if attribute.kind == "real" and grain(attribute) is None:
+        # A value that differs from its grain in a digit more would have a level that nobody is in.
+        heavy = heavy[density.edges[heavy] % _VALUE == 0]
+    heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(most)]
     points = tuple(sorted({*density.edges[heaviest].tolist(), *ends}))
     tails = density.tails[: max(attribute.at_most - len(points) - 1, 0)]
     bins = max(attribute.at_most - len(points) - len(tails), 1)

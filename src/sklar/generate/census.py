@@ -6,9 +6,7 @@ education to occupation, and all of those to hours and income. The column `perso
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache, partial
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,10 +14,11 @@ import numpy.typing as npt
 import polars as pl
 
 from sklar.generate.blueprint import TYPES, Blueprint, choose
+from sklar.machine.wording import stated
 
 BLOCK_ROWS = 8_192
 
-_STATED = tomllib.loads((files("sklar.generate") / "census.toml").read_text("utf-8"))
+_STATED = stated("sklar.generate", "census.toml")
 ATTRIBUTES: dict[str, dict[str, Any]] = _STATED["attributes"]
 _WEIGHTS, _FIGURES = _STATED["weights"], {name: np.array(each) for name, each in _STATED["figures"].items()}
 _STAGE_STARTS = (25, 35, 50, 65, 80)

@@ -7,20 +7,20 @@ levels: the structure in the TOML files is all there is, it is public, and only 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from importlib.resources import files
 from math import sqrt
 from statistics import NormalDist
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from sklar.generate.blueprint import TYPES, Blueprint
+from sklar.kernel.cells import Doubles
+from sklar.machine.wording import stated
 
 BLOCK_ROWS = 65_536
 _FACTORS = ("place", "age", "means", "origin", "work", "need")
@@ -28,8 +28,6 @@ _FACTORS = ("place", "age", "means", "origin", "work", "need")
 _STEPS, _REACH = 256, 5
 
 _TYPES = {**TYPES, "categorical": pl.Categorical()}
-
-Shares: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class _Column:
 
     name: str
     kind: str
-    margin: Shares
+    margin: Doubles
     loads: Mapping[str, float]
     levels: Sequence[str] = ()
     edges: Sequence[int] | Sequence[str] = ()
@@ -81,34 +79,34 @@ class _Column:
 
 
 @cache
-def _grid() -> Shares:
+def _grid() -> Doubles:
     """The normal distribution function at every rounded latent."""
     normal = NormalDist()
     return np.array([normal.cdf((step + 0.5) / _STEPS - _REACH) for step in range(2 * _REACH * _STEPS)])
 
 
-def _shares(count: int, stated: Sequence[float] | Mapping[str, Any]) -> Shares:
+def _shares(count: int, law: Sequence[float] | Mapping[str, Any]) -> Doubles:
     """The shares of so many levels, as they are listed or by the law that they follow."""
-    if not isinstance(stated, Mapping):
-        return np.array(stated)
-    first = stated.get("first")
+    if not isinstance(law, Mapping):
+        return np.array(law)
+    first = law.get("first")
     places = np.arange(count - (first is not None))
-    if stated["law"] == "zipf":
-        weights = (places + 1.0) ** -stated["power"]
-    elif stated["law"] == "flat":
+    if law["law"] == "zipf":
+        weights = (places + 1.0) ** -law["power"]
+    elif law["law"] == "flat":
         weights = 1 + 0.2 * np.sin(places * 2.4)
     else:
-        weights = np.exp(-0.5 * ((places / places.size - stated["center"]) / stated["width"]) ** 2) + 0.002
-    shares = (weights / weights.sum())[:: -1 if stated.get("reversed") else 1]
+        weights = np.exp(-0.5 * ((places / places.size - law["center"]) / law["width"]) ** 2) + 0.002
+    shares = (weights / weights.sum())[:: -1 if law.get("reversed") else 1]
     return shares if first is None else np.concatenate([[first], (1 - first) * shares])
 
 
 def _columns(file: str) -> list[_Column]:
     columns = []
-    for name, stated in tomllib.loads((files("sklar.generate") / file).read_text("utf-8"))["columns"].items():
-        count = len(stated.get("levels", ())) or max(len(stated.get("edges", ())) - 1, 2)
-        margin = _shares(count, stated.pop("shares"))
-        columns.append(_Column(name=name, margin=margin, **{"loads": {}, **stated}))
+    for name, entry in stated("sklar.generate", file)["columns"].items():
+        own = {"loads": {}, **entry}
+        count = len(own.get("levels", ())) or max(len(own.get("edges", ())) - 1, 2)
+        columns.append(_Column(name=name, margin=_shares(count, own.pop("shares")), **own))
     return columns
 
 

@@ -11,6 +11,7 @@ from sklar.machine.extras import require
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from matplotlib.figure import Figure
 
 # Lines of a table that a card shows.
 _SHOWN = 12
@@ -63,3 +64,14 @@ def html_card(
 def sentence(text: str) -> str:
     """The same text as a sentence: with a capital at its beginning and a full stop at its end."""
     return text[:1].upper() + text[1:] + "." * (text[-1:] not in ".!?:")
+
+
+def blank_figure(width: float, height: float) -> tuple[Figure, Any]:
+    """A figure and its axes. Needs matplotlib."""
+    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    ax = figure.subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure, ax

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sklar.errors import OutputError
+from sklar.machine.wording import said
 
 # Of the memory, what one array may take.
 _SHARE = 1 / 16
@@ -82,10 +83,7 @@ def require_disk(size: int) -> None:
 
 
 def _no_room(size: int) -> OutputError:
-    return OutputError(
-        f"a table of so many levels needs temporary files of {size / 2**30:.1f} GiB, for which there is no room or no "
-        f"permission in '{tempfile.gettempdir()}'. Set TMPDIR to a folder on a disk with more room."
-    )
+    return OutputError(said("machine.no_room", size=size / 2**30, folder=tempfile.gettempdir()))
 
 
 def _erase(handle: int, size: int) -> None:

@@ -215,10 +215,8 @@ class Remote:
             if isinstance(error, ImportError) and error.name == "fsspec":
                 raise MissingExtraError(f"{needs}fsspec and its package for that store: pip install fsspec") from None
             # The address may hold a password: it is not repeated.
-            raise DataError(
-                f"the {self.scheme}:// address cannot be reached by pyarrow or fsspec ({type(error).__name__}). Check "
-                "the address, the store's own package, and the credentials in the environment."
-            ) from None
+            kind = type(error).__name__
+            raise DataError(said("machine.unreached", scheme=self.scheme, kind=kind)) from None
 
 
 def version_of(place: Path | Remote) -> str:

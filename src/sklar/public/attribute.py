@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.kernel.cells import read_only
+from sklar.kernel.cells import Ints, read_only
 from sklar.public.axis import AXES, PARTS, AttributeKind, Axis
 
 Outside = Literal["clip", "missing"]
@@ -149,13 +148,13 @@ class Attribute(Remembering):
         return self.n_values + len(self.special) + (self.missing is not None) + self.other
 
     @cached_property
-    def bin_codes(self) -> NDArray[np.int64]:
+    def bin_codes(self) -> Ints:
         """The code of each bin, shape (bins,), read-only."""
         before = [bisect_right(self.points, edge) for edge in self.edges[:-1]]
         return read_only(np.arange(len(before)) + np.array(before, dtype=np.int64))
 
     @cached_property
-    def point_codes(self) -> NDArray[np.int64]:
+    def point_codes(self) -> Ints:
         """The code of each point, shape (points,), read-only."""
         before = [bisect_left(self.edges, point) for point in self.points]
         return read_only(np.arange(len(before)) + np.array(before, dtype=np.int64))

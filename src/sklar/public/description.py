@@ -117,7 +117,7 @@ def written(document: Mapping[str, Any]) -> bytes:
 
 def read_described(path: str | Path) -> dict[str, Any]:
     """What a schema file (TOML) states, or the schema of a model file."""
-    if not zipfile.is_zipfile(path):
+    if Path(path).suffix.lower() != ".sklar" and not zipfile.is_zipfile(path):
         return read_toml(path)
     try:
         with open_model(path) as (_archive, document):

@@ -310,6 +310,16 @@ class Tree(Remembering):
         schema = Schema(name=self.name, attributes=tuple(attributes), words=root.words, **own_of)
         return replace(schema, rules=(*rules, *self.rules))
 
+    def aimed(self, *target: str) -> Tree:
+        """The same tables for a release that should say most of these attributes of the joint one (`Schema.aimed`)."""
+        _ = [self.joint.attribute(name) for name in target]
+        branches = []
+        for branch in self.branches:
+            below = f"{branch.name}." if branch.of else ""
+            own = [each for each in branch.schema.names if below + each in target]
+            branches.append(replace(branch, schema=branch.schema.aimed(*own)))
+        return replace(self, branches=tuple(branches))
+
     def found(self, joint: Schema) -> Tree:
         """The same tables with the domains that a joint table of theirs has."""
         held: dict[int, dict[int, Attribute]] = {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby
 from operator import itemgetter
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -67,10 +67,7 @@ def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
 
 def open_part(place: Path | Remote, root: str | None, schema: Schema, span: Span | None = None) -> Source:
     """One file of a table, or a span of its rows (of a text's bytes), as the table whose folder is `root` reads it."""
-    part = _open_file(place, schema.reading, span)
-    if root is not None:
-        part = _partition(part, PurePosixPath(str(place).removeprefix(root).lstrip("/")))
-    return _settled(part, schema.reading, schema)
+    return _settled(_open_place(place, root, schema.reading, span), schema.reading, schema)
 
 
 def _settled(source: Source, reading: Reading, schema: Schema | None) -> Source:
@@ -87,20 +84,12 @@ def _open(data: object, reading: Reading) -> Source:
     """A table of any kind, as it is written."""
     if isinstance(data, str) and "://" in data:
         return _open_store(data)
-    if isinstance(data, str | Path):
-        path = Path(data)
-        if path.is_dir():
-            parts = [_partition(_open_file(file, reading), file.relative_to(path)) for file in files_of(path)]
-            return joined(f"folder '{path}'", path, parts)
-        if not office.parted(path)[0].exists():
-            raise DataError(f"file '{path}' does not exist. Check the path.")
-        return _open_file(path, reading)
-    if isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data):
-        paths = [Path(path) for path in data]
-        require_different([file for path in paths for file in (files_of(path) if path.is_dir() else [path])])
-        opened = [_open(path, reading) for path in paths]
-        name = f"the list of {len(paths)} paths"
-        return joined(name, None, [part for each in opened for part in each.parts or (each,)])
+    alone = isinstance(data, str | Path)
+    if alone or (isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data)):
+        name, places = list_files(data)
+        parts = [_open_place(place, root, reading) for place, root in places]
+        root = places[0][1] if alone else None
+        return parts[0] if alone and root is None else joined(name, None if root is None else Path(root), parts)
     read: Open
     if isinstance(data, pl.DataFrame):
         frame, columns = data, tuple(data.columns)
@@ -197,6 +186,12 @@ def _partition(part: Source, place: PurePath) -> Source:
     if not isinstance(columns, AnyColumns):
         columns = tuple(name for name in columns if name not in stated) + tuple(stated)
     return replace(part, columns=columns, open_batches=read)
+
+
+def _open_place(place: Path | Remote, root: str | None, reading: Reading, span: Span | None = None) -> Source:
+    """A file as it is written, with the columns that the folders between its table's folder and it stand for."""
+    part = _open_file(place, reading, span)
+    return part if root is None else _partition(part, PurePath(str(place).removeprefix(root).lstrip("/")))
 
 
 def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) -> Source:
@@ -343,34 +338,34 @@ class Part:
     weight: int
 
 
-def list_files(data: object) -> tuple[str, list[str], str | None]:
-    """The name of a table in files, for messages, the addresses of its files, and its folder if it is one."""
+def list_files(data: object) -> tuple[str, list[tuple[Path | Remote, str | None]]]:
+    """The name of a table in files, for messages, and its files, each with the folder that it was found in, if any."""
     if isinstance(data, list | tuple):
-        addresses = [address for each in data for address in list_files(each)[1]]
-        require_different([place for place in map(place_of, addresses) if isinstance(place, Path)])
-        return f"the list of {len(data)} paths", addresses, None
-    place = place_of(str(data))
+        found = [each for path in data for each in list_files(path)[1]]
+        require_different(place for place, _ in found if isinstance(place, Path))
+        return f"the list of {len(data)} paths", found
+    place, root = place_of(str(data)), str(data)
     if isinstance(place, Remote):
-        addresses, whole = [each.address for each in place.files()], place.address
-        if not addresses:
+        root, files = place.address, list[Path | Remote](place.files())
+        if not files:
             raise DataError(f"'{place}' does not exist, or holds no files. Check the address.")
-        is_folder = addresses != [place.address]
+    elif place.is_dir():
+        root, files = str(place), list(files_of(place))
+    elif not office.parted(place)[0].exists():
+        raise DataError(f"file '{place}' does not exist. Check the path.")
     else:
-        if not place.exists():
-            raise DataError(f"file '{place}' does not exist. Check the path.")
-        # Readers run in another working directory.
-        whole, is_folder = str(place.absolute()), place.is_dir()
-        addresses = [str(file) for file in files_of(place.absolute())] if is_folder else [whole]
-    return f"{'folder' if is_folder else 'file'} '{place}'", addresses, whole if is_folder else None
+        root, files = str(place), [place]
+    if [str(file) for file in files] == [root]:
+        return f"file '{place}'", [(file, None) for file in files]
+    return f"folder '{place}'", [(file, root) for file in files]
 
 
-def look(address: str, root: str | None, schema: Schema) -> tuple[Source, list[Part]]:
+def look(place: Path | Remote, root: str | None, schema: Schema) -> tuple[Source, list[Part]]:
     """Open a file for what it says of itself without its rows, its version and where it can be cut."""
-    place = place_of(address)
     with failing(DataError, f"file '{place}' cannot be opened: {{why}}.", OSError):
         version = version_of(place)
     source, kind, size = open_part(place, root, schema), text.kind_of(place), int(place.stat().st_size)
-    whole = Part(address=address, root=root, version=version, span=None, weight=size)
+    whole = Part(address=str(place), root=root, version=version, span=None, weight=size)
     if kind in PARQUET:
         with failing(DataError, f"file '{place}' is not a Parquet file, or it is damaged."):
             groups = streams.row_groups(place)
@@ -397,9 +392,11 @@ def _spans(ends: Iterable[int], least: int) -> Iterator[Span]:
 
 def open_files(data: object, schema: Schema) -> tuple[Source, list[Part]]:
     """A table in files, and its parts; refused where files do not fit together."""
-    name, addresses, root = list_files(data)
-    opened = partial(look, root=root, schema=schema)
-    files = side_by_side(opened, addresses, threads=max(workers(), _OPENED_AT_ONCE))
+    given: Any = data if isinstance(data, list | tuple) else [data]
+    # Readers run in another working directory.
+    here = [path if "://" in str(path) else Path(path).absolute() for path in given]
+    name, places = list_files(here if given is data else here[0])
+    files = side_by_side(lambda each: look(*each, schema), places, threads=max(workers(), _OPENED_AT_ONCE))
     return joined(name, None, [source for source, _ in files]), [part for _, parts in files for part in parts]
 
 

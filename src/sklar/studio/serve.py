@@ -64,6 +64,7 @@ _POST: dict[str, Page] = {
     "open": opening.draft,
     "describe": describing.decide,
     "describe/accept": describing.accept,
+    "describe/back": describing.bring_back,
     "describe/cost": describing.cost,
     "describe/person": describing.set_person,
     "describe/rule": describing.decide_rule,
@@ -164,4 +165,5 @@ def _failed(studio: Studio, request: Request, error: Exception) -> Response:
         says = "There is no such page here." if status == 404 else "This page is asked for in another way."
     else:
         status, says = 500, f"Unexpected {type(error).__name__}. What was saved before is still there."
-    return visit.page("failed.html.j2", "That did not work", "", status=status, says=says)
+    table = request.path_params.get("desk") if status == 400 else None
+    return visit.page("failed.html.j2", "That did not work", "", status=status, says=says, table=table)

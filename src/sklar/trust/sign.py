@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from sklar.errors import SignatureError
 from sklar.files.write import write_text
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 
 FORMAT = "sklar-signature"
 VERSION = 1
@@ -127,10 +127,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     with failing(SignatureError, missing, OSError):
         mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise SignatureError(
-            f"key file '{path}' must be for its owner alone, got mode {mode:04o}. Others may have read it: make a new "
-            f"key, or, if nobody has, run chmod 600 {path}"
-        )
+        raise SignatureError(said("trust.open_key", path=path, mode=mode))
     try:
         key = pem.load_pem_private_key(_small(path), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

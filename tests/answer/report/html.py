@@ -38,7 +38,9 @@ class Reader(HTMLParser):
             self.ids.append(given["id"] or "")
         if re.fullmatch(r"h[1-6]", tag):
             self.headings.append(int(tag[1]))
-        labeled = given.get("aria-hidden") == "true" or (given.get("role") == "img" and given.get("aria-label"))
+        labeled = given.get("aria-hidden") == "true" or (
+            given.get("role") in ("img", "group") and given.get("aria-label")
+        )
         assert tag != "svg" or labeled
         if tag not in VOID:
             self.open.append(tag)

@@ -60,7 +60,8 @@ def test_the_area_of_a_bin_is_its_share() -> None:
     shares = np.array([0.2, 0.2, 0.6])
     edges, told = np.array([0.0, 0.1, 0.3, 1.0]), ("one", "two", "three")
     whiskers = np.stack([shares, shares - 0.01, shares + 0.01, shares])
-    drawn = bins(Binned(edges, whiskers, ((0.0, "0"), (1.0, "1,000,000")), told), title="t", description="d")
+    heights, ticks = whiskers / np.diff(edges), ((0.0, "0"), (1.0, "1,000,000"))
+    drawn = bins(Binned(edges, whiskers, heights, "per 1", ticks, told), title="t", description="d")
     boxes = re.findall(r'class="bar" x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', drawn)
     areas = [(float(width) + 0.6) * float(height) for width, height in boxes]
     assert np.array(areas) / sum(areas) == pytest.approx(shares, abs=0.01)
@@ -69,8 +70,8 @@ def test_the_area_of_a_bin_is_its_share() -> None:
 
 
 def test_a_map_has_room_for_its_labels() -> None:
-    drawn, width = heat_map(np.eye(2), ["a long name of an attribute", "b"], title="t", description="d")
-    assert drawn.count("a long name of an attribute") == 2
+    drawn, width = heat_map(1 - np.eye(2), ["a long name of an attribute", "b"], {(0, 1): "#x"}, "t", "d")
+    assert drawn.count(">a long name of an attribute<") == 2
     assert width > 200
     assert fitted("x" * 100, 60, 11).endswith("…")
 
@@ -87,9 +88,11 @@ def test_a_heap_is_cut_in_its_place_and_a_thin_tail_is_told() -> None:
 
     rest = list(range(2, 60)) * 20
     heap = drawn([40] * 4000 + rest, [0.07, 0.08, 0.77, 0.08, 0])
-    # Its own share stands above it, and the axis ends at 60.
+    # Its own share stands above it.
     assert re.search(r'class="cut".*?>7[678]%</text>', heap, re.DOTALL)
-    assert "of the rows lie beyond, as far as 1G" in heap
+    assert "% of rows at each number" in heap
+    tail = drawn([40] * 12_000 + rest * 8 + [10**6] * 90, [0.1, 0.1, 0.696, 0.1, 0.004])
+    assert re.search(r">0\.4\d% ± 0\.\d+% lie beyond, as far as 1G<", tail)
     even = drawn([*rest, *range(60, 10**9, 10**6)], [0.1, 0.2, 0, 0.2, 0.5])
     assert "lie beyond" not in even
 

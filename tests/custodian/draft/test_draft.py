@@ -280,6 +280,7 @@ RATIO = "it holds two numbers in one text, as 120/80 does: split it into two col
         # A full name that 900 rows share was published once: names go by the column's, however few they are.
         ("Name", ["Ann Lee"] * 900 + ["Bob Ray"] * 90, PEOPLE),
         ("First.Name", some("Ann", "Bob"), PEOPLE),
+        ("Name", [f"Jane {i % 190}" for i in range(800)], f"{PEOPLE}{SEVERAL}"),
         ("customerName", some("A", "B"), PEOPLE),
         ("home_address", some("1 Elm", "2 Elm"), PEOPLE),
         ("Email", [f"a{i}@example.org" for i in range(200)], "its name is that of an identifier"),

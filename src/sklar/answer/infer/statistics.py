@@ -50,6 +50,7 @@ CLEAR = 4.0
 # Categories with fewer standard errors of rows than this are taken together.
 CLEAR_LEVEL = 8.0
 _NEWTON = 30
+_ERRORS = ("standard_error", "noise_error", "sampling_error", "model_error")
 # The covariance of an interaction is one square matrix of so many contrasts.
 _MOST_CONTRASTS = 3_000
 _DETERMINED = "the regressors must not determine one another, and by the model they do. Leave one of them out."
@@ -264,8 +265,8 @@ def weigh(inquiry: Inquiry, codes: Codes) -> tuple[list[str], Weighed]:
     """The figures that a question asks for, and their values as a function of the weights of records."""
     if inquiry.asked.kind == "formula":
         design = design_of(inquiry)
-        records = design.records(codes)
-        return ["(intercept)", *design.names], lambda weights: design.scale(solve(records, weights, design.family)[0])
+        coefficients, scale = coefficients_of(design, codes), np.exp if inquiry.asked.compared else np.asarray
+        return ["(intercept)", *design.names], lambda weights: scale(coefficients(weights))
     asked, groups = inquiry.asked, list(groups_of(inquiry))
     masks = _masks(inquiry, groups, codes)
     measured = [_prepared(inquiry, measure, codes) for measure in asked.measures]
@@ -470,7 +471,7 @@ def answer_formula(inquiry: Inquiry) -> Inference:
         )
     records = listed_records(inquiry)
     step, curves = linearize_weighed(
-        inquiry, records, lambda: weigh(inquiry, records.codes)[1], influence=influence_of_formula(design)
+        inquiry, records, lambda: coefficients_of(design, records.codes), influence=influence_of_formula(design)
     )
     first, *others = figures_of_weighed(inquiry, ["(intercept)", *design.names], step, curves, tested=True)
     figures = [replace(first, p_value=None), *others]
@@ -485,10 +486,20 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     ratios = ""
     if asked.compared:
         ratios = "odds ratios of the " if design.family == "logistic" else "rate ratios of the "
+        # Tested were coefficients, against zero.
+        figures = [exponential(figure) for figure in figures]
     terms = ", ".join(shown(each, inquiry.model.schema) for each in asked.terms)
     what = f"{ratios}{design.family} regression {kinds[design.family]} {design.outcome.names[0]} on {terms}"
     weight = "" if asked.weight is None else f" weighted by {inquiry.model.schema.names[asked.weight]}"
     return inquiry.inference(what + weight, figures, joint=joint)
+
+
+def exponential(figure: Figure) -> Figure:
+    """The ratio that a coefficient says: ends are moved with it, errors to first order."""
+    ratio = math.exp(min(figure.estimate, 500.0))
+    ends = {end: None if (at := getattr(figure, end)) is None else math.exp(min(at, 500.0)) for end in ("low", "high")}
+    errors = {each: None if (error := getattr(figure, each)) is None else ratio * error for each in _ERRORS}
+    return replace(figure, estimate=ratio, **ends, **errors)
 
 
 class Term(NamedTuple):
@@ -511,10 +522,6 @@ class Design:
     def names(self) -> list[str]:
         """Of all columns but the intercept's."""
         return [name for term in self.terms for name in term.names]
-
-    def scale(self, coefficients: Floats) -> Floats:
-        """Coefficients as the question asks for them: as ratios, of odds or of rates, or as they are."""
-        return np.exp(coefficients) if self.inquiry.asked.compared else coefficients
 
     def columns(self, codes: Codes) -> Floats:
         """Regressors, then the outcome."""
@@ -669,6 +676,12 @@ def solve(records: Records, weights: Floats, family: str) -> tuple[Floats, Float
     raise QueryError(_SEPARATED)
 
 
+def coefficients_of(design: Design, codes: Codes) -> Weighed:
+    """The coefficients of a regression as a function of the weights of records."""
+    records = design.records(codes)
+    return lambda weights: solve(records, weights, design.family)[0]
+
+
 def influence_of_formula(design: Design) -> RecordFunction:
     """The influence function of the coefficients of a regression at the model."""
     inquiry = design.inquiry
@@ -678,7 +691,7 @@ def influence_of_formula(design: Design) -> RecordFunction:
     def influence(codes: Codes) -> Floats:
         x, y, kept = design.records(codes)
         psi = (x * (kept * (y - _mean(x @ solution, design.family)[0]))[:, None]) @ inverse
-        return np.asarray(psi * (design.scale(solution) if inquiry.asked.compared else 1.0))
+        return np.asarray(psi)
 
     return influence
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.effects import Floats
+from sklar.answer.effects import Floats, normal_quantile
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, percent, render, short
+from sklar.answer.report.render import Rows, bound, percent, render, short
 from sklar.budget.certificate import SCORES, Certificate, rounded_up
-from sklar.budget.forecast import TWICE, drowned, grade
+from sklar.budget.forecast import RANGE, TWICE, grade, group_of, ratios, rms
 from sklar.budget.plan import target_words
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
 from sklar.budget.search import search_spend
@@ -25,6 +26,7 @@ from sklar.draw.decode import Shape
 from sklar.draw.repair import sample_codes
 from sklar.fitting.denoise import PairTables
 from sklar.fitting.margins import margins, pool
+from sklar.kernel.cells import Cells
 from sklar.kernel.queries import PARTS
 from sklar.kernel.theorems import Spend
 from sklar.public.rules import rule_text
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 # These limits keep the page readable, and below 5 MB, however wide the table is.
 MAX_CHARTS = 48
 MAX_SCHEMA_ROWS = 200
-MAX_MAP = 40
+MAX_MAP = 30
 MAX_LISTED = 20
 _MAX_SEARCHES = 200
 MAX_BARS = 40
@@ -50,13 +52,15 @@ _SAMPLED_ROWS = 20_000
 # If no pair depended, at least one would stand out of the noise in at most this share of all releases.
 _ALARMS = 0.01
 # Levels of each side of a pair's table.
-_OPENED = 12
+_OPENED = 8
+# How much more than all others outer numbers of noise alone move a column before its reach is hidden.
+_MOVED = 3.0
 _NEAR = 1.25
 
-_COPULA = "a Gaussian copula over the levels of all attributes"
+_COPULA = "a Gaussian copula over the levels of all columns"
 _KINDS = {
-    "mixture": "a mixture of many simple profiles, fitted to the noisy tables",
-    "independence": "independent attributes, because the noisy tables support no dependence",
+    "mixture": "a mixture of many simple profiles, fitted to noisy tables",
+    "independence": "independent columns, because the noisy tables support no dependence",
 }
 _KNOWN_FROM = {
     "public": "public knowledge",
@@ -66,52 +70,89 @@ _KNOWN_FROM = {
 }
 
 
-def typical_errors(model: Model) -> tuple[float, float | None]:
-    """Root mean squares of errors of a count over one attribute and over two, 19 times out of 20; None: no pairs."""
-    one, pairs = (TWICE * math.sqrt(np.mean(sd**2)) if sd.size else None for sd in _standard_errors(model))
-    return one or 0.0, pairs
+def _errors_of(model: Model) -> tuple[tuple[Floats, NDArray[Any]], ...]:
+    """Standard errors of counts of each attribute's levels, of no more attributes than are drawn, and of pairs' cells.
 
-
-def _standard_errors(model: Model) -> tuple[Floats, Floats]:
-    """Of counts of each attribute's levels, of no more attributes than are drawn, and of each pair's cells."""
-    names = model.measured_schema.names[:MAX_CHARTS]
-    return np.array([model.estimate(name).standard_errors[0] for name in names]), pool(model.measured).pair_sd
+    With the numbers of levels or cells.
+    """
+    names, cells = model.measured_schema.names[:MAX_CHARTS], model.measured_schema.cells
+    own = np.array([model.estimate(name).standard_errors[0] for name in names])
+    return (own, cells.sizes[: own.size]), (pool(model.measured).pair_sd, cells.pair_sizes)
 
 
 def uses(model: Model, findings: Findings) -> dict[str, Any]:
-    """What noisy tables and the model are good for, in grades and figures: what the first screen says follows from it.
+    """What noisy tables and the model are good for: the first screen and the README of a release say this.
 
-    Of one column and of pairs: how many tables there are, their grade, the typical error of a count 19 times out of 20,
-    and within what a group of a round size comes back.
+    Of one column and of pairs: their grade, the typical error of a count 19 times out of 20, and in words within what a
+    group of average size comes back. Figures are those of a forecast.
     """
-    cells, n = model.measured_schema.cells, model.n_rows
-    tenth = max(n / 10, 1.0)
-    power = 10 ** math.floor(math.log10(tenth))
-    group = next(each * power for each in (5, 2, 1) if each * power <= tenth)
+    cells, n, stated = model.measured_schema.cells, model.n_rows, model.certificate
+    counted = "people" if stated.count not in (None, "rows") else "rows"
+    size = f"{'' if stated.public_rows is not None else 'about '}{n:,}"
 
-    def use(sds: Floats, sizes: NDArray[Any], error: float | None) -> dict[str, Any] | None:
-        if error is None:
+    def use(sds: Floats, sizes: NDArray[Any]) -> dict[str, Any] | None:
+        if not sds.size:
             return None
-        low, high = max(group - error, 0.0), min(group + error, float(n))
-        graded = grade(drowned(sds, sizes[: sds.size], n))
-        return {"tables": sizes.size, "grade": graded, "error": error, "group": group, "low": low, "high": high}
+        error, group = TWICE * rms(sds, sizes), group_of(sizes, n)
+        words = f"A group of average size, {group:,},"
+        if error <= group:
+            high = min(group + error, n)
+            words += f" comes back as {group - error:,.0f} to {high:,.0f}, 19 times out of 20."
+        elif error < n:
+            words += f" cannot be told from none: only groups above {error:,.0f} of {size} {counted} stand out."
+        else:
+            words = f"No group stands out: a count is off by up to {error:,.0f}, and there are {size} {counted} in all."
+        return {"grade": grade(sds, sizes, n), "error": error, "words": words}
 
-    sizes = cells.sizes, cells.pair_sizes
-    one, pairs = map(use, _standard_errors(model), sizes, typical_errors(model))
+    one, pairs = (use(*own) for own in _errors_of(model))
+    lost, attributes = unbounded(model, findings), model.schema.attributes
     return {
         "one": one,
         "pairs": pairs,
+        "size": size,
+        "counted": counted,
         "beyond": int(np.count_nonzero(findings.dependence)),
-        "triples": sum(each.tables for each in model.certificate.measurements if each.order == 3),
+        "triples": sum(each.tables for each in stated.measurements if each.order == 3),
         "sets": math.comb(cells.n_attributes, 3),
+        "kind": _KINDS.get(str(model.settings.get("kind")), _COPULA),
         "independent": model.settings.get("kind") == "independence",
         # Searched, and no value was common enough.
-        "empty": [
-            short(shown_name(each), 60)
-            for each in model.schema.attributes
-            if each.known_from == "found" and not each.n_values
-        ],
+        "empty": [_name(each) for each in attributes if each.known_from == "found" and not each.n_values],
+        "unbounded": [_name(each) for each in attributes if each.name in lost],
+        "together": together(stated),
     }
+
+
+def _name(attribute: Attribute, limit: int = 60) -> str:
+    return short(shown_name(attribute), limit)
+
+
+def unbounded(model: Model, findings: Findings) -> set[str]:
+    """Columns of numbers of which the noise hides how far they reach.
+
+    Beside its heaps a column has fewer rows than its search needs to find a range; or nearly all that moves the
+    synthetic numbers away from their middle lies in outer bins that together hold no more than their noise.
+    """
+    measured, lost, shapes = model.measured_schema, set[str](), model.shapes
+    needed = {each.attribute: RANGE * each.scale for each in model.certificate.domains if each.of == "domain"}
+    for place, attribute in enumerate(measured.attributes):
+        if attribute.known_from != "found" or not attribute.edges:
+            continue
+        found, codes = model.estimate(attribute.name), attribute.bin_codes
+        if float(found.counts[codes].sum()) < needed.get(attribute.name, 0.0):
+            lost.add(attribute.name)
+            continue
+        shape, edges = shapes.get(attribute.name), np.array(attribute.edges, dtype=np.float64)
+        lows, highs = (edges[:-1], edges[1:]) if shape is None else shape.ends
+        held, middles = np.maximum(findings.levels[measured.cells.levels(place)][codes], 0.0), (lows + highs) / 2
+        moved = held * np.abs(middles - np.quantile(middles, 0.5, weights=held + 1e-12, method="inverted_cdf"))
+        solid = np.full(codes.size, True)  # noqa: FBT003
+        for way in (slice(None), slice(None, None, -1)):
+            # From each end on, bins that together hold no more than their noise.
+            upto = found.counts[codes][way].cumsum() > np.sqrt(((found.high - found.counts)[codes][way] ** 2).cumsum())
+            solid[way][: int(upto.argmax()) if upto.any() else codes.size] = False
+        lost |= {attribute.name} if moved[~solid].sum() > _MOVED * moved[solid].sum() else set()
+    return lost
 
 
 def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
@@ -131,12 +172,10 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
     measured = model.measured_schema
     chosen = list(range(measured.n_attributes))
     if measured.n_attributes > MAX_CHARTS:
-        # Those with the strongest dependences: fewer attributes than we want cannot form this many pairs.
-        order = np.argsort(-findings.dependence, kind="stable")[: MAX_CHARTS**2]
-        ranked = dict.fromkeys(np.stack([each[order] for each in measured.cells.pairs], axis=1).ravel().tolist())
-        chosen = sorted(list(ranked)[:MAX_CHARTS])
+        chosen = strongest(measured.cells, findings, MAX_CHARTS)
     shapes, drawn = model.shapes, [(measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
     charts = [draw(model, attribute, levels, shapes.get(attribute.name)) for attribute, levels in drawn]
+    used = uses(model, findings)
     return {
         "schema": schema,
         "title": short(shown_table(schema), 120),
@@ -145,8 +184,7 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         "file_name": short(file_name, 60),
         "n_rows": model.n_rows,
         "measured": measured.n_attributes,
-        "kind": _KINDS.get(str(model.settings.get("kind")), _COPULA),
-        "uses": uses(model, findings),
+        "uses": used,
         "chance": chance,
         "factor": rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
         "surest": odds / (1 + odds),
@@ -155,26 +193,27 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         "guesses": [
             (
                 "even: one of two" if others == 1 else f"one of {others + 1}",
-                _precise(risk.right(others)[0]),
-                f"at most {_precise(risk.right(others)[1])}",
-                f"at most {_precise(risk.sure(others))}",
+                bound(risk.right(others)[0]),
+                f"at most {bound(risk.right(others)[1])}",
+                f"at most {bound(risk.sure(others))}",
             )
             for others in PRIORS
         ],
-        "alarms": tuple((f"1 in {among:,}", f"at most {_precise(risk.found(among))}") for among in FALSE_ALARMS),
+        "alarms": tuple((f"1 in {among:,}", f"at most {bound(risk.found(among))}") for among in FALSE_ALARMS),
         **_spending(certificate, schema),
         "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
-        "together": together(certificate),
         "others": () if model.measured.tree is None else [each.name for each in model.measured.tree.branches[1:]],
         "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
         "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
         "unread": tuple(short(name, 60) for name in certificate.unread[:MAX_LISTED]),
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
-        "charts": charts,
+        "charts": [each for each in charts if each["stands_out"]],
+        "drowned": [each["name"] for each in charts if not each["stands_out"]],
         "pairs": compare_pairs(model, findings) if measured.n_attributes > 1 else None,
         "asked": measured.attributes,
+        "group": _largest_group(model),
         # The paper's copula answers counts alone.
         "infers": model.copula.components() is not None,
         "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
@@ -239,15 +278,6 @@ def together(certificate: Certificate) -> str:
     # Scores are of tables of so many attributes.
     most = max(2 if certificate.tokens else each.order % SCORES for each in certificate.measurements)
     return ("no", "one", "two", "three", "four")[min(most, 4)]
-
-
-def _precise(share: float) -> str:
-    """A bound as a percentage: rounded up, never to the nearest."""
-    value = 100 * share
-    places = 3 if value < 1 else 1
-    # Not what the rounding of floats made larger: 90% is 90%.
-    up = math.ceil(value * 10**places - 1e-6) / 10**places
-    return f"{min(up, 100.0):.{places}f}".rstrip("0").rstrip(".") + "%"
 
 
 class Findings(NamedTuple):
@@ -345,16 +375,30 @@ def _predict(model: Model) -> tuple[Floats, float]:
     return total / rows, 1 / rows
 
 
+def strongest(cells: Cells, findings: Findings, most: int) -> list[int]:
+    """The attributes of the strongest dependences, in the order of the schema; where there is none, the first ones."""
+    # Fewer attributes than are wanted cannot form this many pairs.
+    order = np.argsort(-findings.dependence, kind="stable")[: most**2]
+    ranked = dict.fromkeys(np.stack([each[order] for each in cells.pairs], axis=1).ravel().tolist())
+    return sorted(list(ranked)[:most])
+
+
+def _largest_group(model: Model) -> tuple[tuple[Attribute, str], ...]:
+    """The largest group of the first attribute, and of the last one: what a question may well ask for."""
+    attributes = model.measured_schema.attributes
+    own = attributes if len(attributes) == 1 else (attributes[0], attributes[-1])
+    counts = model.estimate(*(each.name for each in own)).counts
+    places = np.unravel_index(int(np.argmax(counts)), counts.shape)
+    return tuple((each, each.levels[place]) for each, place in zip(own, places, strict=True))
+
+
 def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     """What is shown about pairs of attributes."""
-    cells, pair_sd, dependence, reach, ratios = model.measured_schema.cells, *findings[1:]
-    names = tuple(shown_name(each) for each in model.measured_schema.attributes)
-    expected = model.n_rows / cells.pair_sizes
-    relative = pair_sd / expected
-
-    def largest(figures: Floats, chosen: NDArray[np.bool_]) -> list[int]:
-        order = np.argsort(-figures, kind="stable")[:MAX_LISTED]
-        return [int(index) for index in order if chosen[index]]
+    measured, (_, pair_sd, dependence, reach, near) = model.measured_schema, findings
+    cells, names = measured.cells, tuple(_name(each) for each in measured.attributes)
+    ranked = [int(at) for at in np.argsort(-dependence, kind="stable")[: np.count_nonzero(dependence)]]
+    shown = strongest(cells, findings, MAX_MAP) if len(names) > MAX_MAP else [*range(len(names))]
+    on_map = [at for at in ranked if all(each[at] in shown for each in cells.pairs)]
 
     def name(index: int) -> str:
         return short(" \N{MULTIPLICATION SIGN} ".join(names[each[index]] for each in cells.pairs), 90)
@@ -363,44 +407,36 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
         return f"± {TWICE * pair_sd[index]:,.0f}"
 
     def opened(index: int) -> dict[str, Any]:
-        """The noisy table of a pair: its largest levels, and how far each count may be off."""
-        own = [model.measured_schema.attributes[each[index]] for each in cells.pairs]
-        counts = model.estimate(*(each.name for each in own)).counts
-        kept = [np.sort(np.argsort(-counts.sum(axis=1 - at), kind="stable")[:_OPENED]) for at in (0, 1)]
+        """The noisy table of a pair: its largest levels, and the interval of each count."""
+        own = [measured.attributes[each[index]] for each in cells.pairs]
+        found = model.estimate(*(each.name for each in own))
+        kept = [np.sort(np.argsort(-found.counts.sum(axis=1 - at), kind="stable")[:_OPENED]) for at in (0, 1)]
         labels = [[short(shown_levels(each)[k], 40) for k in chosen] for each, chosen in zip(own, kept, strict=True)]
-        rows = [[f"{count:,.0f}" for count in row] for row in np.maximum(counts[np.ix_(*kept)], 0.0)]
+        counts, low, high = (np.maximum(each[np.ix_(*kept)], 0) for each in (found.counts, found.low, found.high))
+        cells_told = np.vectorize("{:,.0f} ({:,.0f} to {:,.0f})".format, otypes=[object])(counts, low, high).tolist()
         return {
             "anchor": f"pair-{index}",
             "name": name(index),
             "error": noise(index),
             "head": ["", *labels[1]],
-            "rows": [(label, *row) for label, row in zip(labels[0], rows, strict=True)],
-            "whole": kept[0].size * kept[1].size == counts.size,
+            "rows": [(label, *row) for label, row in zip(labels[0], cells_told, strict=True)],
+            "whole": counts.size == found.counts.size,
         }
 
-    strongest, near = largest(dependence, dependence > 0), float(np.mean(ratios < _NEAR))
-    told = f"The strongest pair is {name(strongest[0])}." if strongest else "No pair stands out of the noise."
-    square, labels = cells.symmetric(dependence), list(names)
-    if len(names) > MAX_MAP:
-        # Neighbors are drawn together.
-        groups = np.array_split(np.arange(len(names)), MAX_MAP)
-        starts = np.array([group[0] for group in groups])
-        square = np.maximum.reduceat(np.maximum.reduceat(square, starts, axis=0), starts, axis=1)
-        labels = [f"{group[0] + 1} to {group[-1] + 1}" for group in groups]
+    links = {tuple(shown.index(each[at]) for each in cells.pairs): f"#pair-{at}" for at in on_map}
+    told = f"The strongest pair is {name(ranked[0])}." if ranked else "No pair stands out of the noise."
     heat_map, width = svg.heat_map(
-        square,
-        labels,
-        title="Dependence between attributes, corrected for noise",
+        cells.symmetric(dependence)[np.ix_(shown, shown)],
+        [names[each] for each in shown],
+        links,
+        title="Dependence between columns, corrected for noise",
         description=f"Darker cells show stronger dependence; empty ones show none beyond the noise. {told}",
-        links=None
-        if len(names) > MAX_MAP
-        else {(int(cells.pairs[0][at]), int(cells.pairs[1][at])): f"#pair-{at}" for at in strongest},
     )
     return {
         "number": cells.n_pairs,
         "heat_map": heat_map,
         "map_width": width,
-        "groups": MAX_MAP if len(names) > MAX_MAP else 0,
+        "shown": len(shown),
         "strongest": [
             (
                 name(at),
@@ -408,18 +444,14 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
                 f"{100 * reach[0, at]:.1f} to {100 * reach[1, at]:.1f}",
                 noise(at),
             )
-            for at in strongest
+            for at in ranked[:MAX_LISTED]
         ],
-        "opened": [opened(at) for at in strongest],
+        "opened": [opened(at) for at in on_map],
         "alarms": _ALARMS,
         "near_ratio": _NEAR,
-        "near": near,
-        "worst": [(name(at), f"{ratios[at]:.2f}") for at in largest(ratios, ratios >= _NEAR)],
-        "noisy": int(np.count_nonzero(relative > 1)),
-        "noisiest": [
-            (name(at), f"{cells.pair_sizes[at]:,}", f"{expected[at]:,.1f}", noise(at))
-            for at in largest(relative, relative > 1)
-        ],
+        "near": float(np.mean(near < _NEAR)),
+        "worst": name(int(np.argmax(near))) if (near >= _NEAR).any() else "",
+        "noisy": int(np.count_nonzero(ratios(pair_sd, cells.pair_sizes, model.n_rows) > 1)),
     }
 
 
@@ -430,60 +462,58 @@ def _unless_noise(text: str, count: float, half_width: float) -> str:
 
 def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | None = None) -> dict[str, Any]:
     """The drawings of an attribute with error bars, in words and figures; `synthetic` are shares of synthetic rows."""
-    estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
+    estimate, n, labels = model.estimate(attribute.name), model.n_rows, list(shown_levels(attribute))
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
     on_axis = attribute.bin_codes if attribute.edges else every[:0]
-    apart = np.setdiff1d(every, on_axis)
-    if on_axis.size <= 1:
-        # One bin has no shape.
-        on_axis, apart = on_axis[:0], every
-    shown, left_out = apart, apart[:0]
-    if apart.size > MAX_BARS:
-        # The largest levels get a bar each, in the order of the schema; the others share one.
-        order = np.argsort(-counts[apart], kind="stable")
-        shown, left_out = np.sort(apart[order[:MANY_BARS]]), np.sort(apart[order[MANY_BARS:]])
-
-    def bar(label: str, codes: NDArray[np.int64]) -> svg.Bar:
-        # Noise of levels is independent: variances add.
-        count, reach = float(counts[codes].sum()), math.sqrt(float((half[codes] ** 2).sum()))
-        low, high, mark = (count - reach) / n, (count + reach) / n, float(synthetic[codes].sum())
-        told = _unless_noise(percent(count / n), count, reach)
-        return svg.Bar(label=label, value=count / n, low=low, high=high, mark=mark, told=told)
-
-    entries = [bar(labels[k], every[k : k + 1]) for k in shown]
+    if attribute.known_from == "found" and on_axis.size and attribute.outside == "clip":
+        # What lies beyond the range that was found counts in the last bin.
+        labels[on_axis[-1]] += " or more"
+    # Noise of as many levels is this large in one of a hundred releases.
+    least = float(half.max()) / TWICE * normal_quantile(1 - _ALARMS / every.size)
+    title, axis, notes = f"Shares of the rows by {_name(attribute)}", None, list[str]()
     largest = int(np.argmax(counts))
     share, low, high = (max(float(each[largest]), 0.0) / n for each in (counts, estimate.low, estimate.high))
     told = (
         f"The largest is {short(labels[largest], 60)} with {percent(share)} of the rows, 95% interval {percent(low)} "
         f"to {percent(min(high, 1.0))}; synthetic rows have {percent(float(synthetic[largest]))}."
     )
-    title, axis = f"Shares of the rows by {short(shown_name(attribute), 60)}", None
-    what = "of the rows with each value"
-    if on_axis.size:
-        ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
-        what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
-        what += "; a line is a single value, with a bar below" * bool(attribute.points)
-        other = f"; {'other ' * bool(attribute.points)}bars below are of what lies on no axis"
-        what += other * (apart.size > len(attribute.points))
+    apart = every
+    # One bin has no shape.
+    if on_axis.size > 1:
         lows, highs = (attribute.edges[:-1], attribute.edges[1:]) if shape is None else shape.ends
-        axis = svg.bins(_on_axis(attribute, (min(lows), max(highs)), n, counts, half, synthetic), title, told)
-    if left_out.size:
-        what += f". The {left_out.size:,} smallest values have one bar together"
-        entries.append(bar(f"{left_out.size:,} others together", left_out))
-    lows, highs = (np.maximum(each, 0.0) for each in (estimate.low, estimate.high))
+        drawn = _on_axis(attribute, (min(lows), max(highs)), n, (counts, half, synthetic), labels)
+        drawn_codes = [*on_axis, *(spike.code for spike in drawn.spikes)]
+        axis, apart = svg.bins(drawn, title, told), np.setdiff1d(every, drawn_codes)
+        notes += ["A thin line is a single value."] * bool(drawn.spikes)
+    shown, left_out = apart, apart[:0]
+    if apart.size > MAX_BARS:
+        # The largest levels get a bar each, in the order of the schema; the others share one.
+        order = np.argsort(-counts[apart], kind="stable")
+        shown, left_out = np.sort(apart[order[:MANY_BARS]]), np.sort(apart[order[MANY_BARS:]])
+        notes.append(f"The {left_out.size:,} smallest values have one bar together.")
+
+    def bar(label: str, codes: NDArray[np.int64]) -> svg.Bar:
+        # Noise of levels is independent: variances add.
+        count, reach = float(counts[codes].sum()), math.sqrt(float((half[codes] ** 2).sum()))
+        low, high, mark = (count - reach) / n, (count + reach) / n, float(synthetic[codes].sum())
+        return svg.Bar(label, count / n, low, high, mark, percent(min(max(count / n, 0.0), 1.0)))
+
+    entries = [bar(labels[k], every[k : k + 1]) for k in shown]
+    entries += [bar(f"{left_out.size:,} others together", left_out)] * bool(left_out.size)
+    lows, highs = (np.clip(each, 0.0, n) for each in (estimate.low, estimate.high))
     return {
         "name": short(with_unit(attribute, shown_name(attribute)), 90),
         "column": "" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
         "about": " ".join((attribute.words.description or "").split()),
-        "sentence": f"Share {what}.",
+        "notes": " ".join(notes),
+        "stands_out": least < min(float(counts.max()), n / 2),
         "on_axis": axis,
-        # Below an axis a bar stands for its share of all rows, not for the largest of a few.
-        "apart": svg.bars(entries, title, told, least=0.5 if on_axis.size else 1e-9) if entries else None,
+        "apart": svg.bars(entries, title, told) if entries else None,
         "figures": tuple(
             (
                 short(labels[k], 80),
                 _unless_noise(f"{counts[k]:,.0f}", counts[k], half[k]),
-                _unless_noise(percent(counts[k] / n), counts[k], half[k]),
+                _unless_noise(percent(min(counts[k] / n, 1.0)), counts[k], half[k]),
                 f"{lows[k]:,.0f} to {highs[k]:,.0f}",
                 f"{synthetic[k] * n:,.0f}",
             )
@@ -493,33 +523,48 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats, shape: Shape | N
 
 
 def _on_axis(
-    attribute: Attribute, ends: tuple[float, float], n: int, counts: Floats, half: Floats, synthetic: Floats
+    attribute: Attribute, ends: tuple[float, float], n: int, figures: tuple[Floats, ...], labels: Sequence[str]
 ) -> svg.Binned:
-    """The bins of an attribute between the ends of what is drawn, neighbors together where they are too many."""
-    labels, edges = shown_levels(attribute), np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
+    """The bins of an attribute between the ends of what is drawn, neighbors together where they are too many.
+
+    `figures` are noisy counts, half of their intervals, and synthetic shares.
+    """
+    counts, half, marks = figures
+    edges = np.clip(np.array(attribute.edges, dtype=np.float64), *ends)
     codes, edges = attribute.bin_codes[np.diff(edges) > 0], np.unique(edges)
-    first, last = svg.inner(edges, np.maximum(synthetic[codes], 0.0))
+    first, last = svg.inner(np.maximum(marks[codes], 0.0))
+    # Common single values stand in their place where that is near.
+    room = (edges[last] - edges[first]) / 4
+    for point, share in zip(attribute.points, marks[attribute.point_codes].tolist(), strict=True):
+        if share >= svg.TAIL and edges[first] - room <= point <= edges[last] + room:
+            place = int(np.clip(np.searchsorted(edges, point, "right") - 1, 0, codes.size - 1))
+            first, last = min(first, place), max(last, place + 1)
     outer, beyond = np.delete(codes, np.s_[first:last]), ""
-    if outer.size:
-        count, reach = float(counts[outer].sum()), math.sqrt(float((half[outer] ** 2).sum()))
+    if float(counts[outer].sum()) > (reach := math.sqrt(float((half[outer] ** 2).sum()))):
         end = svg.tick_text(attribute, float(edges[-1 if last < codes.size else 0]))
-        beyond = f"{_unless_noise(percent(count / n), count, reach)} of the rows lie beyond, as far as {end}"
+        beyond = f"{percent(counts[outer].sum() / n)} ± {percent(reach / n)} lie beyond, as far as {end}"
     codes, edges = codes[first:last], edges[first : last + 1]
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
-    heaps = zip(attribute.points, (counts[attribute.point_codes] / n).tolist(), strict=True)
-    counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
-    half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
+    held, moved = (np.add.reduceat(each[codes], starts) for each in (counts, marks))
+    reaches = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
     kept = edges[[*starts, codes.size]]
     middles = (kept[:-1] + kept[1:]) / 2
     # The axis stays linear unless half of the rows would be squeezed into a small part of it.
-    weights, sizes = np.maximum(counts, 0.0) + 1e-9, np.abs(middles)
+    weights, sizes = np.maximum(held, 0.0) + 1e-9, np.abs(middles)
     median = np.quantile(sizes, 0.5, weights=weights, method="inverted_cdf")
     scale = 0.0 if sizes.max() < _SQUEEZED * median else svg.axis_scale(attribute, middles, weights)
-    shares = np.stack([*(np.maximum(each, 0.0) / n for each in (counts, counts - half, counts + half)), marks])
+    shares = _shares(held, reaches, moved, n)
     told = [
         f"{labels[codes[start]]}{' and on' if starts.size < codes.size else ''}: "
-        f"{_unless_noise(percent(counts[k] / n), counts[k], half[k])}, 95% interval {percent(float(shares[1, k]))} to "
-        f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(marks[k]))}"
+        f"{_unless_noise(percent(shares[0, k]), held[k], reaches[k])}, 95% interval {percent(float(shares[1, k]))} to "
+        f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(moved[k]))}"
         for k, start in enumerate(starts)
     ]
+    alone = _shares(counts, half, marks, n).T.tolist()
+    heaps = ((point, alone[at], at) for point, at in zip(attribute.points, attribute.point_codes.tolist(), strict=True))
     return svg.binned(attribute, kept, scale, shares, told, beyond, heaps)
+
+
+def _shares(counts: Floats, half: Floats, marks: Floats, n: int) -> Floats:
+    """Shares of counts, of the ends of their intervals, and of synthetic rows: what noise makes of no rows, or all."""
+    return np.stack([*(np.clip(each / n, 0.0, 1.0) for each in (counts, counts - half, counts + half)), marks])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -44,6 +45,7 @@ def _environment(package: str, *, markdown: bool) -> Environment:
     )
     made.filters |= {
         "above": rounded_up,
+        "bound": bound,
         "number": lambda value, form=",": format(value, form),
         "percent": percent,
         "short": short,
@@ -82,3 +84,11 @@ def percent(share: float) -> str:
     size = abs(100 * share)
     digits = next((digits for digits, least in enumerate((9.95, 0.995, 0.005)) if size >= least), None)
     return "0%" if digits is None else f"{100 * share:.{digits}f}%"
+
+
+def bound(share: float) -> str:
+    """Write a bound as a percentage: rounded up, never to the nearest, and to a thousandth below 1%."""
+    places = 3 if share < 0.01 else 1
+    # Not what the rounding of floats made larger: 90% is 90%.
+    up = math.ceil(100 * share * 10**places - 1e-6) / 10**places
+    return f"{min(up, 100.0):.{places}f}".rstrip("0").rstrip(".") + "%"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,26 +20,26 @@ from sklar.public.schema import Attribute
 WIDTH = 380.0
 _SIZE, _LINE = 11.5, 13.5
 _MOST_LINES = 3
-# The part of the drawing that labels may take.
-_LABELS = 0.45
+# What labels of bars take on the left, for lengths in different drawings to be compared.
+_ROOM = 140.0
 _CAPS = 40
 # Text on the darkest cell needs a contrast above 4.5 in light and in dark mode, so no cell is more opaque than this.
 _DEEPEST = 0.5
 # An exponent below one keeps weak cells visible beside one pair that says the same thing twice.
 _SOFTER = 0.6
 # Sides of the cells of a map with at most so many.
-_SIDES = ((10, 28.0), (24, 22.0), (60, 18.0))
-# The most room that a label of a map gets.
-_LONGEST = 240.0
+_SIDES = ((10, 28.0), (24, 22.0), (30, 20.0))
+# The most room that a label of a map gets, and one below a small table.
+_LONGEST, _FOOT = 240.0, 60.0
 # Widths of letters in parts of their height, as fonts without serifs have them.
 _NARROW, _WIDE_LETTERS = frozenset("iljtfrI.,:;'|![]() "), frozenset("mwMWQ@%&—…")
 # Narrow letters, wide ones, those of East Asian scripts, capitals; all others are 0.6.
 _WIDTHS = (0.36, 0.95, 1.05, 0.72)
 # An axis is symmetric-logarithmic when the largest number is this many times a small one (the least tenth of them).
 _WIDE = 30.0
-# A tail with less than this share of rows is not drawn where it would take most of an axis; how much taller than all
-# others a narrow bar is that is cut.
-_TAIL, _TOWERS = 0.005, 3.0
+# A tail with less than this share of rows is told and not drawn; how much taller than all others a narrow bar is that
+# is cut; up to so many whole numbers heights are told of each.
+TAIL, _TOWERS, _FEW = 0.005, 3.0, 200
 # A single value so near to the end of an axis still stands there: 0 below a bin that begins at 1.
 _NEAR_END = 0.02
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -47,9 +47,17 @@ _SECOND = 1_000_000
 # Months between ticks of dates.
 _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1_200)
 _MOST_TICKS = 6
+# Spans of time by which heights are told, in days, and what one is on an axis.
+_SPANS = {"decade": 3_652.5, "year": 365.25, "month": 30.4375, "week": 7.0, "day": 1.0, "hour": 1 / 24}
+_SPANS |= {"minute": 1 / 1_440, "second": 1 / 86_400}
+_DAY = {"date": 1.0, "weekday": 1.0, "yearmonth": 1 / 30.4375}
+
+_NUMBER = Attribute(name="", kind="real", edges=(0.0, 1.0))
 
 # Labels of an axis and their positions from 0 to 1.
 Ticks: TypeAlias = tuple[tuple[float, str], ...]
+# The axis that all bars of shares have.
+SHARES: Ticks = ((0.0, "0"), (0.25, "25%"), (0.5, "50%"), (0.75, "75%"), (1.0, "100%"))
 
 
 class Bar(NamedTuple):
@@ -63,20 +71,32 @@ class Bar(NamedTuple):
     told: str
 
 
+class Spike(NamedTuple):
+    """A single value: where it stands, four shares as those of a bin, what it is, and its code."""
+
+    place: float
+    shares: Sequence[float]
+    told: str
+    code: int
+
+
 class Binned(NamedTuple):
     """Shares of two tables in bins on an axis: edges and ticks are positions from 0 to 1.
 
-    `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table; `told`
-    says what each bin is, to those who point at it, and `beyond` what lies where the drawing ends. `spikes` are single
-    values: where each stands, its share of the first table, and what it is.
+    `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table, nan where
+    there is none; `heights` are the same in as much of the axis as `unit` says, so that the area of a bar is its share,
+    unless it is narrower. `told` says what each bin is, to those who point at it, and `beyond` what lies where the
+    drawing ends. `spikes` are single values, as tall as their shares.
     """
 
     edges: Doubles
     shares: Doubles
+    heights: Doubles
+    unit: str
     ticks: Ticks
     told: Sequence[str]
     beyond: str = ""
-    spikes: Sequence[tuple[float, float, str]] = ()
+    spikes: Sequence[Spike] = ()
 
 
 def binned(
@@ -86,20 +106,48 @@ def binned(
     shares: Doubles,
     told: Sequence[str],
     beyond: str,
-    heaps: Iterable[tuple[float, float]] = (),
+    heaps: Iterable[tuple[float, Sequence[float], int]] = (),
 ) -> Binned:
-    """Bins between these edges, and single values with their shares, on an axis of this scale with its ticks."""
-    low, high = bend(edges[[0, -1]], scale)
-    values, heaps = ticks(attribute, float(edges[0]), float(edges[-1]), scale), [*heaps]
-    points = [point for point, _ in heaps]
-    places, across, spots = ((bend(np.asarray(each), scale) - low) / (high - low) for each in (values, edges, points))
-    labels = (tick_text(attribute, value) for value in values)
+    """Bins between these edges, and single values near them (number, shares, code), on an axis of this scale."""
+    bent, heaps = bend(edges, scale), [*heaps]
+    points, values = [point for point, *_ in heaps], ticks(attribute, float(edges[0]), float(edges[-1]), scale)
+    places, across, spots = (
+        (bend(np.asarray(each, dtype=np.float64), scale) - bent[0]) / (bent[-1] - bent[0])
+        for each in (values, edges, points)
+    )
     spikes = [
-        (spot, share, f"{tick_text(attribute, point)}: {percent(max(share, 0.0))}")
-        for spot, (point, share) in zip(spots.tolist(), heaps, strict=True)
+        Spike(spot, own, f"{tick_text(attribute, point)}: {percent(own[0])}", code)
+        for spot, (point, own, code) in zip(spots.tolist(), heaps, strict=True)
         if -_NEAR_END <= spot <= 1 + _NEAR_END
     ]
-    return Binned(across, shares, tuple(zip(places.tolist(), labels, strict=True)), told, beyond, spikes)
+    widths = np.diff(bent)
+    if attribute.axis.stepped and not scale:
+        # Of whole numbers, those that stand alone are not in the bin around them.
+        widths = np.maximum(widths - np.histogram(points, edges)[0], 1.0)
+    width, unit = _unit(attribute, widths, shares[0], scale)
+    marks = tuple(zip(places.tolist(), (tick_text(attribute, value) for value in values), strict=True))
+    return Binned(across, shares, shares * width / np.maximum(widths, width), unit, marks, told, beyond, spikes)
+
+
+def _unit(attribute: Attribute, widths: Doubles, shares: Doubles, scale: float) -> tuple[float, str]:
+    """As much of an axis as heights are told of, and its name: the width of all bins, or a round one below most.
+
+    A whole number where there are few of them.
+    """
+    least = float(np.quantile(widths, 0.1, weights=np.maximum(shares, 0.0) + 1e-12, method="inverted_cdf"))
+    if scale:
+        factor = next((each for each in (10, 5, 2, 1.5, 1.2, 1.1) if math.log(each) <= least), 1.05)
+        return math.log(factor), f"per factor of {factor:g}"
+    if not attribute.axis.numeric:
+        day = _DAY.get(attribute.kind, 86_400.0 * _SECOND)
+        name = next((name for name, days in _SPANS.items() if 0.9 * days * day <= least), "second")
+        return _SPANS[name] * day, f"per {name}"
+    whole, even = not attribute.axis.continuous, float(np.ptp(widths)) < 1e-6 * least
+    size = 1.0 if whole and not even and widths.sum() <= _FEW else least if even else rounded(least / 2.5)
+    if size <= 1 and whole:
+        return 1.0, "per year" if attribute.kind == "year" else "at each number"
+    unit = attribute.words.unit or ("years" if attribute.kind == "year" else "")
+    return size, f"per {tick_text(_NUMBER, size)} {unit}".rstrip()
 
 
 def text_width(label: str, size: float) -> float:
@@ -127,151 +175,163 @@ def wrap(label: str, width: float) -> list[str]:
     return next((lines for lines in tried if all(text_width(line, _SIZE) <= width for line in lines)), None) or [label]
 
 
-def bars(
-    entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9, most: float = math.inf
-) -> Markup:
-    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more.
+def bars(entries: Sequence[Bar], title: str, description: str, *, marks: Ticks = SHARES) -> Markup:
+    """Horizontal bars with whiskers for intervals and ticks for second values, on an axis as long as its marks.
 
-    Whiskers that lead beyond `most` end there with an arrow.
+    Whiskers that lead beyond it end there with an arrow. Labels stand on the left, texts on the right: drawings with
+    texts of one kind have one scale.
     """
-    top = min(max(max(max(entry.high, entry.mark) for entry in entries), least), most)
-
-    def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
-        entry, scale = entries[at], (right - left) / top
-        low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
+    told, top = max(text_width(entry.told, 11) for entry in entries), marks[-1][0]
+    left, right = _ROOM + 10, WIDTH - 10 - next((width for width in (38.0, 88.0) if told <= width), told)
+    parts, grid, y = list[Markup](), list[Markup](), 2.0
+    for entry in entries:
+        lines = wrap(entry.label, _ROOM)
+        height = max(19.0, _LINE * len(lines) + 5.0)
+        middle, y = y + height / 2, y + height
+        first = middle + 4 - _LINE * (len(lines) - 1) / 2
+        value, low, high, mark = (left + (right - left) * min(max(each / top, 0.0), 1.0) for each in entry[1:5])
         ends: list[str | float] = ["M", low, middle - 3, "v", 6, "M", high, middle - 3, "v", 6]
         if entry.high > top:
             ends[5:] = ["M", high - 5, middle - 3, "L", high, middle, "l", -5, 3]
-        return [
-            rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
-            path("whisker", "M", low, middle, "H", high, *ends),
-            path("tick", "M", left + scale * max(entry.mark, 0.0), middle - 7.5, "v", 15),
-        ]
+        parts += [text(left - 7, first + _LINE * at, line, size=_SIZE, anchor="end") for at, line in enumerate(lines)]
+        parts.append(rect("bar", left, middle - 5.5, value - left, 11))
+        parts += [path("whisker", "M", low, middle, "H", high, *ends)] * bool(entry.low < entry.high)
+        parts += [path("tick", "M", mark, middle - 7.5, "v", 15), soft(WIDTH - 2, middle + 4, entry.told, anchor="end")]
+    for share, label in marks:
+        x = left + (right - left) * share / top
+        grid += [axis(x, 0, x, y + 3), soft(x, y + 14, label, size=9.5, anchor="middle")]
+    return drawing(WIDTH, y + 18, [*grid, *parts], title, description)
 
-    return _rows([(entry.label, entry.told) for entry in entries], (19.0, 5.0), draw, title, description)
 
-
-def paired_bars(
-    entries: Sequence[tuple[str, float, float]], title: str, description: str, *, least: float = 1e-9
-) -> Markup:
-    """Two horizontal bars for each label, one above the other, with both shares beside them. `least` as in `bars`."""
-    top = max(max(max(shares) for _, *shares in entries), least)
-
-    def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
-        shares, scale = entries[at][1:], (right - left) / top
-        tops = zip(("bar", "second"), (middle - 9, middle), shares, strict=True)
-        return [rect(class_, left, y, scale * share, 9) for class_, y, share in tops]
-
-    labels = [(label, f"{percent(first)} | {percent(second)}") for label, first, second in entries]
-    return _rows(labels, (24.0, 6.0), draw, title, description)
+def paired_bars(entries: Sequence[tuple[str, float, float]], title: str, description: str) -> Markup:
+    """A bar for each label with a mark for a second share, and both shares beside them."""
+    told = [f"{percent(one)} | {percent(two)}" for _, one, two in entries]
+    drawn = [Bar(label, one, one, one, two, both) for (label, one, two), both in zip(entries, told, strict=True)]
+    return bars(drawn, title, description, marks=SHARES[::2])
 
 
 def flows(tables: Sequence[tuple[str, Doubles]], labels: Sequence[str], title: str, description: str) -> Markup:
     """What flows from a level on the left to one on the right, in bands as wide as their shares, table by table."""
-    room = min(1.15 * max(text_width(label, 11) for label in labels) + 8, WIDTH * _LABELS / 1.5)
-    across, height, gap = WIDTH - 2 * room, 26.0 * len(labels) + 40, 6.0
-    tall, parts = height - 40 - gap * (len(labels) - 1), list[Markup]()
+    room, tall = 0.9 * _ROOM, 22.0 * len(labels)
+    middle, right, gap, parts = WIDTH / 2, WIDTH - room, 6.0, list[Markup]()
     for number, (name, table) in enumerate(tables):
-        shares, top = np.asarray(table) / max(float(np.sum(table)), 1e-300), number * (height + 14) + 22
-        parts.append(soft(WIDTH / 2, top - 8, name, anchor="middle"))
+        shares, top = table / max(float(np.sum(table)), 1e-300), number * (tall + gap * len(labels) + 24) + 22
+        parts.append(soft(middle, top - 8, name, anchor="middle"))
         ends = []
-        for side in (0, 1):
+        for side, (at, anchor) in enumerate(((room - 4, "end"), (right + 4, "start"))):
             own = shares.sum(axis=1 - side) * tall
             ends.append(top + np.cumsum(own) - own + gap * np.arange(own.size))
-            for label, y, size in zip(labels, ends[-1], own, strict=True):
-                at, anchor = ((room - 4, "end"), (WIDTH - room + 4, "start"))[side]
-                parts.append(text(at, y + size / 2 + 4, fitted(label, room - 4, 12), anchor=anchor))
-        left, right = ends
+            places = zip(labels, ends[-1] + own / 2 + 4, strict=True)
+            parts += [text(at, y, fitted(label, room - 4, 12), anchor=anchor) for label, y in places]
         for (i, j), share in np.ndenumerate(shares):
-            wide, x1, x2, middle = share * tall, room, room + across, room + across / 2
-            there = ("C", middle, left[i], middle, right[j], x2, right[j])
-            back = ("C", middle, right[j] + wide, middle, left[i] + wide, x1, left[i] + wide)
-            parts.append(path("flow", "M", x1, left[i], *there, "L", x2, right[j] + wide, *back, "Z"))
-            left[i], right[j] = left[i] + wide, right[j] + wide
-    return drawing(WIDTH, len(tables) * (height + 14) + 22, parts, title, description)
+            one, two, wide = float(ends[0][i]), float(ends[1][j]), share * tall
+            there = ("C", middle, one, middle, two, right, two, "L", right, two + wide)
+            back = ("C", middle, two + wide, middle, one + wide, room, one + wide, "Z")
+            parts.append(path("flow", "M", room, one, *there, *back))
+            ends[0][i], ends[1][j] = one + wide, two + wide
+    return drawing(WIDTH, len(tables) * (tall + gap * len(labels) + 24) + 10, parts, title, description)
 
 
-def _rows(
-    entries: Sequence[tuple[str, str]],
-    heights: tuple[float, float],
-    draw: Callable[[int, float, float, float], list[Markup]],
-    title: str,
-    description: str,
-) -> Markup:
-    """Entries with a label on the left and a text on the right.
+def inner(shares: NDArray[Any]) -> tuple[int, int]:
+    """The bins to draw, from the first to before the last: without tails of half a percent.
 
-    `draw` draws an entry between two places, around a middle. `heights` are the least of a row, and what lines leave.
-    """
-    room = min(max(text_width(label, _SIZE) for label, _ in entries), WIDTH * _LABELS)
-    left, right = room + 10, WIDTH - max(text_width(told, 11) for _, told in entries) - 10
-    parts, y = [], 2.0
-    for number, (label, told) in enumerate(entries):
-        lines = wrap(label, room)
-        height = max(heights[0], _LINE * len(lines) + heights[1])
-        middle = y + height / 2
-        first = middle + 4 - _LINE * (len(lines) - 1) / 2
-        parts += [text(left - 7, first + _LINE * at, line, size=_SIZE, anchor="end") for at, line in enumerate(lines)]
-        parts += [*draw(number, left, right, middle), soft(WIDTH - 2, middle + 4, told, anchor="end")]
-        y += height
-    return drawing(WIDTH, y + 2, [axis(left, 0, left, y), *parts], title, description)
-
-
-def inner(edges: Doubles, shares: NDArray[Any]) -> tuple[int, int]:
-    """The bins to draw, from the first to before the last: without tails of half a percent that take half of an axis.
-
-    >>> inner(np.array([0.0, 1.0, 2.0, 1e9]), np.array([0.5, 0.499, 0.001]))
+    >>> inner(np.array([0.5, 0.499, 0.001]))
     (0, 2)
     """
     upto = np.cumsum(shares) / max(float(shares.sum()), 1e-300)
-    first, last = (int(at) for at in (np.searchsorted(upto, _TAIL, "right"), np.searchsorted(upto, 1 - _TAIL) + 1))
-    last = min(last, shares.size)
-    cut = edges[last] - edges[first] < (edges[-1] - edges[0]) / 2
-    return (first, last) if cut else (0, shares.size)
+    first, last = (int(at) for at in (np.searchsorted(upto, TAIL, "right"), np.searchsorted(upto, 1 - TAIL) + 1))
+    return min(first, shares.size - 1), min(last, shares.size)
+
+
+def spread(
+    attribute: Attribute, points: Doubles, weights: NDArray[Any], most: int, *, bent: bool = True
+) -> tuple[Doubles, float]:
+    """Edges of at most so many even bins of round width over points without their tails, and the scale of their axis.
+
+    Whole numbers stand in bins of equally many of them; on an axis that turns logarithmic, in bins that hold some.
+    """
+    values, place = np.unique(points, return_inverse=True)
+    first, last = inner(np.bincount(place, weights))
+    low, high = float(values[first]), float(values[last - 1])
+    kept = (low <= points) & (points <= high)
+    scale = axis_scale(attribute, points[kept], weights[kept]) if bent else 0.0
+    whole = float(not attribute.axis.continuous or bool((values == np.rint(values)).all()))
+    if scale == 0:
+        step = max(rounded(((high - low) or 1.0 - whole) / most + 1e-300), whole)
+        start = low - 0.5 if whole else step * math.floor(low / step)
+        return np.asarray(start + step * np.arange(math.floor((high - start) / step) + 2)), scale
+    ends = bend(np.array([low, high]) + np.array([-0.5, 0.5]) * whole, scale)
+    even = np.asarray(scale * np.sinh(np.linspace(*ends, most + 1)))
+    even[[0, -1]] = low - whole / 2, max(high + whole / 2, float(even[-1]))
+    if whole:
+        # Between whole numbers, so that no bin is empty because none lies in it.
+        inside = np.ceil(even[1:-1]) - 0.5
+        even = np.unique([even[0], *inside[(inside > even[0]) & (inside < even[-1])], even[-1]])
+    return even, scale
+
+
+def histogram(attribute: Attribute, tables: Sequence[tuple[Doubles, NDArray[Any]]], most: int = 40) -> Binned:
+    """Numbers of one table, or of two, in bins that fit their axis; each number has a share of the table's rows."""
+    points, weights = (np.concatenate(each) for each in zip(*tables, strict=True))
+    edges, scale = spread(attribute, points, weights, most)
+    shares = np.stack([np.histogram(own, edges, weights=shares)[0] for own, shares in tables])
+    lost, beyond = [own.sum() - drawn.sum() for (_, own), drawn in zip(tables, shares, strict=True)], ""
+    if max(lost) > 1e-9:
+        end = points.max() if points.max() > edges[-1] else points.min()
+        beyond = (
+            f"{' | '.join(percent(float(each)) for each in lost)} lie beyond, as far as {tick_text(attribute, end)}"
+        )
+    told = [" | ".join(map(percent, each)) for each in shares.T.tolist()]
+    second = shares[1] if len(tables) > 1 else np.full(shares.shape[1], np.nan)
+    return binned(attribute, edges, scale, np.stack([*[shares[0]] * 3, second]), told, beyond)
 
 
 def bins(binned: Binned, title: str, description: str) -> Markup:
-    """Upright bars on two axes: the area of each is its share, so that wide bins do not look larger than they are.
+    """Upright bars on two axes. Narrow ones that tower over all others would flatten them: they are cut, and told.
 
-    Narrow bars that tower over all others would flatten them: they are cut, with their share above.
+    The share stands above as long as it touches no larger one.
     """
-    left, right, top, base = 40.0, WIDTH - 6.0, 18.0, 132.0
+    left, right, top, base = 40.0, WIDTH - 6.0, 34.0, 148.0
     across = left + (right - left) * binned.edges
-    widths = np.maximum(np.diff(across), 0.5)
-    # Shares of as many rows as a twentieth of the axis would hold.
-    density = binned.shares / widths * (right - left) / 20
-    order = np.argsort(-density[[0, 3]].max(axis=0), kind="stable")
-    sizes, narrow = density[[0, 3]].max(axis=0)[order], widths[order] <= (right - left) / 20
-    towers = narrow[:-1] & (sizes[:-1] > _TOWERS * sizes[1:]) & (sizes[1:] > 0)
-    tallest = max(float(sizes[int(np.argmin([*towers, False]))]), 1e-12)
+    places = [(x, max(width, 0.5), "bar") for x, width in zip(across.tolist(), np.diff(across).tolist(), strict=False)]
+    caps = len(places) <= _CAPS
+    places += [(left + (right - left) * spike.place - 4, 8.0, "spike") for spike in binned.spikes]
+    alone = np.array([spike.shares for spike in binned.spikes]).reshape(-1, 4).T
+    shares, told = np.hstack([binned.shares, alone])[0], [*binned.told, *(spike.told for spike in binned.spikes)]
+    tall = np.hstack([binned.heights, alone])
+    sizes = np.fmax(tall[0], tall[3])
+    order = np.argsort(-sizes, kind="stable")
+    narrow = np.array([width <= (right - left) / 20 for _, width, _ in places])[order]
+    towers = narrow[:-1] & (sizes[order][:-1] > _TOWERS * sizes[order][1:]) & (sizes[order][1:] > 0)
+    most = max(float(sizes[order][int(np.argmin([*towers, False]))]), 1e-12)
     # Whiskers of narrow bins may be very tall: they end at the top of the drawing.
-    tallest = min(max(tallest, float(np.where(density[0] <= tallest, density[2], 0).max())), 1.6 * tallest)
-    heights = base - (base - top) * np.clip(density / tallest, 0.0, 1.0)
-    parts, caps = [axis(left, base, right, base)], len(widths) <= _CAPS
-    for share in (0.5, 1.0):
-        y = base - (base - top) * share
-        parts += [axis(left, y, right, y), soft(left - 4, y + 4, percent(share * tallest), anchor="end")]
-    every = zip(across.tolist(), widths.tolist(), heights.T.tolist(), strict=False)
-    for at, (x, width, (bar, low, high, mark)) in enumerate(every):
-        middle, cap = x + width / 2, min(3.0, width / 3)
-        ends = [step for y in (low, high) for step in ("M", middle - cap, y, "h", 2 * cap)] if caps else []
+    most = min(max(most, float(np.where(tall[0] <= most, tall[2], 0).max())), 1.6 * most)
+    heights = base - (base - top) * np.clip(tall / most, 0.0, 1.0)
+    parts, step = [soft(2, 11, f"% of rows {binned.unit}", size=10.5), axis(left, base, right, base)], rounded(most / 4)
+    for share in step * np.arange(1, math.floor(most / step + 1e-9) + 1):
+        y = base - (base - top) * share / most
+        parts += [axis(left, y, right, y), soft(left - 4, y + 4, f"{100 * share:.4g}%", anchor="end")]
+    for at, ((x, width, kind), (bar, low, high, mark)) in enumerate(zip(places, heights.T.tolist(), strict=True)):
+        middle, cap, wide = x + width / 2, min(3.0, width / 3), 2.5 if kind == "spike" else max(width - 0.6, 0.4)
+        ends = [part for y in (low, high) for part in ("M", middle - cap, y, "h", 2 * cap)] if caps else []
         inside = [
-            element("title", binned.told[at]),
+            element("title", told[at]),
             # As wide as the bin and as tall as the drawing, so that small bins can be pointed at.
             rect("hover", x, top, width, base - top),
-            rect("bar", x, bar, max(width - 0.6, 0.4), base - bar),
+            rect(kind, middle - wide / 2 - 0.3 * (kind == "bar"), bar, wide, base - bar),
             *([path("whisker", "M", middle, low, "V", high, *ends)] if low != high else []),
-            path("tick", "M", x, mark, "h", width),
+            *([] if math.isnan(mark) else [path("tick", "M", x, mark, "h", width)]),
         ]
-        if max(density[0, at], density[3, at]) > tallest:
-            told = percent(float(binned.shares[0, at]))
-            anchor = "start" if middle < left + 20 else "end" if middle > right - 20 else "middle"
-            inside += [path("cut", "M", x - 3, top + 9, "l", width + 6, -5), text(middle, top - 4, told, anchor=anchor)]
+        inside += [path("cut", "M", x - 3, top + 9, "l", width + 6, -5)] * bool(sizes[at] > most)
         parts.append(element("g", Markup("").join(inside)))
-    for place, share, told in binned.spikes:
-        x, tall = left + (right - left) * place, (base - top) * min(max(share, 0.0) / tallest, 1.0)
-        inside = [element("title", told), path("spike", "M", x, base, "v", -tall)]
-        inside += [path("cut", "M", x - 4, top + 9, "l", 8, -5)] * bool(share > tallest)
-        parts.append(element("g", Markup("").join(inside)))
+    taken: list[tuple[float, float]] = []
+    for at in order[: np.count_nonzero(sizes > most)].tolist():
+        label, (x, width, _) = percent(float(shares[at])), places[at]
+        half = text_width(label, 11) / 2 + 2
+        middle = min(max(x + width / 2, left + half), right - half)
+        if all(middle + half <= low or high <= middle - half for low, high in taken):
+            taken.append((middle - half, middle + half))
+            parts.append(text(middle, top - 4, label, anchor="middle"))
     for place, label in binned.ticks:
         x, half = left + (right - left) * place, text_width(label, 11) / 2
         parts += [axis(x, base, x, base + 4), soft(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle")]
@@ -283,20 +343,21 @@ def bins(binned: Binned, title: str, description: str) -> Markup:
     return drawing(WIDTH, base + (38 if binned.beyond else 22), parts, title, description)
 
 
+def rounded(size: float) -> float:
+    """The least of 1, 2 and 5 times a power of ten that is not below a positive number."""
+    power = 10.0 ** math.floor(math.log10(size))
+    return next(power * each for each in (1, 2, 5, 10) if power * each >= size * (1 - 1e-9))
+
+
 def heat_map(
-    values: Doubles,
-    labels: Sequence[str],
-    title: str,
-    description: str,
-    *,
-    links: Mapping[tuple[int, int], str] | None = None,
+    values: Doubles, labels: Sequence[str], links: Mapping[tuple[int, int], str], title: str, description: str
 ) -> tuple[Markup, int]:
     """Symmetric, with an empty diagonal and darker cells for larger values; and its width.
 
-    `links` are where cells lead, by row and column or column and row.
+    `links` are where cells lead, by row and column with the smaller one first.
     """
     across = len(values)
-    side = next((size for most, size in _SIDES if across <= most), 12.0)
+    side = next((size for most, size in _SIDES if across <= most), 18.0)
     left = min(max(max(text_width(label, 11.5) for label in labels) + 14, 60.0), _LONGEST)
     # A label is turned by 42 degrees: it rises by two thirds of its length.
     longest = min(max(text_width(label, 11) for label in labels), _LONGEST)
@@ -311,18 +372,16 @@ def heat_map(
     for i, label in enumerate(labels):
         y = head + side * i
         parts.append(text(left - 7, y + side / 2 + 4, fitted(label, left - 10, 11.5), size=11.5, anchor="end"))
-        for j in range(across):
-            shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
-            if i == j or shade < 0.005:
-                continue
-            x = left + side * j
-            cell = [rect("cell", x, y, side - 1, side - 1, fill_opacity=f"{shade:.2f}")]
-            if across <= 24:
-                shown = f"{100 * values[i, j]:.0f}"
-                cell.append(text(x + side / 2 - 0.5, y + side / 2 + 3.5, shown, size=10, anchor="middle"))
-            place = (links or {}).get((min(i, j), max(i, j)))
-            parts += cell if place is None else [element("a", Markup("").join(cell), href=place)]
-    return drawing(width, height, parts, title, description), int(width)
+        for j in np.flatnonzero(values[i]).tolist():
+            shade, x = _DEEPEST * min(float(values[i, j]) / most, 1.0) ** _SOFTER, left + side * j
+            cell = [
+                element("title", f"{label}, {labels[j]}: {percent(float(values[i, j]))}"),
+                rect("cell", x, y, side - 1, side - 1, fill_opacity=f"{shade:.2f}"),
+                text(x + side / 2 - 0.5, y + side / 2 + 3.5, f"{100 * values[i, j]:.0f}", size=10, anchor="middle"),
+            ]
+            parts.append(element("a", Markup("").join(cell), href=links[min(i, j), max(i, j)]))
+    # Its cells are links: no picture, to those who cannot see it.
+    return drawing(width, height, parts, title, description, role="group"), int(width)
 
 
 def grids(
@@ -351,9 +410,12 @@ def grids(
             where, shade = (x + side * j, head + tall * i, side, tall), (abs(share) / max(scale, 1e-12)) ** _SOFTER
             box = rect("second" if share < 0 else "cell", *where, fill_opacity=f"{shade:.2f}")
             parts += [element("g", told + box)] * bool(shade >= 0.005)
-        ends = (columns[0], x, "start"), (columns[-1], x + wide - 8, "end")
-        parts += [soft(at, foot + 11, fitted(end, wide / 2 - 8, 9), size=9, anchor=how) for end, at, how in ends]
-    return drawing(WIDTH, foot + 16, parts, title, description)
+        for j, label in enumerate(columns):
+            at, turned = x + side * (j + 0.5) + 3, fitted(label, _FOOT, 8.5)
+            turn = f"rotate(-60 {digits(at)} {digits(foot + 9)})"
+            parts.append(text(at, foot + 9, turned, size=8.5, anchor="end", class_="soft", transform=turn))
+    room = 0.87 * min(max(text_width(label, 8.5) for label in columns), _FOOT)
+    return drawing(WIDTH, foot + 16 + room, parts, title, description)
 
 
 def axis_scale(attribute: Attribute, points: Doubles, counts: NDArray[Any]) -> float:
@@ -377,9 +439,7 @@ def ticks(attribute: Attribute, low: float, high: float, scale: float) -> list[f
     """Round numbers to label between the ends of an axis."""
     if scale == 0:
         if attribute.axis.numeric:
-            power = 10.0 ** math.floor(math.log10((high - low) / 5))
-            step = next(power * each for each in (1, 2, 5, 10) if power * each >= (high - low) / 5 * (1 - 1e-9))
-            step = max(step, 1.0) if attribute.kind == "year" else step
+            step = max(rounded((high - low) / 5), float(attribute.kind == "year"))
             return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
         if attribute.kind in ("date", "datetime"):
             return _months(attribute, low, high)
@@ -420,11 +480,13 @@ def tick_text(attribute: Attribute, value: float) -> str:
     return written[:16].replace("T", " ").removesuffix(" 00:00") if attribute.kind == "datetime" else written
 
 
-def drawing(width: float, height: float, parts: Sequence[Markup], title: str, description: str) -> Markup:
+def drawing(
+    width: float, height: float, parts: Sequence[Markup], title: str, description: str, *, role: str = "img"
+) -> Markup:
     """A drawing of these parts."""
     content = Markup("\n").join([element("title", title), element("desc", description), *parts])
     box = f"0 0 {digits(width)} {digits(height)}"
-    return element("svg", content, viewBox=box, role="img", aria_label=f"{title}. {description}")
+    return element("svg", content, viewBox=box, role=role, aria_label=f"{title}. {description}")
 
 
 def rect(class_: str, x: float, y: float, width: float, height: float, **attributes: str) -> Markup:

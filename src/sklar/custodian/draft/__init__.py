@@ -7,7 +7,6 @@ customary codes, and questions. Once the custodian has answered them (`custodian
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,11 +35,9 @@ from sklar.rows.sql import Query
 PROPOSED, DECIDE, LEFT_OUT, READ_WITH = "# Proposed: ", "# Decide: ", "# Left out: ", "# Read with "
 HEADING, RULES_HEADING = (said(f"custodian.{key}").splitlines() for key in ("heading", "rules_heading"))
 
-_TOP, _EXAMPLES, _BARS, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 16, 300, 20
+_TOP, _EXAMPLES, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 300, 20
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
 _TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
-
-_ANY_NUMBER = Attribute(name="", kind="real", edges=(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -124,7 +121,7 @@ class Draft:
                 left_out=proposal.attribute is None,
                 facts=(*facts(column), *([column.rows_each] if proposal.repeats else [])),
                 common=common(column),
-                histogram=_histogram(column),
+                histogram=_histogram(column, proposal.attribute),
             )
             for column in self.columns[:_MAX_COLUMNS]
             for proposal in [self.proposals[column.name]]
@@ -253,30 +250,13 @@ def common(seen: ColumnSummary, most: int = _TOP) -> Rows:
     return tuple((short(text, 60), f"{times:,}", percent(times / max(seen.rows, 1))) for text, times in ordered)
 
 
-def _histogram(seen: ColumnSummary) -> Markup | None:
-    """Bars of even width over the middle of a column's numbers; the ends say how many lie beyond."""
-    kind = next((kind for kind in seen.axes if kind.partition(" ")[0] in ("integer", "real")), None)
-    if kind is None or len(seen.counts) < _BARS:
+def _histogram(seen: ColumnSummary, attribute: Attribute | None) -> Markup | None:
+    """The numbers or dates of a column that is proposed, as a picture."""
+    points, times = (np.empty(0), np.empty(0)) if attribute is None else seen.points(attribute)
+    if attribute is None or np.unique(points).size < 2:
         return None
-    read = [(point, times) for text, times in seen.counts.items() if (point := seen.point(text, kind)) is not None]
-    points, times = np.array(sorted(read), dtype=np.float64).T
-    share = np.cumsum(times) / times.sum()
-    low, high = (float(points[np.searchsorted(share[:-1], part)]) for part in (0.01, 0.99))
-    if not low < high:
-        return None
-    # Bars of whole numbers hold equally many of them each.
-    width = math.ceil((high - low + 1) / _BARS) if kind.startswith("integer") else (high - low) / _BARS
-    edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
-    edges[-1] = max(edges[-1], high)
-    shares = np.histogram(np.clip(points, low, high), bins=edges, weights=times)[0] / times.sum()
-    wide = float(edges[-1] - low)
-    marked = svg.ticks(_ANY_NUMBER, low, float(edges[-1]), 0.0)
-    at = tuple(((each - low) / wide, svg.tick_text(_ANY_NUMBER, each)) for each in marked)
-    binned = svg.Binned(
-        np.asarray((edges - low) / wide), np.stack([shares] * 4), at, [percent(each) for each in shares.tolist()]
-    )
-    beyond = "Numbers beyond the middle 98% are counted in the outer bars."
-    return svg.bins(binned, title=f"Histogram of {short(seen.name, 60)}", description=beyond)
+    drawn = svg.histogram(attribute, [(points, times / times.sum())])
+    return svg.bins(drawn, title=f"Histogram of {short(seen.name, 60)}", description="; ".join(facts(seen)))
 
 
 def _tie(tie: Tie) -> tuple[str, ...]:

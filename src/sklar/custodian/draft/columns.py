@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from sklar.custodian.check import tally_texts, texts_and_places
 from sklar.errors import DataError
+from sklar.kernel.cells import Doubles
 from sklar.machine.progress import Progress, watch
 from sklar.machine.wording import stated
 from sklar.public.arrow import ColumnType
+from sklar.public.attribute import Attribute
 from sklar.public.axis import AXES, NumberFormat, number_format
 from sklar.public.description import toml_value
 from sklar.public.outputs import parse_output
@@ -150,6 +152,15 @@ class ColumnSummary:
                 kind = f"{'real' if places else 'integer'} {f'({example})' if brackets else example}"
                 named.append(((len(axis.odd), places == 3, form.point != self.reading.decimal), kind, axis))
         self.axes |= {kind: axis for _, kind, axis in sorted(named, key=lambda each: each[0])[:1]}
+
+    def points(self, attribute: Attribute) -> tuple[Doubles, Doubles]:
+        """The values on the axis of an attribute's kind, and how often each occurs: without its special values."""
+        kinds = (each for each in self.axes if each.split()[0] == attribute.kind)
+        axis = next(kinds, "integer" if attribute.kind == "year" and "integer" in self.axes else None)
+        read = [] if axis is None else [(self.point(text, axis), times) for text, times in self.counts.items()]
+        kept = [each for each in read if each[0] is not None and each[0] not in attribute.special_numbers]
+        points = np.array(kept, dtype=np.float64).reshape(-1, 2)
+        return points[:, 0], points[:, 1]
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:

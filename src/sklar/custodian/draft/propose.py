@@ -30,7 +30,7 @@ _BOUNDS = [([set(words.split()) for words in each["words"]], each["low"], each["
 _CODES = set(WORDS["codes"]["texts"])
 _BINS, _AT_MOST = 20, 50
 # From so many rows on, a release finds and tells apart more categories.
-_LARGE_TABLE, _AT_MOST_OF_MANY = 100_000, 100
+_LARGE_TABLE, _AT_MOST_OF_MANY = 20_000, 100
 _WIDE, _WIDER, _SIGNED_WIDER = 10**9, 10**15, 10**12
 _AGES = (*range(0, 101, 5), 120)
 _YEARS = (1000, 3000)
@@ -38,11 +38,14 @@ _YEARS = (1000, 3000)
 _SERIALS = (21_000, 60_000)
 _HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
 _IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
+_NAMED, _NAMES = "its name says that it holds names or addresses of people", "it holds many names"
 _NEARLY = "nearly every row has another text: it identifies"
 # Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
 _MANY_CODES, _MANY_ROWS = 100, 500_000
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
+# Rows from which on a release finds a code, and the share of rows that must have such ones, to look for whole codes.
+_FOUND, _MOSTLY = 200, 0.8
 # Codes of people have more distinct ones per row, those of diagnoses or goods mostly fewer.
 _FEW_EACH = 0.02
 # More digits after the point are those of a computation, not of how a number is written.
@@ -74,7 +77,10 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     """What a draft proposes for a column."""
     unfit = _unfit(seen)
     if unfit:
+        # Names of many people, of whom each has few rows, may say whose rows are.
+        people = unfit in (_NAMED, _NAMES) and len(seen.counts) > _MANY_CODES and seen.distinct_share >= _FEW_EACH
         identifies = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) or (unfit == _NEARLY and _is_coded(seen))
+        identifies |= people
         repeats = identifies and seen.distinct_share < 1
         several = ", with several rows each" if repeats else ""
         return ColumnProposal(attribute=None, proposed=unfit + several, repeats=repeats)
@@ -121,11 +127,21 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
             # With too few points beside them, or too many rows, other texts are no codes but values.
             if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
                 return _quantity(seen, entry, kind)
-        at_most = _AT_MOST_OF_MANY if seen.rows >= _LARGE_TABLE else _AT_MOST
-        attribute = _with_output(replace(entry, domain="private", at_most=at_most, other=True), seen.output)
-        proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
-        decide = "is there a public list (a code book)? Then list its values in place of domain and at_most."
+        return searched(seen, repeats=_is_coded(seen))
     return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=_is_coded(seen))
+
+
+def searched(seen: ColumnSummary, *, repeats: bool = False) -> ColumnProposal:
+    """The proposal to let a release find the common values of a column."""
+    at_most = _AT_MOST_OF_MANY if seen.rows >= _LARGE_TABLE else _AT_MOST
+    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
+    entry = replace(entry, domain="private", at_most=at_most, other=True)
+    if seen.type is not None and seen.type.title:
+        entry = replace(entry, words=Words(title=seen.type.title))
+    proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
+    decide = "is there a public list (a code book)? Then list its values."
+    attribute = _with_output(entry, seen.output)
+    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=repeats)
 
 
 def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
@@ -146,7 +162,12 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
 
 
 def _code_digits(seen: ColumnSummary) -> int:
-    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes."""
+    """How many digits the codes of a column have, where it holds many of one length; 0 where it holds no such codes, or
+    most rows have codes that a release finds.
+    """
+    often = max(_COMMON * seen.rows, _FOUND)
+    if sum(times for times in seen.counts.values() if times >= often) >= _MOSTLY * seen.counted:
+        return 0
     codes = [re.fullmatch(r"([0-9]{1,8})|([0-9]{5})-[0-9]{4}", text) for text in seen.counts]
     digits = {0 if code is None else len(code[1] or code[2]) for code in codes}
     # Without such a name numbers are codes where some begin with a zero, and none has lost it.
@@ -185,7 +206,7 @@ def _unfit(seen: ColumnSummary) -> str | None:
         and not words & _WORDS["about"]
         and truth_texts(set(texts)) is None
     ):
-        return _IDENTIFIER if words & _WORDS["id"] else "its name says that it holds names or addresses of people"
+        return _IDENTIFIER if words & _WORDS["id"] else _NAMED
     if typed or seen.counted < _FEW_ROWS:
         return None
     if _most(sample, r"[^@\s]+@[^@\s]+\.\w+"):
@@ -218,7 +239,7 @@ def _unfit(seen: ColumnSummary) -> str | None:
         return "it looks like free text"
     if len(texts) > _FEW_ROWS and _most(sample, r"\d+(\.\d+)? ?/ ?\d+(\.\d+)?"):
         return "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
-    return "it holds many names" if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
+    return _NAMES if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
 
 
 def _is_coded(seen: ColumnSummary) -> bool:
@@ -289,30 +310,47 @@ def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposa
     return ColumnProposal(attribute=made[0], proposed=proposed, decide=decide + doubt, parts=made[1:])
 
 
-def round_bounds(attribute: Attribute, seen: ColumnSummary) -> dict[str, float]:
-    """Round bounds of a number for a plain question, could it exceed them? PRIVATE until they are chosen, then public.
+def round_bounds(attribute: Attribute, seen: ColumnSummary) -> tuple[float, ...]:
+    """Round bounds for a plain question, could it exceed them? PRIVATE until they are chosen, then public.
 
-    They are 0, or 1, 2 or 5 times a power of ten: the next ones beyond what was seen. None where the attribute's are as
-    narrow.
+    Of numbers 0, or 1, 2 or 5 times a power of ten, of days and years the ends of decades: the next ones beyond what
+    was seen, the upper one as a schema holds it. None where the attribute's are as narrow.
     """
     kind = f"{attribute.kind} {attribute.format}" if attribute.format else attribute.kind
-    if attribute.kind not in ("integer", "real") or not attribute.private or kind not in seen.axes:
-        return {}
+    kind = "integer" if kind == "year" else kind
+    if attribute.kind not in ("integer", "real", "year", "date") or not attribute.private or kind not in seen.axes:
+        return ()
     _, low, high = _sentinels(seen, kind)
-    first, last = -_rounded_up(Fraction(max(-low, 0))), _rounded_up(Fraction(max(high, 0)))
-    whole = attribute.kind == "integer"
-    ends = {"low": int(first), "high": int(last) + 1} if whole else {"low": float(first), "high": float(last)}
-    wider = attribute.edges[0] < ends["low"] or ends["high"] < attribute.edges[-1]
-    return dict(ends) if wider and ends["low"] < ends["high"] else {}
+    if attribute.kind in ("year", "date"):
+        first, last = (int(attribute.axis.text(end)[:4]) // 10 * 10 for end in (low, high))
+        years = max(first, 1), min(last + 10, dt.MAXYEAR)
+        ends: tuple[float, ...] = (
+            years if attribute.kind == "year" else tuple(days(dt.date(year, 1, 1)) for year in years)
+        )
+    else:
+        least, most = -_rounded_up(Fraction(max(-low, 0))), _rounded_up(Fraction(max(high, 0)))
+        ends = (int(least), int(most) + 1) if attribute.kind == "integer" else (float(least), float(most))
+    wider = attribute.edges[0] < ends[0] or ends[1] < attribute.edges[-1]
+    return ends if wider and ends[0] < ends[1] else ()
+
+
+def shown_ends(attribute: Attribute, low: float, high: float) -> tuple[str, str]:
+    """Two bounds as people say them: of whole numbers the last one that is inside."""
+    last = high - (not attribute.axis.continuous)
+    if attribute.kind in ("integer", "real"):
+        return f"{low:,.15g}", f"{last:,.15g}"
+    return attribute.axis.text(low), attribute.axis.text(last)
 
 
 def asked(decide: str, attribute: Attribute, seen: ColumnSummary) -> str:
-    """What is to be decided, with one plain question about a number in place of that about its bounds."""
-    ends = round_bounds(attribute, seen)
-    if not ends:
+    """What is to be decided, with one plain question about a number or a day in place of that about its bounds."""
+    if not (ends := round_bounds(attribute, seen)):
         return decide
-    top = ends["high"] - (attribute.kind == "integer")
-    return decide.replace(_BEYOND, f"could it ever exceed {top:,.15g} or be below {ends['low']:,.15g}?")
+    low, high = shown_ends(attribute, *ends)
+    plain = f"could it ever exceed {high} or be below {low}?"
+    if attribute.kind in ("year", "date"):
+        plain = f"could it ever be before {low} or after {high}?"
+    return decide.replace(_BEYOND, plain)
 
 
 def _rounded_up(size: Fraction) -> Fraction:

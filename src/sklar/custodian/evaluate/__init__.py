@@ -36,6 +36,7 @@ from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.wording import said
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.tree import Tree, known_of
 from sklar.rows.read import as_released
@@ -277,16 +278,14 @@ def evaluate(
     """
     page = None if report is None else check_target(report, (".html",), real, synthetic, schema)
     if target is not None and test is None:
-        raise DataError(
-            "usefulness needs a test table of real rows kept apart. Give one with the target, or no target."
-        )
+        raise DataError(said("custodian.untested"))
     known = known_of(schema)
     if isinstance(known, Tree):
         # Imported here: it imports this module.
         from sklar.custodian.evaluate.linked import evaluate_tree
 
         if target is not None:
-            raise DataError("usefulness is tested of one table. Leave target and test out, or evaluate one by itself.")
+            raise DataError(said("custodian.one_table"))
         return evaluate_tree(real, synthetic, known, report=report, progress=progress)  # type: ignore[return-value]
     schema = known
     if target is not None:

@@ -20,6 +20,7 @@ from sklar.kernel.queries import Tables
 from sklar.machine.compiled import load
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import side_by_side, undivided
+from sklar.machine.wording import said
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.bounded import chosen_places
 from sklar.rows.count import Ask, count
@@ -162,10 +163,7 @@ def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
     for index, column in enumerate(batch.iter_columns()):
         codes = encode_column(column, _BOOLEAN if column.dtype == pl.Boolean else _BIT)
         if (codes < 0).any():
-            raise DataError(
-                f"column '{column.name}' of a table of dummies must hold 0 or 1 in every row. "
-                "Write it with sklar, or evaluate records instead."
-            )
+            raise DataError(said("custodian.dummies", column=column.name))
         out[index] = codes
     return out
 

@@ -225,15 +225,15 @@ def _by_person(opened: tuple[LocalTree, LocalTree], tree: Tree, ask: Ask) -> Ite
                 seen[i, place][which].append((levels[some], sums[some]))
     for (i, place), both in seen.items():
         name, attribute = tree.branches[i].name, tree.branches[i].schema.attributes[place]
-        levels, sums = (
+        numbers, totals = (
             [np.concatenate(each) for each in part]
             for part in zip(*(zip(*own, strict=True) for own in both), strict=True)
         )
-        counts = [np.bincount(each, minlength=attribute.n_levels + 1) * TOKENS for each in levels]
+        counts = [np.bincount(each, minlength=attribute.n_levels + 1) * TOKENS for each in numbers]
         yield _fit(_DISTINCT.format(of=name), attribute.name, [str(n) for n in range(attribute.n_levels + 1)], counts)
-        if attribute.edges and attribute.kind in _SUMMED and sums[0].size:
-            cuts = np.unique(np.quantile(sums[0], _TENTHS))
-            tenths = [np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1) * TOKENS for each in sums]
+        if attribute.edges and attribute.kind in _SUMMED and totals[0].size:
+            cuts = np.unique(np.quantile(totals[0], _TENTHS))
+            tenths = [np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1) * TOKENS for each in totals]
             yield _fit(_SUMS.format(of=name), attribute.name, [*(f"to {cut:,.6g}" for cut in cuts), "above"], tenths)
 
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, percent, render, short
-from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text
+from sklar.answer.report.render import Rows, render, short
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.dependence import PairFit
-from sklar.custodian.evaluate.raw import Distribution, Floats
-from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, Share, text
+from sklar.custodian.evaluate.raw import Floats
+from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
 MARK = "PRIVATE"
 # These limits keep the page readable however wide the table is.
 MAX_ATTRIBUTES = MAX_CHARTS = 300
-MAX_PAIRS, MAX_SHARES = 100, 200
-_BINS, _BARS, _CELLS = 40, 20, 12
+MAX_PAIRS = 100
+_BARS, _CELLS = 20, 9
 
 
 def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
@@ -45,11 +42,20 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         ],
         verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
         charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
-        raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
+        percentiles=[f"{at}%" for at in PERCENTILES],
+        quantiles=[
+            (label, name, *(text(column.attribute, value) for value in held.percentiles(PERCENTILES)))
+            for column in evaluation.ranked[:MAX_ATTRIBUTES]
+            if column.numbers is not None
+            for label, name, held in (
+                (_name(column), "real", column.numbers.real),
+                ("", "synthetic", column.numbers.synthetic),
+            )
+        ],
         best=[f"Best {percent}%" for percent in PERCENTS],
         classes=[result.cells() for result in evaluation.results],
         n_attributes=true.schema.n_attributes,
-        dependence=_dependence(evaluation) if evaluation.pairs else None,
+        dependence=_dependence(evaluation),
         scores=[score.cells() for score in evaluation.scores],
     )
 
@@ -72,7 +78,7 @@ def _chart(evaluation: Evaluation, column: ColumnFit | PairFit, true: Answers, g
     entries = [(levels[k], float(real[k]), float(other[k])) for k in np.sort(largest)]
     left_out = len(levels) - len(entries)
     told = f"{column.told}" + (f"; {left_out:,} smaller levels not shown" if left_out else "")
-    bars = paired_bars(entries, title=f"Levels of {title}", description=told)
+    bars = svg.paired_bars(entries, title=f"Levels of {title}", description=told)
     return Hidden(name=title, told=told, verdict=column.verdict, numbers=None, bars=bars)
 
 
@@ -114,74 +120,15 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
     both = numbers.real, numbers.synthetic
     told = column.told
     entries = [(each.what, each.real, each.synthetic) for each in column.absent]
-    drawn = svg.bins(bin_numbers(column.attribute, *both, rows), title=f"Numbers of {name}", description=told)
-    # Below an axis a bar stands for its share of all rows, not for the largest of a few.
-    bars = paired_bars(entries, title=f"Gaps of {name}", description=told, least=0.5) if entries else None
+    binned = svg.histogram(
+        column.attribute, [(each.center, each.counts / n) for each, n in zip(both, rows, strict=True)]
+    )
+    drawn = svg.bins(binned, title=f"Numbers of {name}", description=told)
+    bars = svg.paired_bars(entries, title=f"Gaps of {name}", description=told) if entries else None
     return Hidden(name=name, told=told, verdict=column.verdict, numbers=drawn, bars=bars)
 
 
-def bin_numbers(attribute: Attribute, real: Distribution, synthetic: Distribution, rows: tuple[int, int]) -> svg.Binned:
-    """Both tables' shares of rows in bins that fit the axis, without tails that would take most of it."""
-    both = np.concatenate([real.center, synthetic.center])
-    weights = np.concatenate([each.counts / n for each, n in zip((real, synthetic), rows, strict=True)])
-    values, place = np.unique(both, return_inverse=True)
-    first, last = svg.inner(np.append(values[:1], values), np.bincount(place, weights))
-    kept = (values[first] <= both) & (both <= values[last - 1])
-    scale = axis_scale(attribute, both[kept], weights[kept])
-    edges = _edges(attribute, values[first:last], scale)
-    held = np.split(weights, [real.center.size])
-    shares = [
-        np.histogram(points, edges, weights=each)[0]
-        for points, each in zip((real.center, synthetic.center), held, strict=True)
-    ]
-    beyond = ""
-    if not kept.all():
-        lost = (each.sum() - drawn.sum() for each, drawn in zip(held, shares, strict=True))
-        end = tick_text(attribute, float(values[-1 if last < values.size else 0]))
-        beyond = f"{' | '.join(percent(float(share)) for share in lost)} lie beyond, as far as {end}"
-    told = [" | ".join(map(percent, pair)) for pair in zip(*(each.tolist() for each in shares), strict=True)]
-    return svg.binned(attribute, edges, scale, np.stack([*[shares[0]] * 3, shares[1]]), told, beyond)
-
-
-def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
-    """At most `_BINS` bins from the least value to the largest; one for each of few whole numbers."""
-    low, high = float(values[0]), float(values[-1])
-    whole = not attribute.axis.continuous or bool((values == np.rint(values)).all())
-    if not whole:
-        ends = bend(np.array([low, high]), scale)
-        even = np.linspace(ends[0], ends[1] if high > low else ends[0] + 1.0, _BINS + 1)
-        edges = even if scale == 0 else scale * np.sinh(even)
-        edges[[0, -1]] = low, max(high, float(edges[-1]))
-        return np.asarray(edges)
-    if scale == 0:
-        width = max(math.ceil((high - low + 1) / _BINS), 1)
-        bins = math.ceil((high - low + 1) / width)
-        return np.asarray(low - 0.5 + width * np.arange(bins + 1))
-    first, last = bend(np.array([low - 0.5, high + 0.5]), scale)
-    # Between whole numbers, so that no bin is empty because none lies in it.
-    inner = np.unique(np.ceil(scale * np.sinh(np.linspace(first, last, _BINS + 1)[1:-1])) - 0.5)
-    inner = inner[(inner > low - 0.5) & (inner < high + 0.5)]
-    return np.concatenate([[low - 0.5], inner, [high + 0.5]])
-
-
-def _raw(evaluation: Evaluation) -> Hidden:
-    rows, quantiles, heaps = (list[tuple[str, ...]]() for _ in range(3))
-    scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
-    for column, numbers in scored[:MAX_ATTRIBUTES]:
-        name, attribute, both = _name(column), column.attribute, (numbers.real, numbers.synthetic)
-        error = f" \N{PLUS-MINUS SIGN} {numbers.ks_error:.1g}" if numbers.ks_error else ""
-        rows.append((name, f"{numbers.ks:.3f}{error}", *(text(attribute, each.mean) for each in both)))
-        for label, table, held in zip((name, ""), ("real", "synthetic"), both, strict=True):
-            quantiles.append((label, table, *(text(attribute, value) for value in held.percentiles(PERCENTILES))))
-        heaps += _shares(column, numbers.heaps)
-    absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
-    percentiles = [f"{at}%" for at in PERCENTILES]
-    view = Hidden(numbers=rows, percentiles=percentiles, quantiles=quantiles)
-    view |= {"heaps": heaps[:MAX_SHARES], "absent": absent[:MAX_SHARES]}
-    return view
-
-
-def _dependence(evaluation: Evaluation) -> Hidden:
+def _dependence(evaluation: Evaluation) -> Rows:
     """The pairs that lose most."""
     far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
     pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
@@ -189,9 +136,6 @@ def _dependence(evaluation: Evaluation) -> Hidden:
         "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
     )
     both = ([f"{value:.2f}" for value in each.association] for each in pairs)
-    rows = [(short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)]
-    return Hidden(rows=rows)
-
-
-def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
-    return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
+    return tuple(
+        (short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)
+    )

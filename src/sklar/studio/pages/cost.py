@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import percent
-from sklar.budget.forecast import TWICE, Forecast, band, forecast, grade, with_few, within
-from sklar.errors import SklarError
+from sklar.budget.forecast import GRADES, TWICE, Forecast, band, forecast, grade, with_few, within
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
@@ -19,7 +18,9 @@ DELTA = 2.0**-30
 # How many pairs of columns the remembered forecasts may have together: 16 bytes each.
 _MOST_PAIRS = 1 << 23
 # Beyond this many levels a forecast takes longer than a page may: the column's part in it is not computed.
-_MOST_LEVELS = 3_000
+_MOST_LEVELS, _MOST_NAMED = 3_000, 6
+# Of a column's pairs, the share that may be mostly noise for it to be usable.
+_MOST_NOISY = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,17 +70,17 @@ def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[
     outlook = foreseen.forecast
     place, pairs = outlook.schema.names.index(name), max(outlook.schema.n_attributes - 1, 1)
     error, levels = float(outlook.one_way_sd[place]), outlook.schema.attributes[place].n_levels
+    own, noisy = grade(np.array([error]), np.array([levels]), rows), float(foreseen.by_column[place]) / pairs
     # Where its own counts survive, pairs that do not leave it usable in part.
-    noisy = 1.0 if error * levels > rows else min(float(foreseen.by_column[place]) / pairs, 0.5)
-    return grade(noisy), within(error)
+    return GRADES[1][1] if own == GRADES[0][1] and noisy > _MOST_NOISY else own, within(error)
 
 
-def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside: bool = False) -> tuple[str, ...]:
-    """What a column costs, in sentences; with `beside`, also what it takes from the other columns."""
+def column_cost(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[str, ...]:
+    """What a column costs, in sentences."""
     if name in schema.determined:
         return (f"Costs nothing: a rule says that {schema.determined[name]} determines it.",)
     cases = [foresee(each, epsilon, rows) for each in (schema, with_few(schema))]
-    foreseen, measured = cases[0], cases[0].forecast.schema
+    measured = cases[0].forecast.schema
     place = measured.names.index(name)
     errors = [float(each.forecast.one_way_sd[place]) for each in cases]
     sentences = [
@@ -92,19 +93,25 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
         remedy = "wider bins would help" if measured.attributes[place].edges else "merge rare categories"
         remedy = "fewer columns would help" if measured.attributes[place].n_levels <= 2 else remedy
         sentences.append(f"{band(noisy, '{:,.0f}'.format)} of its {pairs:,} two-way tables are mostly noise: {remedy}.")
-    if beside and not schema.rules and measured.n_attributes > 2 and measured.n_levels <= _MOST_LEVELS:
-        sentences += _taken(schema, place, foreseen.forecast, epsilon)
     return tuple(sentences)
 
 
-def _taken(schema: Schema, place: int, outlook: Forecast, epsilon: float) -> list[str]:
-    """How much smaller the errors of all other two-way counts would be without the column."""
-    rest = tuple(attribute for at, attribute in enumerate(schema.attributes) if at != place)
-    try:
-        without = foresee(replace(schema, attributes=rest), epsilon, outlook.n_rows).forecast
-    except SklarError:
-        return []
-    first, second = outlook.schema.cells.pairs
-    others = outlook.pair_sd[(first != place) & (second != place)]
-    saved = 1 - float(np.sqrt(np.mean(without.pair_sd**2) / np.mean(others**2)))
-    return [f"Without it, the two-way counts of the others would err by {percent(max(saved, 0.0))} less."]
+def remedy(schema: Schema, epsilon: float, rows: int) -> str:
+    """Which columns to leave out for counts of two columns to be usable, in a sentence; nothing where none would do."""
+    foreseen = foresee(with_few(schema), epsilon, rows)
+    measured, lost = foreseen.forecast.schema, foreseen.forecast.needs
+    if measured.n_levels > _MOST_LEVELS:
+        return ""
+    # The neediest columns first, then those with most levels.
+    order = sorted(measured.attributes, key=lambda each: (-max(lost[each.name][1], 1.0), -each.n_levels))
+    least, most = 0, len(order) - 1
+    while least < most - 1:
+        middle = (least + most) // 2
+        kept = replace(measured, attributes=tuple(order[middle:]), rules=(), target=(), whole=None)
+        least, most = (least, middle) if foresee(kept, epsilon, rows).forecast.support == "two" else (middle, most)
+    left = [each.name for each in order[:most]]
+    if most >= len(order) - 1:
+        return ""
+    if len(left) > _MOST_NAMED:
+        return f"A release of the {len(order) - most} columns with fewest levels would be usable for two columns."
+    return f"Without {', '.join(left)}, a release would be usable for two columns."

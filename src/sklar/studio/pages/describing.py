@@ -18,12 +18,13 @@ from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import clean
+from sklar.answer.report.render import clean, percent
 from sklar.custodian import review
 from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
+from sklar.kernel.cells import Doubles
 from sklar.machine.wording import failing, said
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
@@ -44,7 +45,10 @@ _FILTERS: dict[str, Callable[[Attribute], bool]] = {
     "open": lambda attribute: not attribute.reviewed,
     "wide": lambda attribute: attribute.private and attribute.binned,
     "rows": lambda attribute: attribute.known_from == "rows" or attribute.reviewed == "unread",
+    # Of columns that a draft left out.
+    "identifying": lambda _: False,
 }
+_FROM = {key: (key, words.partition(",")[0]) for key, words in review.PROVENANCE.items()}
 # Kinds whose edges a person can drag: numbers, and days.
 _DRAGGED = ("integer", "real", "year", "date")
 # The question about a column and the picture of its bins; none about one that is decided.
@@ -96,7 +100,7 @@ def describe(visit: Visit) -> Response:
         search=search,
         only=only,
         address=visit.address("describe", q=search, only=only) + ("" if search or only else "?"),
-        left_out=() if draft is None else draft.left_out.items(),
+        left_out=[each for each in review.left_out(schema, draft).items() if search.lower() in each[0].lower()],
         rules=[rule_text(rule, schema.attributes) for rule in schema.rules],
         ties=[
             {
@@ -111,7 +115,6 @@ def describe(visit: Visit) -> Response:
         asks=schema.ask_person,
         # Those that are no attribute first.
         ids=sorted(names, key=lambda name: (name not in schema.ask_person, name in schema.names)),
-        provenance=review.PROVENANCE,
     )
 
 
@@ -125,24 +128,43 @@ def _line(visit: Visit, schema: Schema, attribute: Attribute, look: TableLook | 
     if look is not None and key not in shown and look.draft is not None:
         shown[key] = _spark(attribute, look.draft.column(name))
     spark = shown.get(key, ("", ""))
-    return {"attribute": attribute, "noisy": noisy[0], "error": noisy[1], "bars": spark[0], "ends": spark[1]}
+    return {
+        "attribute": attribute,
+        "badge": _badge(attribute),
+        "noisy": noisy[0],
+        "error": noisy[1],
+        "bars": spark[0],
+        "ends": spark[1],
+    }
+
+
+def _badge(attribute: Attribute) -> tuple[str, str]:
+    """Where an entry comes from: a class of the style sheet, and words."""
+    if not attribute.reviewed:
+        return "open", "needs you"
+    return ("rows", "accepted unread") if attribute.reviewed == "unread" else _FROM[attribute.known_from]
 
 
 def _spark(attribute: Attribute, summary: ColumnSummary | None) -> tuple[str, str]:
     """A small picture of a column's values, as the path of its bars, and what lies at its ends: PRIVATE."""
     if summary is None or not summary.counts or attribute.part_of is not None:
         return "", f"part of {attribute.column}" * (attribute.part_of is not None)
-    points, times = _points(attribute, summary)
-    ends = f"{len(summary.counts):,}{' or more' if summary.many else ''} different"
-    bars = [times for _, times in summary.counts.most_common(_SPARKS)]
+    points, times = summary.points(attribute)
+    bars, ends = [number for _, number in summary.counts.most_common(_SPARKS)], f"{len(summary.counts):,} different"
     if points.size:
-        low, high = np.quantile(points, (0.01, 0.99), weights=times, method="inverted_cdf")
-        bars = np.histogram(points, bins=2 * _SPARKS, range=(low, max(high, low + 1)), weights=times)[0].tolist()
-        ends = " to ".join(svg.tick_text(attribute, float(end)) for end in (low, high))
-    wide = 120 / max(len(bars), _SPARKS)
-    tall = [24 * bar / max(bars) for bar in bars]
-    path = (f"M{wide * at:.1f} 24V{24 - each:.1f}h{wide - 1:.1f}V24z" for at, each in enumerate(tall) if each > 0)
+        edges, _ = svg.spread(attribute, points, times, 2 * _SPARKS, bent=False)
+        bars = np.histogram(points, edges, weights=times)[0].tolist()
+        low, high = (svg.tick_text(attribute, float(end)) for end in _held(points, edges))
+        ends = f"{'most ' * bool(sum(bars) < times.sum())}{low} to {high}"
+    wide, most = 120 / max(len(bars), _SPARKS), max(bars)
+    path = (f"M{wide * at:.1f} 24V{24 * (1 - bar / most):.1f}h{wide - 1:.1f}V24z" for at, bar in enumerate(bars) if bar)
     return "".join(path), ends
+
+
+def _held(points: Doubles, edges: Doubles) -> tuple[float, float]:
+    """The least and the largest of the points between the first and the last edge."""
+    inside = points[(edges[0] <= points) & (points <= edges[-1])]
+    return float(inside.min()), float(inside.max())
 
 
 def _questions(text: str, look: TableLook | None, marks: Mapping[str, str]) -> dict[str, About]:
@@ -166,7 +188,7 @@ def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str
         "name": attribute.name,
         "place": schema.names.index(attribute.name),
         "kind": attribute.kind,
-        "known_from": attribute.known_from,
+        "badge": _badge(attribute),
         "waiting": not attribute.reviewed,
         "stated": ", ".join(keys),
         # Templates would take the ends of lines for control characters.
@@ -182,9 +204,9 @@ def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str
     }
 
 
-def _cost(visit: Visit, schema: Schema, name: str, *, beside: bool = False) -> tuple[str, ...]:
+def _cost(visit: Visit, schema: Schema, name: str) -> tuple[str, ...]:
     rows = visit.desk.rows
-    return (_NOT_KNOWN,) if rows is None else column_cost(schema, name, visit.desk.epsilon, rows, beside=beside)
+    return (_NOT_KNOWN,) if rows is None else column_cost(schema, name, visit.desk.epsilon, rows)
 
 
 def _mark(entry: Mapping[str, Any]) -> str:
@@ -193,38 +215,26 @@ def _mark(entry: Mapping[str, Any]) -> str:
 
 
 def _picture(attribute: Attribute, summary: ColumnSummary | None) -> dict[str, Any] | None:
-    """Bins as a picture for the script: 60 bars of exact counts (PRIVATE) over the middle 98% of the values."""
+    """Bins as a picture for the script: bars of exact counts (PRIVATE) on an axis without the outer half percent."""
     if attribute.kind not in _DRAGGED or not attribute.edges:
         return None
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
-    points, times = _points(attribute, summary)
-    bars: list[int] = []
+    points, times = (np.empty(0), np.empty(0)) if summary is None else summary.points(attribute)
+    shown: dict[str, Any] = {"bars": [], "seen": []}
     if points.size:
-        least, most = np.quantile(points, (0.01, 0.99), weights=times, method="inverted_cdf")
-        room = max(most - least, 1.0)
+        edges, _ = svg.spread(attribute, points, times, _BARS, bent=False)
+        bars = np.histogram(points, edges, weights=times)[0]
         # Wide bounds would squeeze what there is to see into one bar.
-        if high - low > 4 * room:
-            low, high = float(least - 0.1 * room), float(most + 0.1 * room)
-        else:
-            low, high = float(min(low, least)), float(max(high, most))
-        bars = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)[0].tolist()
-    edges = [attribute.axis.text(edge) for edge in attribute.edges]
+        if high - low > 4 * (edges[-1] - edges[0]):
+            low, high = float(edges[0]), float(edges[-1])
+        low, high = min(low, float(edges[0])), max(high, float(edges[-1]))
+        shares = (bars / times.sum()).tolist()
+        shown["bars"] = list(zip(edges.tolist(), edges[1:].tolist(), shares, map(percent, shares), strict=False))
+        shown["seen"] = [float(points.min()), float(points.max())]
+    stated = [attribute.axis.text(edge) for edge in attribute.edges]
     ticks = [(value, svg.tick_text(attribute, value)) for value in svg.ticks(attribute, low, high, 0.0)]
-    shown = {"kind": attribute.kind, "low": low, "high": high, "bars": bars, "ticks": ticks}
-    return shown | {"edges": edges, "bounds": attribute.private}
-
-
-def _points(attribute: Attribute, summary: ColumnSummary | None) -> tuple[Any, Any]:
-    """The values of a column on the axis of its kind, and how often each occurs: without its special values."""
-    axes, kind = () if summary is None else summary.axes, attribute.kind
-    axis = kind if kind in axes else next((each for each in axes if each.split()[0] == kind), None)
-    axis = "integer" if axis is None and kind == "year" and "integer" in axes else axis
-    if axis is None or summary is None:
-        return np.empty(0), np.empty(0)
-    read = [(summary.point(text, axis), times) for text, times in summary.counts.items()]
-    kept = [(point, times) for point, times in read if point is not None and point not in attribute.special_numbers]
-    points = np.array(kept, dtype=np.float64).reshape(-1, 2)
-    return points[:, 0], points[:, 1].astype(np.int64)
+    shown |= {"kind": attribute.kind, "low": low, "high": high, "ticks": ticks}
+    return shown | {"edges": stated, "bounds": attribute.private}
 
 
 def _look(visit: Visit, schema: Schema) -> tuple[TableLook | None, str]:
@@ -261,9 +271,10 @@ def decide(visit: Visit) -> Response:
         raise SchemaError(f"'{name}' was changed meanwhile, in another window or in the file. Look at it again.")
     changed = review.answer(text, name, _entry(text, attribute, _draft(visit), form))
     _save(visit, changed)
-    left = parsed(changed).not_reviewed
-    said = f"'{name}' is left out." if name not in parsed(changed).names else f"'{name}' is decided."
-    rest = f"{len(left)} to go." if left else "Every column is reviewed."
+    made = parsed(changed)
+    said = f"'{name}' is left out." if name not in made.names else f"'{name}' is decided."
+    rest = f"{len(made.unread)} columns were accepted unread." if made.unread else "Every column is reviewed."
+    rest = f"{len(made.not_reviewed)} to go." if made.not_reviewed else rest
     return visit.tell(visit.address("describe", **listed) + "#cards", f"{said} {rest}")
 
 
@@ -314,7 +325,7 @@ def cost(visit: Visit) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        return JSONResponse({"told": _cost(visit, tried, name, beside=True)})
+        return JSONResponse({"told": _cost(visit, tried, name)})
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
 
@@ -326,6 +337,15 @@ def accept(visit: Visit) -> Response:
         raise SchemaError(said("studio.who_first"))
     _save(visit, review.accept_all(visit.text or ""))
     return visit.tell(visit.back, "Accepted unread: what was proposed stands. Every report of a release says so.")
+
+
+def bring_back(visit: Visit) -> Response:
+    """Put a column into the schema that the draft left out, as an open question."""
+    visit.back, name, draft = visit.address("describe", only="identifying"), visit.form.get("column", ""), _draft(visit)
+    if draft is None:
+        raise SchemaError("the rows have not been read yet. Wait until they are.")
+    _save(visit, review.bring_back(visit.text or "", draft, name))
+    return visit.tell(visit.address("describe", column=name) + "#card", f"'{name}' is back: decide on it.")
 
 
 def decide_rule(visit: Visit) -> Response:

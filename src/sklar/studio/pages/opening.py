@@ -36,11 +36,11 @@ def home(visit: Visit) -> Response:
 
 def _progress(folder: Folder, desk: Desk) -> dict[str, Any]:
     """A table that was opened before, with how far it is."""
-    columns = waiting = 0
+    told = {"columns": 0, "waiting": 0, "unread": 0}
     with suppress(SklarError):
         schema = parsed(folder.schema_text(desk) or "")
-        columns, waiting = schema.n_attributes, len(schema.not_reviewed)
-    return {"desk": desk, "columns": columns, "waiting": waiting, "releases": len(folder.releases(desk))}
+        told = {"columns": schema.n_attributes, "waiting": len(schema.not_reviewed), "unread": len(schema.unread)}
+    return {"desk": desk, "releases": len(folder.releases(desk)), **told}
 
 
 def choose(visit: Visit) -> Response:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import percent
+from sklar.answer.report.render import bound, percent
 from sklar.answer.wants import read_want
 from sklar.budget.account import Account, choose_accountant
 from sklar.budget.certificate import rounded_up
@@ -23,7 +22,7 @@ from sklar.errors import BudgetError, LedgerError, SchemaError, SklarError
 from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.cost import DELTA, foresee
+from sklar.studio.pages.cost import DELTA, foresee, remedy
 from sklar.studio.pages.visit import Visit, go, show
 
 # Where the slider stands: from hardly any budget to hardly a promise, in steps that look even.
@@ -44,8 +43,9 @@ def plan(visit: Visit) -> Response:
     schema, account, problem = visit.schema, *account_of(visit)
     if schema.ask_person:
         return visit.tell(visit.address("describe"), said("studio.who_first"), form={})
-    epsilon = _epsilon(visit.query("epsilon"), desk.epsilon)
-    unit = unit_of(schema)
+    epsilon, unit = desk.epsilon, unit_of(schema)
+    with suppress(BudgetError):
+        epsilon = _number(visit.query("epsilon"))
     about = f"--schema {visit.schema_path} --rows {desk.rows} --epsilon {epsilon:g}"
     commands = [f"sklar forecast {about}"]
     if desk.goals:
@@ -92,13 +92,6 @@ def account_of(visit: Visit) -> tuple[Account | None, str]:
     return account, ""
 
 
-def _epsilon(text: str | None, default: float) -> float:
-    with suppress(ValueError):
-        if 0.001 <= (value := float(text or "")) <= 1000:
-            return value
-    return default
-
-
 def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> dict[str, Any]:
     """What one epsilon buys, in figures and words: in the worst case, and if searches find few categories."""
     cases = [foresee(each, epsilon, desk.rows or 1) for each in (schema, with_few(schema))]
@@ -109,14 +102,20 @@ def bought_by(schema: Schema, epsilon: float, desk: Desk, account: Account | Non
         "epsilon": epsilon,
         "refused": worst.refused,
         "likely": "none" if worst.refused else likely.support,
-        "words": supports(worst.support, likely.support),
+        "words": supports(worst, likely),
+        "remedy": "" if likely.support == "two" else remedy(schema, epsilon, n),
+        "rows": n,
         "counted": "people" if schema.person is not None and schema.person.count == "people" else "rows",
         "one_way": band([each.one_way_error for each in (worst, likely)]),
         "pair": band([each.pair_error for each in (worst, likely)]),
+        # Sums over pairs are not used for columns without missing and other values.
+        "bare": bool(worst.pair_sd.size) and worst.one_way_error > worst.pair_error,
         "noisy": band([each.forecast.noisy.size for each in cases], "{:,.0f}".format),
         "pairs": m * (m - 1) // 2,
         "noisiest": [f"{one} x {other}" for one, other in cases[0].noisiest],
-        "preview": [_invented(1, likely.one_way_error, n), _invented(2, likely.pair_error, n)],
+        "preview": [
+            _invented(columns, error, n) for columns, error in ((1, likely.one_way_error), (2, likely.pair_error))
+        ],
         "split": [(name, 100 * share, percent(share)) for name, share in worst.split],
         "promise": promise(epsilon, unit_of(schema)),
         "fits": account is None or choose_accountant(account, worst.budget, worst.spend) is not None,
@@ -132,7 +131,8 @@ def _invented(columns: int, error: float, rows: int) -> Markup:
         part = share / columns
         entries.append(svg.Bar(f"value {at + 1}", part, part - half, part + half, part, f"{part * rows:,.0f}"))
     title = f"Invented counts of {columns} column{'s'[: columns - 1]}, with the error bars of this plan"
-    return svg.bars(entries, title, f"each {within(error)} rows", least=0.6, most=0.6)
+    marks = tuple((share, f"{share * rows:,.0f}") for share in (0.0, 0.2, 0.4, 0.6))
+    return svg.bars(entries, title, f"each {within(error)} rows", marks=marks)
 
 
 def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[st
 def set_goals(visit: Visit) -> Response:
     """Add a question that the release must answer, or take one away."""
     desk, form = visit.desk, visit.form
-    visit.back = here = f"{visit.address('plan')}?epsilon={_epsilon(form.get('epsilon'), desk.epsilon):g}#goals"
+    visit.back = here = f"{visit.address('plan', epsilon=form.get('epsilon', ''))}#goals"
     goals = list(desk.goals)
     if form.get("remove", "").isdigit():
         goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
@@ -171,27 +171,27 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     """What an epsilon promises to any one row or person, in plain words."""
     times = f"{float(rounded_up(math.exp(min(epsilon, 700.0)), 3)):,.12g}"
     _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
-    facts = {"unit": unit, "times": times, "guess": math.ceil(1000 * guess) / 10, "among": math.floor(1 / DELTA)}
+    facts = {"unit": unit, "times": times, "guess": bound(guess), "among": math.floor(1 / DELTA)}
     return tuple(said("studio.promise", **facts).splitlines())
 
 
 def forecast(visit: Visit) -> Response:
     """What another epsilon would buy: for the script, as the slider moves."""
-    epsilon = _epsilon(visit.query("epsilon"), visit.desk.epsilon)
+    epsilon = _number(visit.query("epsilon"))
     return show("bought.html.j2", bought=bought_by(visit.schema, epsilon, visit.desk, account_of(visit)[0]))
 
 
 def choose(visit: Visit) -> Response:
     """Keep the plan; and set the data set's total, where none is set yet."""
     visit.back = visit.address("plan")
-    schema, epsilon = visit.schema, _number(visit.form, "epsilon")
+    schema, epsilon = visit.schema, _number(visit.form.get("epsilon", ""))
     if schema.ask_person:
         raise SchemaError(said("studio.who_first"))
     account, problem = account_of(visit)
     if problem:
         raise LedgerError(problem)
     if account is None:
-        total = _number(visit.form, "total")
+        total = _number(visit.form.get("total", ""), "the total")
         if total < epsilon:
             raise BudgetError(f"the total must be at least this release's epsilon={epsilon:g}, got {total:g}.")
         unit = unit_of(schema)
@@ -200,9 +200,8 @@ def choose(visit: Visit) -> Response:
     return go(visit.address("release"))
 
 
-def _number(form: Mapping[str, str], name: str) -> float:
-    text = form.get(name, "")
+def _number(text: str, name: str = "epsilon") -> float:
     with suppress(ValueError):
-        if 0 < (value := float(text)) < math.inf:
+        if EPSILONS[0] / 100 <= (value := float(text)) <= 100 * EPSILONS[-1]:
             return value
-    raise BudgetError(f"{name} must be a positive number, got {text!r}.")
+    raise BudgetError(f"{name} must be a number from 0.001 to 1000, got {text!r}.")

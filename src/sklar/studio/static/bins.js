@@ -3,9 +3,10 @@
 // The text field below holds the same edges; either may be changed, and the other follows.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 640;
-const HEIGHT = 172;
-const BASE = 116;
+const WIDTH = 480;
+const HEIGHT = 184;
+const BASE = 124;
+const LEFT = 40;
 const DAY = 86400000;
 
 function element(name, attributes, parent) {
@@ -34,24 +35,30 @@ function draw(room) {
   const { low, high } = given;
   const span = high - low || 1;
   const grain = whole ? Math.max(1, Math.round(span / 100)) : span / 100;
-  const x = (value) => 12 + ((WIDTH - 24) * (Math.min(Math.max(value, low), high) - low)) / span;
+  const room_wide = WIDTH - LEFT - 12;
+  const x = (value) => LEFT + (room_wide * (Math.min(Math.max(value, low), high) - low)) / span;
   let edges = given.edges.map(number);
   let chosen = 0;
 
   const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", class: "picture" });
   svg.setAttribute("aria-label", `Bins of ${room.dataset.name}: move an edge with the arrow keys, Delete removes it`);
-  const most = Math.max(...given.bars, 1);
-  const wide = (WIDTH - 24) / Math.max(given.bars.length, 1);
-  given.bars.forEach((count, place) => {
-    const tall = (96 * count) / most;
-    element("rect", { class: "bar", x: 12 + wide * place, y: BASE - tall, width: Math.max(wide - 1, 0.5), height: tall }, svg);
-  });
-  element("line", { class: "axis", x1: 12, y1: BASE, x2: WIDTH - 12, y2: BASE }, svg);
+  const most = Math.max(...given.bars.map((bar) => bar[2]), 1e-9);
+  for (const [first, last, share, told] of given.bars) {
+    const tall = (96 * share) / most;
+    const wide = Math.max(x(last) - x(first) - 1, 0.5);
+    const bar = element("rect", { class: "bar", x: x(first), y: BASE - tall, width: wide, height: tall }, svg);
+    element("title", {}, bar).textContent = `${told} of the rows`;
+    if (share === most) {
+      element("line", { class: "axis", x1: LEFT, y1: BASE - tall, x2: WIDTH - 12, y2: BASE - tall }, svg);
+      element("text", { class: "soft", x: LEFT - 5, y: BASE - tall + 4, "text-anchor": "end", "font-size": 12 }, svg).textContent = told;
+    }
+  }
+  element("line", { class: "axis", x1: LEFT, y1: BASE, x2: WIDTH - 12, y2: BASE }, svg);
   for (const [value, label] of given.ticks) {
     const at = x(value);
     element("line", { class: "axis", x1: at, y1: BASE, x2: at, y2: BASE + 5 }, svg);
     const near = at < 30 ? "start" : at > WIDTH - 30 ? "end" : "middle";
-    element("text", { class: "soft", x: at, y: BASE + 23, "text-anchor": near, "font-size": 13 }, svg).textContent = label;
+    element("text", { class: "soft", x: at, y: BASE + 23, "text-anchor": near, "font-size": 12 }, svg).textContent = label;
   }
   const handles = element("g", {}, svg);
 
@@ -113,7 +120,7 @@ function draw(room) {
       if (last || (at - told > 56 && room_left) || place === 0) {
         told = at;
         const near = at < 40 ? "start" : at > WIDTH - 40 ? "end" : "middle";
-        const text = element("text", { x: at, y: HEIGHT - 6, "text-anchor": near, "font-size": 13 }, handle);
+        const text = element("text", { x: at, y: HEIGHT - 6, "text-anchor": near, "font-size": 12 }, handle);
         const times = Math.floor((beyond === "below" ? low - value : value - high) / span);
         const far = beyond && times > 1 ? ` (${times.toLocaleString("en")} times beyond what is drawn)` : "";
         text.textContent = `${beyond === "below" ? "◂ " : ""}${shown(value)}${far}${beyond === "above" ? " ▸" : ""}`;
@@ -136,7 +143,7 @@ function draw(room) {
         event.preventDefault();
         chosen = place;
         const box = svg.getBoundingClientRect();
-        const value_at = (moved) => low + (((moved.clientX - box.left) / box.width) * WIDTH - 12) * (span / (WIDTH - 24));
+        const value_at = (moved) => low + (((moved.clientX - box.left) / box.width) * WIDTH - LEFT) * (span / room_wide);
         const follow = (moved) => move(place, value_at(moved));
         const end = () => {
           window.removeEventListener("pointermove", follow);
@@ -152,7 +159,7 @@ function draw(room) {
 
   svg.addEventListener("dblclick", (event) => {
     const box = svg.getBoundingClientRect();
-    add(low + (((event.clientX - box.left) / box.width) * WIDTH - 12) * (span / (WIDTH - 24)));
+    add(low + (((event.clientX - box.left) / box.width) * WIDTH - LEFT) * (span / room_wide));
   });
   field.addEventListener("input", (event) => {
     if (!event.isTrusted) return;
@@ -165,14 +172,15 @@ function draw(room) {
 
   room.replaceChildren(svg);
   if (given.bounds && !days && given.kind !== "year") {
-    // Round numbers that anybody may know as limits, from what the picture shows on.
-    const size = 10 ** Math.floor(Math.log10(Math.max(Math.abs(low), Math.abs(high), 1)));
+    // Round numbers that anybody may know as limits, none of them below what was seen.
+    const largest = Math.max(...(given.seen.length ? given.seen : [low, high]).map(Math.abs), 1);
+    const size = 10 ** Math.floor(Math.log10(largest));
     const told = document.createElement("p");
     told.className = "small round";
     told.append("Round bounds: ");
     for (const times of [1, 2, 5, 10, 100, 1000]) {
       const most = times * size;
-      if (most < high && times < 10) continue;
+      if (most < largest) continue;
       const least = number(given.edges[0]) < 0 ? -most : 0;
       const choose = document.createElement("button");
       choose.type = "button";
@@ -197,9 +205,9 @@ function draw(room) {
       let best = 0;
       let rows = -1;
       for (let place = 0; place + 1 < edges.length; place += 1) {
-        const inside = given.bars.reduce((sum, count, bar) => {
-          const middle = low + (span * (bar + 0.5)) / given.bars.length;
-          return middle >= edges[place] && middle < edges[place + 1] ? sum + count : sum;
+        const inside = given.bars.reduce((sum, [first, last, share]) => {
+          const middle = (first + last) / 2;
+          return middle >= edges[place] && middle < edges[place + 1] ? sum + share : sum;
         }, 0);
         if (inside > rows && edges[place + 1] - edges[place] > (whole ? 1 : 0)) {
           rows = inside;

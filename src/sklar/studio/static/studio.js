@@ -1,8 +1,15 @@
 "use strict";
 // The live parts of the pages. Every page works without them; no library, no network but the studio itself.
 
+// Figures of another epsilon must not stand beside the one that was typed.
+const forget = (told) => {
+  for (const id of ["buys", "preview", "means", "asked", "use"]) document.getElementById(id)?.replaceChildren();
+  const buys = document.getElementById("buys");
+  if (buys) buys.textContent = told;
+};
 // Say that nobody answers, once, above what asked.
 const unheard = (part) => {
+  forget("");
   if (document.getElementById("unheard")) return;
   const told = document.createElement("p");
   told.id = "unheard";
@@ -124,6 +131,11 @@ if (location.hash) {
   if (heading) heading.focus({ preventScroll: true });
 }
 
+// The column whose card is open is in sight, where its card stands beside the list.
+if (location.hash === "#card" && matchMedia("(min-width: 64rem)").matches) {
+  document.querySelector(".columns .here")?.scrollIntoView({ block: "center" });
+}
+
 // The plan: a slider over epsilons, and what each buys.
 const plan = document.querySelector("[data-plan]");
 if (plan) {
@@ -163,11 +175,10 @@ if (plan) {
   });
   exact.addEventListener("input", () => {
     const wanted = Number(exact.value);
-    // Figures of another epsilon must not stand beside it.
-    if (!(wanted > 0)) {
+    if (!(wanted >= 0.001 && wanted <= 1000)) {
       clearTimeout(waiting);
       last += 1;
-      document.getElementById("buys").textContent = `Epsilon must be a positive number, not “${exact.value}”.`;
+      forget(`Epsilon must be a number from 0.001 to 1000, not “${exact.value}”.`);
       return;
     }
     let nearest = 0;

@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.resources import files
 from textwrap import wrap
 from typing import Any
 
 from sklar.errors import NoiseError
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.wording import said, stated
 
 # The chance with which one statistical comparison fails sound code.
 ALPHA = 1e-6
 _WIDTH = 110
-_WORDS: dict[str, dict[str, str]] = tomllib.loads((files("sklar.trust.audit") / "words.toml").read_text("utf-8"))
+_WORDS: dict[str, dict[str, str]] = stated("sklar.trust.audit", "words.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,5 @@ def audit(*, quick: bool = False, progress: Progress = SILENT) -> Audit:
             findings.append(Comparison(**json.loads(line)))
             progress.advance(1)
     if process.returncode or not findings:
-        raise NoiseError(
-            "the audit's own process must run to its end, got an error. Run python -m sklar.trust.audit to see it."
-        )
+        raise NoiseError(said("trust.audit_ended"))
     return Audit(findings=tuple(findings))

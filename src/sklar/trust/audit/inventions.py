@@ -5,10 +5,8 @@ The code of every value is written down here by hand, so that right counts are k
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import Measured
 from sklar.kernel.queries import Distances, Tables
 from sklar.kernel.theorems import Budget
+from sklar.machine.wording import stated
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Count, Person
 from sklar.release import measure
@@ -27,7 +26,7 @@ from sklar.release import measure
 # Noise at this epsilon is zero but for a chance below exp(-1000).
 EXACT = Budget(epsilon=1e9)
 ONE = Budget(epsilon=1.0)
-_STATED = tomllib.loads((files("sklar.trust.audit") / "inventions.toml").read_text("utf-8"))
+_STATED = stated("sklar.trust.audit", "inventions.toml")
 PEOPLE = Schema.from_dict(_STATED["people"])
 # Values and their codes, the common ones first: the rare ones lie at edges, outside, and nowhere. As texts, and as a
 # file with types of its own holds them, where a code alone is that of null.

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import bdtrc, betainc, betaincinv, gammaincc, ndtr, ndtri, rel_entr
 
 from sklar.budget.method import PAPER
 from sklar.errors import NoiseError
 from sklar.kernel import noise
+from sklar.kernel.cells import Doubles
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism, gdp_delta
 from sklar.public.schema import Attribute, Schema
@@ -29,7 +29,6 @@ from sklar.release import measure
 from sklar.trust.audit import ALPHA, Comparison, Effort, compare, conclude
 from sklar.trust.audit.inventions import ONE, write
 
-Array = NDArray[np.float64]
 _BINS = 40
 
 
@@ -119,7 +118,7 @@ _OFTEN = 0.9
 # One-sided, of the figure for tightness.
 _CONFIDENCE = 0.95
 
-Scores = tuple[Array, Array]
+Scores = tuple[Doubles, Doubles]
 
 
 def judge_guesses(words: str, budget: Budget, scores: Scores, mu: float) -> Comparison:

@@ -25,16 +25,15 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, betainc, chdtr, chdtrc, ndtr, ndtri
 
 from sklar.budget.certificate import Measured
+from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import Mechanism
 from sklar.trust.audit import ALPHA
 from sklar.trust.audit.kinds import Kind
 
-Array = NDArray[np.float64]
 # What is odd, in words, and how rarely noise as claimed is as odd.
 Odd = tuple[str, float]
 # A common value has noise that its threshold did not choose where it lies so many scales above.
@@ -50,13 +49,13 @@ class Drawn:
     """The noise of one block: normal scores, exact counts, whole noise, all of one length, and cells of each table."""
 
     name: str
-    scores: Array
-    noise: NDArray[np.int64]
-    exact: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    scores: Doubles
+    noise: Ints
+    exact: Ints
+    sizes: Ints
 
     @classmethod
-    def of(cls, number: int, block: Block, exact: NDArray[np.int64], mechanism: Mechanism) -> Drawn:
+    def of(cls, number: int, block: Block, exact: Ints, mechanism: Mechanism) -> Drawn:
         """From a block and its exact answer; of common values those that are far above the threshold."""
         query, sizes = block.query, block.query.sizes
         kept = np.ones(exact.size, dtype=bool)
@@ -71,7 +70,7 @@ class Drawn:
         return cls(name=name, scores=scores, noise=noise, exact=exact[kept], sizes=sizes)
 
 
-def normal_scores(noise: NDArray[np.int64], scales: Array, mechanism: Mechanism) -> Array:
+def normal_scores(noise: Ints, scales: Doubles, mechanism: Mechanism) -> Doubles:
     """Noise as standard normal numbers (top of this file)."""
     generator = np.random.default_rng()
     if mechanism == "gaussian":
@@ -149,7 +148,7 @@ def _of_block(own: Sequence[Drawn]) -> list[Odd]:
     return chances
 
 
-def _size(words: str, scores: Array) -> list[Odd]:
+def _size(words: str, scores: Doubles) -> list[Odd]:
     """Whether the mean square of independent normals is 1."""
     total = float(scores @ scores)
     return [
@@ -158,7 +157,7 @@ def _size(words: str, scores: Array) -> list[Odd]:
     ]
 
 
-def _goes_with(one: str, two: str, pairs: Sequence[tuple[Array, Array]]) -> list[Odd]:
+def _goes_with(one: str, two: str, pairs: Sequence[tuple[Doubles, Doubles]]) -> list[Odd]:
     """Sums and differences, cell by cell, of noise that should be independent."""
     cut = [(a[: min(a.size, b.size)], b[: min(a.size, b.size)]) for a, b in pairs]
     a, b = (np.concatenate([np.empty(0), *(pair[side] for pair in cut)]) for side in (0, 1))
@@ -167,21 +166,21 @@ def _goes_with(one: str, two: str, pairs: Sequence[tuple[Array, Array]]) -> list
     return [(f"noise of {one} {verb} that of {two}", p) for verb, (_, p) in zip(words, found, strict=True)]
 
 
-def _sums(scores: Array, sizes: NDArray[np.int64]) -> Array:
+def _sums(scores: Doubles, sizes: Ints) -> Doubles:
     """The normalized sum over each table of two cells or more."""
     if not scores.size:
         return scores
     return np.asarray((np.add.reduceat(scores, np.cumsum(sizes) - sizes) / np.sqrt(sizes))[sizes > 1])
 
 
-def _places(drawn: Drawn) -> Array:
+def _places(drawn: Drawn) -> Doubles:
     """The normalized sums over cells at the same place in their tables, of two tables or more."""
     within = np.concatenate([np.arange(size) for size in drawn.sizes])
     times = np.bincount(within)
     return np.asarray((np.bincount(within, drawn.scores) / np.sqrt(np.maximum(times, 1)))[times > 1])
 
 
-def _lean(scores: Array) -> float:
+def _lean(scores: Doubles) -> float:
     return 2 * float(ndtr(-abs(scores.sum()) / math.sqrt(max(scores.size, 1))))
 
 
@@ -196,7 +195,7 @@ def _tied(blocks: Sequence[Sequence[Drawn]]) -> float:
     return float(ties.size * betainc(runs / 2 - 1, 0.5, max(1 - float(ties.max(initial=0.0)) ** 2, 0.0)))
 
 
-def comes_back(scores: Array) -> float:
+def comes_back(scores: Doubles) -> float:
     """Whether noise goes with itself at any distance, in a release or from one to the next (top of this file)."""
     n = scores.size
     sums = np.abs(np.fft.irfft(np.abs(np.fft.rfft(scores, 2 * n)) ** 2)[1:n])

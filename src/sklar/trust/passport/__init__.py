@@ -24,7 +24,6 @@ from typing import Any
 
 import polars as pl
 
-from sklar.answer.report.publish import shown_of
 from sklar.answer.report.render import render
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, OutputError, SklarError
@@ -135,22 +134,21 @@ def _write_rows(model: Model, place: Path, rows: int, seed: int, progress: Progr
 
 def _texts(about: Facts) -> dict[str, str]:
     """Every text file of the folder but its list of checksums, by name."""
-    shown = shown_of(about.model, facts.MODEL)
     texts = {
         facts.SYNTHETIC: prose.filled("SYNTHETIC.txt.j2", about),
         "README.md": prose.readme(about),
-        facts.REPORT: render(_REPORT, "publishable.html.j2", shown),
+        facts.REPORT: render(_REPORT, "publishable.html.j2", about.shown),
         facts.SCHEMA: about.model.measured.known.to_toml(),
         facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
+        facts.PASSPORT: _passport(about, version("sklar")),
         **{name: _json(prose.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
         "opendp_registry.yaml": facts.WORDS["registry"]["head"]
         + prose.yaml(prose.described(about, "opendp_registry.json.j2")),
         "nist_sp_800_226.md": prose.filled("checklist.md.j2", about, domains=prose.domains(about.model.schema)),
-        facts.PASSPORT: _passport(about, version("sklar")),
     }
     sizes = {name: content.size for name, content in about.contents.items()}
-    shown["sizes"] = sizes | {name: len(text.encode()) for name, text in texts.items()}
-    shown["dataset"] = prose.described(about, "dataset.json.j2")
+    sizes |= {name: len(text.encode()) for name, text in texts.items()}
+    shown = about.shown | {"sizes": sizes, "dataset": prose.described(about, "dataset.json.j2")}
     return texts | {facts.INDEX: prose.filled("index.html.j2", about, **shown)}
 
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from typing import Literal, NamedTuple
 
-from sklar.answer.report.publish import described, typical_errors
+from sklar.answer.report.publish import described, shown_of
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
 from sklar.files.model import Model
+from sklar.machine.wording import stated
 from sklar.public.outputs import output_of, plain_output
 from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_name, shown_table
@@ -34,7 +33,7 @@ CERTIFICATE = "certificate.json"
 PASSPORT = "passport.json"
 SUMS = "SHA256SUMS"
 # What the folder says in the words of others: its files, each with what it is, and names of types and licenses.
-WORDS = tomllib.loads((files("sklar.trust.passport") / "words.toml").read_text("utf-8"))
+WORDS = stated("sklar.trust.passport", "words.toml")
 FILES: dict[str, str] = WORDS["files"]
 SIGNED = (MODEL, SUMS)
 DESCRIPTIONS = ("datapackage.json", "croissant.json", "dcat.jsonld")
@@ -132,9 +131,9 @@ class RowColumn(NamedTuple):
 class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
-    `epsilon` and `delta` are upper bounds, `errors` typical errors of a one-way and a two-way count (95%),
-    `contents` those of the files in `data`. `recomputed` says whether the publisher's refit gave the model. `tables`
-    are the columns of synthetic rows by the table that they are of.
+    `epsilon` and `delta` are upper bounds, `shown` is what the report shows, `uses` what its first screen says, and
+    `contents` are those of the files in `data`. `recomputed` says whether the publisher's refit gave the model.
+    `tables` are the columns of synthetic rows by the table that they are of.
     """
 
     recomputed = False
@@ -146,7 +145,8 @@ class Facts:
         self.model, schema, stated, tree = model, model.schema, model.certificate, model.measured.tree
         self.tables = {ROWS: _columns(schema, model)} if tree is None else _tables(tree)
         self.files, self.data = files_of(model), data_of(model)
-        self.errors = typical_errors(model)
+        self.shown = shown_of(model, MODEL)
+        self.uses = self.shown["uses"]
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
         others = "" if tree is None else "".join(f", {each.name}" for each in tree.branches[1:])
         self.title = f"{shown_table(schema)}{others}: differentially private synthetic data"
@@ -158,7 +158,8 @@ class Facts:
         shown = {"of": self, "stated": stated, "rows": rows, "n": model.n_rows, "m": schema.n_attributes}
         shown |= {
             "size": "" if stated.public_rows is not None else "about ",
-            "counted": "rows" if stated.count in (None, "rows") else "people",
+            "counted": self.uses["counted"],
+            "how": WORDS["how"]["alone" if self.uses["independent"] else "drawn"].format(**self.uses),
             "invented": f"people{others}" if others else "records",
             "original": "confidential tables" if others else "a confidential table",
             "publisher": publication.publisher or "(publisher)",

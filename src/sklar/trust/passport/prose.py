@@ -70,7 +70,6 @@ def readme(facts: Facts) -> str:
         "README.md.j2",
         facts,
         card=Markdown(yaml(described(facts, "card.json.j2"))),
-        together=publish.together(facts.model.certificate),
         listed=[[code(name), what] for name, what in facts.files.items()],
         asked=Markdown(", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))),
         infers=infers,
@@ -87,12 +86,10 @@ def _levels(levels: tuple[str, ...]) -> str:
 
 def filled(template: str, facts: Facts, **shown: Any) -> str:
     """One of the folder's texts, with what all of them may say."""
-    paired = None if facts.errors[1] is None else f"{facts.errors[1]:,.0f}"
     stated = facts.model.certificate
-    shown |= {"facts": facts, "stated": stated, "files": files, "paired": paired, "risk": risk_of(stated)}
-    shown["rows"] = {
-        kind: Markdown(" and ".join(map(code, names))) for kind, names in files.rows_of(facts.model).items()
-    }
+    shown |= {"facts": facts, "uses": facts.uses, "stated": stated, "files": files, "risk": risk_of(stated)}
+    named = files.rows_of(facts.model).items()
+    shown["rows"] = {kind: Markdown(" and ".join(map(code, names))) for kind, names in named}
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 

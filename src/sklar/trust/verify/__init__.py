@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 import struct
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -28,6 +26,7 @@ from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import Mechanism
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.wording import stated
 from sklar.public.description import open_model, written
 from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify import residuals
@@ -40,7 +39,7 @@ _MARKS = {True: "ok  ", False: "FAIL", None: "--  "}
 VERDICTS = {"verified": 0, "tables verified": 0, "failed": 1, "not verified": 3}
 _MODEL = "model"
 # What is said of a file beside its checks.
-_WORDS: dict[str, Any] = tomllib.loads((files("sklar.trust.verify") / "words.toml").read_text("utf-8"))
+_WORDS: dict[str, Any] = stated("sklar.trust.verify", "words.toml")
 # Where only noise of less than this share of what is stated would be found, it counts as not tested.
 _LEAST_SHARE = 0.1
 # signature; created by (version, system); needed version; flags; method; time, date; checksum, sizes; lengths of name,

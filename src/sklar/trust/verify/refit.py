@@ -40,6 +40,7 @@ from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.wording import said
 from sklar.paper.gaussian import BinaryCopula, Repairs
 from sklar.trust.verify.claims import Check, attempt, judge
 
@@ -121,10 +122,7 @@ def refitted(model: Model, progress: Progress = SILENT) -> Check:
     apart = distances(model.copula, copula, estimates)
     for what, (distance, limit) in apart.items():
         if not distance <= limit:
-            raise ModelError(
-                f"cannot confirm that the copula follows from the tables: a refit differs in {what} by {distance:.2g}, "
-                f"more than {limit:g}{note}. Rounding does less, on any machine that was tried"
-            )
+            raise ModelError(said("trust.differs", what=what, distance=distance, limit=limit, note=note))
     # Laws of rows in order follow from components, at random: they are a refit's where these are.
     laws = [arrays_in(own.laws) if isinstance(own, TreeModel) else {} for own in (model, again)]
     return _to_the_last_digit(model.copula.arrays() | laws[0], copula.arrays() | laws[1], bits, note)

@@ -73,13 +73,11 @@ from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 from sklar.budget.certificate import Measured, tokens_of
 from sklar.budget.plan import INSIDE, STEPS, sides_of
 from sklar.fitting.margins import implied_counts
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Doubles, Ints
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
-
-Array = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
 TESTS = 30
@@ -135,9 +133,9 @@ class Squares:
 
     total: float = 0.0
     freedom: int = 0
-    bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BINS, dtype=np.int64))
+    bins: Ints = field(default_factory=lambda: np.zeros(_BINS, dtype=np.int64))
 
-    def add(self, z: Array) -> None:
+    def add(self, z: Doubles) -> None:
         """Count these residuals in."""
         for start in range(0, z.size, _AT_ONCE):
             part = z.ravel()[start : start + _AT_ONCE]
@@ -152,8 +150,8 @@ class Squares:
 class Grid(NamedTuple):
     """The noisy tables of a search for one attribute's numbers, the first one first, with the edges of their cells."""
 
-    tables: tuple[NDArray[np.int64], ...]
-    edges: tuple[NDArray[np.int64], ...]
+    tables: tuple[Ints, ...]
+    edges: tuple[Ints, ...]
     scale: float
 
 
@@ -244,7 +242,7 @@ def examine_sides(measured: Measured) -> tuple[list[NoiseTest], Sequence[str]]:
         return [], ()
     smear, n = _public_noise(measured.blocks), measured.n_rows
     held = {block.query.what: block for block in measured.blocks if isinstance(block.query, Shares)}
-    seen: dict[tuple[str, str | int], list[tuple[Array, float]]] = defaultdict(list)
+    seen: dict[tuple[str, str | int], list[tuple[Doubles, float]]] = defaultdict(list)
     for side in sides_of(measured.tree):
         block, name = held[side.what], side.of.name
         variance = float(_variance("gaussian", block.scales)[0])
@@ -284,7 +282,7 @@ class NoiseResiduals:
         self, blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid]
     ) -> None:
         self.squares: dict[str, Squares] = defaultdict(Squares)
-        self.each: dict[str, Array] = {}
+        self.each: dict[str, Doubles] = {}
         self.highest, self.across = (-math.inf, 1.0), math.nan
         self.chosen, self.scales = 0.0, 1
         self._cells, self._mechanism, self._n_rows, self._smear = cells, mechanism, n_rows, _public_noise(blocks)
@@ -301,7 +299,7 @@ class NoiseResiduals:
                 variances = np.repeat(self._variance(block.scales), query.sizes).reshape(2, -1).sum(axis=0)
                 self.squares[_MOMENTS].add((two - one) * variances**-0.5)
         # The mean of every cell over all looks at the tables of an order, and its variance in every table.
-        self._pooled: dict[int, tuple[Array, Array]] = {}
+        self._pooled: dict[int, tuple[Doubles, Doubles]] = {}
         between = {order: self._pool(own, order) for order, own in looks.items()}
         self._over_totals()
         if 1 in self._pooled and 2 in self._pooled:
@@ -333,18 +331,18 @@ class NoiseResiduals:
         names = (_STAGES, _MOMENTS, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
         return sum((self.squares[name] for name in names), Squares())
 
-    def _smeared(self, counts: NDArray[np.integer]) -> Array:
-        here: Array = room_for(counts.size, np.float64)
+    def _smeared(self, counts: NDArray[np.integer]) -> Doubles:
+        here: Doubles = room_for(counts.size, np.float64)
         for start in range(0, counts.size, _AT_ONCE):
             self._smear.standard_normal(out=here[start : start + _AT_ONCE])
         here *= math.sqrt(SMEAR)
         here += counts
         return here
 
-    def _variance(self, scales: Array) -> Array:
+    def _variance(self, scales: Doubles) -> Doubles:
         return _variance(self._mechanism, scales)
 
-    def _pool(self, looks: Sequence[Block], order: int) -> Array | None:
+    def _pool(self, looks: Sequence[Block], order: int) -> Doubles | None:
         """Residuals of looks at one query, of which the second's are returned, and of tables of an order the mean."""
         first, *later = looks
         sizes, variance, mean = first.query.sizes, self._variance(first.scales), self._smeared(first.values)
@@ -373,7 +371,7 @@ class NoiseResiduals:
             self.each[_EACH_PAIR] = np.array([sums, len(later) * sizes])
         return difference
 
-    def _covariance(self, z: Array, apart: Array) -> float:
+    def _covariance(self, z: Doubles, apart: Doubles) -> float:
         """Standard normal unless the stages' difference depends on their mean, as it does when one stage's noise is
         stated too large and the other's too small, or the two are correlated.
 
@@ -403,7 +401,7 @@ class NoiseResiduals:
         self.squares[_TOTALS].add(z[:first])
         self.squares[_ONE_WAY_TOTALS].add(z[first:])
 
-    def _of_attribute(self, attribute: int, implied: Array, variance: Array) -> tuple[float, int]:
+    def _of_attribute(self, attribute: int, implied: Doubles, variance: Doubles) -> tuple[float, int]:
         """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
         cells, (ones, one_variance) = self._cells, self._pooled[1]
         levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
@@ -415,7 +413,7 @@ class NoiseResiduals:
         self.squares[_DIRECT].add(z[:, -1])
         return float(np.square(z).sum()), z.size
 
-    def _highest(self, apart: Array, variances: Array, scale: float) -> tuple[float, float]:
+    def _highest(self, apart: Doubles, variances: Doubles, scale: float) -> tuple[float, float]:
         """The largest margin above its one-way count, and a union bound on its chance.
 
         Of Laplace noise X of at most this scale b, with variance V: log E exp(s X) <= V s^2 where s <= 1 / (sqrt(2) b),
@@ -434,7 +432,7 @@ class NoiseResiduals:
 
     def _of_wider(self, block: Block, query: Tables) -> None:
         """Residuals of the one-way and two-way margins of larger tables."""
-        best: dict[tuple[int, ...], tuple[Array, Array]] = {}
+        best: dict[tuple[int, ...], tuple[Doubles, Doubles]] = {}
         sums = np.zeros((2, block.scales.size))
         for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
             variance = float(self._variance(block.scales[number : number + 1])[0])
@@ -458,7 +456,7 @@ class NoiseResiduals:
             sums[:, number] = float(own @ own), own.size
         self.each[f"each of the {_WIDER[query.order]}"] = sums
 
-    def _coarse(self, attributes: tuple[int, ...], query: Tables) -> tuple[Array, Array]:
+    def _coarse(self, attributes: tuple[int, ...], query: Tables) -> tuple[Doubles, Doubles]:
         """What one-way or two-way tables say of contrasts of coarse cells, with the covariance of that."""
         cells, (mean, variance), rows = query.cells, self._pooled[len(attributes)], []
         for own in map(cells.levels, attributes):
@@ -493,7 +491,7 @@ def _public_noise(blocks: Sequence[Block]) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
 
 
-def _variance(mechanism: Mechanism, scales: Array) -> Array:
+def _variance(mechanism: Mechanism, scales: Doubles) -> Doubles:
     """The variance of noise and smear: of Gaussian noise below scale 1, added up, since sigma^2 is only a bound."""
     variance = noise_variance(mechanism, scales)
     if mechanism == "gaussian" and (small := scales < 1).any():
@@ -504,7 +502,7 @@ def _variance(mechanism: Mechanism, scales: Array) -> Array:
     return np.asarray(variance + SMEAR)
 
 
-def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
+def _runs(sizes: Ints) -> Iterator[tuple[int, int, slice]]:
     """Runs of tables of not too many cells: the first and the last table, and their cells."""
     ends = np.concatenate([[0], np.cumsum(sizes)])
     starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
@@ -512,7 +510,7 @@ def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
         yield first, last, slice(int(ends[first]), int(ends[last]))
 
 
-def _same_places(z: Array, sizes: NDArray[np.int64]) -> Squares:
+def _same_places(z: Doubles, sizes: Ints) -> Squares:
     """Sums of residuals at the same place of all tables: as any residual, unless tables share noise or cancel."""
     sums, times = np.zeros((2, int(sizes.max(initial=0))))
     for first, last, run in _runs(sizes):
@@ -525,7 +523,7 @@ def _same_places(z: Array, sizes: NDArray[np.int64]) -> Squares:
     return squares
 
 
-def _contrasts(table: Array, axes: Sequence[int]) -> Array:
+def _contrasts(table: Doubles, axes: Sequence[int]) -> Doubles:
     """Orthonormal (Helmert) contrasts along these axes: what is left when sums along any of them are taken out."""
     for axis in axes:
         along = np.moveaxis(table, axis, 0)
@@ -535,7 +533,7 @@ def _contrasts(table: Array, axes: Sequence[int]) -> Array:
     return np.asarray(table)
 
 
-def _recursive(values: Array, variances: Array) -> Array:
+def _recursive(values: Doubles, variances: Doubles) -> Doubles:
     """Recursive residuals along the columns, which measure the same with these variances, shape (rows, columns - 1)."""
     weights = 1 / variances
     upto = np.cumsum(weights)[:-1]
@@ -556,7 +554,7 @@ def _squares_test(
         yield NoiseTest(name=name, chance=chance, seen=seen, freedom=squares.freedom, chosen=chosen)
 
 
-def _each_test(name: str, sums: Array, mechanism: Mechanism, *, both: bool, scales: int) -> Iterator[NoiseTest]:
+def _each_test(name: str, sums: Doubles, mechanism: Mechanism, *, both: bool, scales: int) -> Iterator[NoiseTest]:
     """The least likely of many sums of squares, each at the one of so many `scales` that was chosen for it."""
     total, freedom = sums[:, sums[1] > 0]
     if total.size:
@@ -566,7 +564,7 @@ def _each_test(name: str, sums: Array, mechanism: Mechanism, *, both: bool, scal
         yield NoiseTest(name=name, chance=min(1.0, float(chances[worst]) * total.size * scales), seen=seen)
 
 
-def _tails(total: Array, freedom: Array, mechanism: Mechanism, *, both: bool, chosen: float = 0.0) -> Array:
+def _tails(total: Doubles, freedom: Doubles, mechanism: Mechanism, *, both: bool, chosen: float = 0.0) -> Doubles:
     """The chance of sums of squares that are as small, or, of both sides, as far out, `chosen` aside."""
     wide = 1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH
     low = gammainc(freedom / 2 / wide, total / (2 * wide))
