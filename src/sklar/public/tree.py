@@ -204,7 +204,7 @@ class Tree(Remembering):
             table = isinstance(entry, Mapping) and ("schema" in entry) != ("public" in entry)
             refuse((not table, f"[{name}] must say its schema, or which file is public. Write schema = 'FILE.toml'."))
         lookups = [_lookup(name, entry, folder) for name, entry in entries.items() if "public" in entry]
-        ids = {lookup.id: [each for each in lookup.ids if each is not None] for lookup in lookups}
+        ids = {lookup.id: [*dict.fromkeys(each for each in lookup.ids if each is not None)] for lookup in lookups}
         branches = list[Branch]()
         for name, entry in entries.items():
             if "public" in entry:
