@@ -184,6 +184,8 @@ class Tree(Remembering):
         for lookup in self.lookups:
             with within(f"[{lookup.name}] "):
                 _check_lookup(lookup, self.branches)
+        both = repeated(self.joint.names)
+        refuse((both is not None, f"'{both}' is an attribute of people, and a table or one of its. Rename one."))
         _ = self.joint.checked()
 
     @classmethod

@@ -291,8 +291,8 @@ class People:
         below = [self._below(i) for i, own in self._above.items() if own == above]
         counts = [np.bincount(each.owner, minlength=n) for each in below]
         sizes = [np.maximum(each, 1) for each in counts]
-        whole = np.prod(np.array(sizes, dtype=np.float64).reshape(-1, n), axis=0)
-        largest = np.array(sizes, dtype=np.int64).reshape(-1, n).max(axis=0, initial=1)
+        each_size = np.array(sizes, dtype=np.int64).reshape(len(below), n)
+        whole, largest = each_size.prod(axis=0, dtype=np.float64), each_size.max(axis=0, initial=1)
         all_of = whole <= _COMBINED
         number = np.where(all_of, whole, largest * np.maximum(_COMBINED // largest, 1)).astype(np.int64)
         owner = np.repeat(np.arange(n), number)
