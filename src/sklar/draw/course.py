@@ -64,10 +64,10 @@ def kinds_of(probabilities: Floats, kinds: int, tree: Tree, i: int) -> Kinds:
     joint, branch, own, some = tree.joint.measured, tree.branches[i], list[Doubles](), list[Doubles]()
     names = [branch.name, *(f"{branch.name}.{each.name}" for each in branch.schema.measured.attributes)]
     for place in map(joint.names.index, names):
-        levels, attribute = probabilities[:, joint.cells.levels(place)].astype(np.float64), joint.attributes[place]
+        levels, attribute = probabilities[:, joint.cells.levels(place)] + _LITTLE, joint.attributes[place]
         if (none := none_code(attribute)) is not None:
-            some.append(1 - levels[:, none])
-            levels = np.delete(levels, none, axis=1) + _LITTLE
+            some.append(1 - levels[:, none] / levels.sum(axis=1))
+            levels = np.delete(levels, none, axis=1)
         own.append(levels / levels.sum(axis=1, keepdims=True))
     number, *rest = own
     kind = np.mean(some, axis=0).reshape(-1, kinds) + _LITTLE
