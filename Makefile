@@ -29,7 +29,7 @@ flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches i
 	$(BIN)/python -m tests.flaws.run
 
 JUDGES := .venv-raw/.done .venv-mostlyai/.done .venv-anonymeter/.done .venv-sdnist/.done
-RESULTS := $(VENV)/.dev .venv-graphical/.done .venv-spark/.done $(JUDGES)
+RESULTS := $(VENV)/.browser .venv-graphical/.done .venv-spark/.done $(JUDGES)
 
 results: $(RESULTS) ## renew every page of figures and the tables of README on this tree (at most four hours, resumable)
 	$(BIN)/python -m benchmarks.results

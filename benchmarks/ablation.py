@@ -25,9 +25,8 @@ import numpy as np
 from experiments.figures import dots
 from threadpoolctl import threadpool_limits
 
-from benchmarks.accuracy import SOURCE
 from benchmarks.judge import judge
-from benchmarks.pages import RESULTS, ROOT, mark, versions, write_page
+from benchmarks.pages import RESULTS, ROOT, SRC, mark, versions, write_page
 from benchmarks.tables import FOLDER, Bench, codes_of, opened
 from experiments import record
 from sklar.budget.certificate import Measured
@@ -71,7 +70,6 @@ FITTED: Mapping[str, tuple[str, Any]] = {
     "what fits miss": ("sklar.fitting.choose.MOST_MISSED", -1),
     "capacity by noise": ("sklar.fitting.choose.COMPONENTS", (150, 150)),
     "several fits": ("sklar.fitting.choose.FITS", (2, 2)),
-    "pull of what stands out": ("sklar.fitting.descent.MOST_PULL", 0.0),
     "margins from interactions": ("sklar.fitting.denoise._SHARPENING_ROUNDS", 0),
     "margins by Bayes": ("sklar.fitting.denoise.LARGE_TV", np.inf),
 }
@@ -118,13 +116,13 @@ def tried(bench: Bench, epsilon: float, draw: int) -> Iterator[tuple[str, dict[s
 def job(table: str, epsilon: float, draw: int, peers: Path | None, work: Path) -> str:
     """Do one job and keep what it found."""
     path = work / f"{table}.{epsilon:g}.{draw}.json"
-    if path.exists() and json.loads(path.read_text())["source"] == SOURCE:
+    if path.exists() and json.loads(path.read_text())["source"] == SRC:
         return f"{path.stem}: kept"
     with threadpool_limits(1), using(1):
         bench = opened(table, folder=FOLDER, peers=peers, work=work)
         found = dict(tried(bench, epsilon, draw))
     facts = {"table": table, "title": bench.title, "rows": bench.n_rows, "epsilon": epsilon, "draw": draw}
-    path.write_text(json.dumps({**facts, "source": SOURCE, "errors": found}) + "\n")
+    path.write_text(json.dumps({**facts, "source": SRC, "errors": found}) + "\n")
     return f"{path.stem}: {found[ALL]}"
 
 
@@ -182,11 +180,11 @@ def main(
     """Run what was not run, or write the page."""
     if page:
         kept = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.json"))]
-        runs = [run for run in kept if run["source"] == SOURCE]
+        runs = [run for run in kept if run["source"] == SRC]
         header = {
             "command": "python -m benchmarks.ablation",
             **versions(),
-            "source": SOURCE,
+            "source": SRC,
             "draws": f"{len({run['draw'] for run in runs})} of {len({run['table'] for run in runs})} tables",
         }
         write_page(

@@ -33,12 +33,12 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.accuracy_page import write_page
 from benchmarks.judge import judge
-from benchmarks.pages import RELEASE, RESULTS, ROOT, source_digest, versions
+from benchmarks.pages import RESULTS, ROOT, SRC, versions
 from benchmarks.tables import FOLDER, NAMES, TARGET, Bench, codes_of, opened, text_table
 from sklar.custodian.evaluate import usefulness
 from sklar.draw.decode import Decoder
 from sklar.files.write import write_text
-from sklar.kernel.theorems import DEFAULT_DELTA, Budget
+from sklar.kernel.theorems import DEFAULT_DELTA, Budget, Neighbors
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit
 from sklar.rows.count import ask_all
@@ -56,7 +56,10 @@ LIMIT = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Which run: a table, a method, a budget, and which of its fresh draws of noise."""
+    """Which run: a table, a method, a budget, and which of its fresh draws of noise.
+
+    A method with a + after its name promises that a row added or removed hardly matters; the others, a row replaced.
+    """
 
     table: str
     method: str
@@ -84,9 +87,10 @@ def release_ours(bench: Bench, run: Run) -> tuple[NDArray[np.int32] | pl.DataFra
     if run.method == "independence":
         drawn = independent(bench, run.epsilon, run.draw)
     else:
-        method = DPC if run.method == "dpc" else run.method
-        model = fit(bench.rows, bench.schema, epsilon=run.epsilon, method=method)
-        drawn = model.sample(seed=run.draw)
+        method = DPC if run.method == "dpc" else run.method.rstrip("+")
+        neighbors: Neighbors = "add-remove" if run.method.endswith("+") else "replace-one"
+        model = fit(bench.rows, bench.schema, epsilon=run.epsilon, method=method, neighbors=neighbors)
+        drawn = model.sample(bench.n_rows, seed=run.draw)
         settings = {key: value for key, value in model.settings.items() if isinstance(value, str | int | float | bool)}
     took = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
     if isinstance(drawn, pl.DataFrame) and run.method != "dpc":
@@ -155,14 +159,10 @@ def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> s
     return None if code == 0 else f"failed (exit status {code})"
 
 
-# Computed on import: an edit while runs go on must not change what they say of themselves.
-SOURCE = source_digest(RELEASE)
-
-
 def current(path: Path) -> bool:
     """Whether a kept run need not be repeated: a peer's, or one of ours by this state of the package."""
     found = json.loads(path.read_text()) if path.exists() else None
-    return found is not None and (found["method"] in PEERS or found["source"] == SOURCE)
+    return found is not None and (found["method"] in PEERS or found["source"] == SRC)
 
 
 def restore(work: Path, recorded: dict[str, Any]) -> None:
@@ -236,7 +236,7 @@ def perform(bench: Bench, run: Run, *, python: Path | None, work: Path, limit: f
             raise click.ClickException(f"{run.method} runs in the peers' environment. Give --peers-python.")
         drawn, took = release_peer(bench, run, python=python, work=work, limit=limit)
     else:
-        facts["source"] = SOURCE
+        facts["source"] = SRC
         drawn, took = release_ours(bench, run)
     facts |= took
     if drawn is None:
@@ -328,11 +328,11 @@ def learn_adult(bench: Bench, work: Path, data: Path) -> None:
     path = work / "learning.json"
     known: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
     # A score is of the rows that it was trained on.
-    known = [score for score in known if score.get("source", SOURCE) == SOURCE]
+    known = [score for score in known if score.get("source", SRC) == SRC]
     todo = [stem for stem in ["real", *kept] if stem not in {score["stem"] for score in known}]
     for start in range(0, len(todo), 2):
         found = learn(bench, todo[start : start + 2], work, data / "adult_test.csv")
-        known += [score | ({} if _peer(score["stem"]) else {"source": SOURCE}) for score in found]
+        known += [score | ({} if _peer(score["stem"]) else {"source": SRC}) for score in found]
         write_text(path, json.dumps(known) + "\n")
 
 

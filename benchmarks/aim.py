@@ -9,8 +9,9 @@
 `export` writes the tables' codes and the list of the peers' jobs into the work folder. `peers` runs the jobs that left
 no rows yet (another machine needs that folder, `pool.py`, `graphical.py` and `mbi` for it). `ours` releases with this
 package; a run is repeated when the package has changed. `limits` computes what both are compared with (`near.py`).
-`page` judges the peers' rows and writes docs/results/aim.* from the work folder; what the folder lacks it takes from
-the page's own record.
+`page` judges the peers' rows and writes docs/results/aim.* from the work folder; peers' runs of the locked version that
+the folder lacks it takes from the page's own record. Adult is compared where a row is added or removed, which is what
+the peers promise by themselves.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ import click
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.accuracy import SOURCE, Run, release_ours, warm_up
+from benchmarks.accuracy import Run, release_ours, warm_up
 from benchmarks.aim_page import MEASURES, NAMED, OURS, behind, write_page
 from benchmarks.judge import judge
 from benchmarks.near import limits as limits_of
-from benchmarks.pages import RESULTS, ROOT, versions
+from benchmarks.pages import RESULTS, ROOT, SRC, versions
 from benchmarks.tables import FOLDER, Bench, opened
 from sklar.files.write import write_text
 
@@ -56,8 +57,11 @@ GROUPS = {
     "Tables of packages that were looked at": LOOKED_AT,
     "Generated tables that were looked at": GENERATED,
 }
-NAMES = {"unseen": UNSEEN, "more": SMALL_OR_WIDE, "looked": (*LOOKED_AT, *GENERATED)}
-TABLES = (*UNSEEN, *SMALL_OR_WIDE, *LOOKED_AT, *GENERATED)
+# Where peers keep the promise that they are written for, and so do we.
+ADDED = ("adult",)
+GROUPS |= {"Adult, where a row is added or removed": ADDED}
+NAMES = {"unseen": UNSEEN, "more": SMALL_OR_WIDE, "looked": (*LOOKED_AT, *GENERATED), "added": ADDED}
+TABLES = (*UNSEEN, *SMALL_OR_WIDE, *LOOKED_AT, *GENERATED, *ADDED)
 
 # The most urgent first, with the number of the draw.
 PEERS = (
@@ -77,7 +81,12 @@ def jobs(tables: Sequence[str]) -> Iterator[Run]:
     for method, draw in PEERS:
         for epsilon in EPSILONS:
             for table in tables:
-                yield Run(table=table, method=method, epsilon=epsilon, draw=draw)
+                yield run_of(table, method, epsilon, draw)
+
+
+def run_of(table: str, method: str, epsilon: float, draw: int) -> Run:
+    """A run under the promise that this table is compared under."""
+    return Run(table=table, method=method + "+" * (table in ADDED), epsilon=epsilon, draw=draw)
 
 
 def facts(bench: Bench, run: Run) -> dict[str, Any]:
@@ -88,7 +97,8 @@ def facts(bench: Bench, run: Run) -> dict[str, Any]:
         "rows": bench.n_rows,
         "attributes": bench.schema.n_attributes,
         "levels": bench.schema.n_levels,
-        "method": run.method,
+        "method": run.method.rstrip("+"),
+        "neighbors": "add-remove" if run.method.endswith("+") else "replace-one",
         "epsilon": run.epsilon,
         "draw": run.draw,
     }
@@ -103,7 +113,7 @@ def judged(bench: Bench, drawn: Any) -> dict[str, Any]:
 def run_ours(bench: Bench, run: Run) -> dict[str, Any]:
     """One release by this package, judged."""
     drawn, took = release_ours(bench, run)
-    return facts(bench, run) | {"seconds": took["seconds"], "whole": True, "source": SOURCE} | judged(bench, drawn)
+    return facts(bench, run) | {"seconds": took["seconds"], "whole": True, "source": SRC} | judged(bench, drawn)
 
 
 def judge_peer(bench: Bench, run: Run, path: Path) -> dict[str, Any]:
@@ -114,6 +124,7 @@ def judge_peer(bench: Bench, run: Run, path: Path) -> dict[str, Any]:
             "seconds": round(float(made["seconds"]), 1),
             "rounds": int(made["rounds"]),
             "whole": bool(made["whole"]),
+            "peer": str(made["version"]) if "version" in made else "of unknown version",
         }
     return facts(bench, run) | took | judged(bench, codes)
 
@@ -122,30 +133,22 @@ def left_by_peers(work: Path) -> Iterator[tuple[Run, Path]]:
     """The peers' runs that left rows, by table."""
     for path in sorted(work.glob("*.npz")):
         parts = path.name.removesuffix(".npz").split(".")
-        if len(parts) == 4 and parts[1] in NAMED:
+        if len(parts) == 4 and parts[1].rstrip("+") in NAMED:
             yield Run(table=parts[0], method=parts[1], epsilon=float(parts[2]), draw=int(parts[3])), path
 
 
 def collected(work: Path, recorded: dict[str, Any]) -> dict[str, Any]:
     """All runs in the work folder, and those recorded before of what it has none of; what is needed to repeat them."""
-    found = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.*.json"))]
-
-    def kind(run: dict[str, Any]) -> tuple[Any, ...]:
-        return run["table"], run["method"], run["epsilon"]
-
-    here = {kind(run) for run in found}
-    runs = [*found, *(run for run in recorded.get("runs", ()) if kind(run) not in here)]
+    runs = with_recorded([json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.*.json"))], recorded)
     order = {name: at for at, name in enumerate(TABLES)}
     runs.sort(key=lambda run: (order[run["table"]], run["epsilon"], list(NAMED).index(run["method"]), run["draw"]))
-    locked = (ROOT / "requirements" / "graphical.txt").read_text(encoding="utf-8").splitlines()
-    mbi = next(line.split(" ")[0] for line in locked if line.startswith("mbi=="))
     return {
         "header": {
             "command": "python -m benchmarks.aim, piece by piece",
             **versions(),
-            "peers": mbi,
+            "peers": locked_peer(),
             "delta": "2^-30",
-            "neighbors": "replace-one",
+            "neighbors": "replace-one; add-remove for Adult",
             "noise": "not seeded: figures are means over the draws",
             "source": ", ".join(sorted({run["source"] for run in runs if run["method"] == OURS})) or "-",
         },
@@ -154,6 +157,27 @@ def collected(work: Path, recorded: dict[str, Any]) -> dict[str, Any]:
         | {path.name.split(".")[0]: json.loads(path.read_text()) for path in sorted(work.glob("*.limits.json"))},
         "runs": runs,
     }
+
+
+def locked_peer() -> str:
+    """The version of the peers' package that runs must be of."""
+    locked = (ROOT / "requirements" / "graphical.txt").read_text(encoding="utf-8").splitlines()
+    return next(line.split(" ")[0] for line in locked if line.startswith("mbi=="))
+
+
+def with_recorded(found: Sequence[dict[str, Any]], recorded: dict[str, Any]) -> list[dict[str, Any]]:
+    """Runs of ours of this tree and of peers of the locked version; of kinds of which there are none, the recorded."""
+    before = recorded.get("header", {}).get("peers")
+    told = [run if "source" in run else {"peer": before} | run for run in recorded.get("runs", ())]
+    fit = [
+        [run for run in runs if run.get("source", run.get("peer")) in (SRC, locked_peer())] for runs in (found, told)
+    ]
+
+    def kind(run: dict[str, Any]) -> tuple[Any, ...]:
+        return run["table"], run["method"], run["epsilon"]
+
+    here = {kind(run) for run in fit[0]}
+    return [*fit[0], *(run for run in fit[1] if kind(run) not in here)]
 
 
 def _chosen(_context: Any, _option: Any, value: str) -> list[str]:
@@ -165,7 +189,7 @@ def _chosen(_context: Any, _option: Any, value: str) -> list[str]:
 
 
 _tables = click.option(
-    "--tables", default="unseen,more,looked", callback=_chosen, help="Names, or some of `unseen`, `more`, `looked`."
+    "--tables", default=",".join(NAMES), callback=_chosen, help=f"Names, or some of {', '.join(NAMES)}."
 )
 _work = click.option(
     "--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept."
@@ -185,8 +209,13 @@ def main() -> None:
 @_work
 @_python
 def export(*, tables: list[str], work: Path, peers_python: Path | None) -> None:
-    """Write the tables' codes and the list of jobs for peers."""
+    """Write the tables' codes and the list of jobs for peers, and take away what other versions left."""
     work.mkdir(parents=True, exist_ok=True)
+    for run, path in left_by_peers(work):
+        with np.load(path) as made:
+            if "version" not in made or str(made["version"]) != locked_peer():
+                path.unlink()
+                (work / f"{run.stem}.json").unlink(missing_ok=True)
     for name in tables:
         bench = opened(name, folder=FOLDER, peers=peers_python, work=work)
         np.savez_compressed(work / f"{name}.npz", codes=bench.codes.T.astype(np.int16), sizes=bench.schema.sizes)
@@ -222,9 +251,9 @@ def ours(*, tables: list[str], work: Path, peers_python: Path | None, draws: int
     for name in tables:
         bench: Bench | None = None
         for epsilon in EPSILONS:
-            first = Run(table=name, method=OURS, epsilon=epsilon, draw=1)
-            for path in work.glob(f"{name}.{OURS}.{epsilon:g}.*.json"):
-                if json.loads(path.read_text())["source"] != SOURCE:
+            first = run_of(name, OURS, epsilon, 1)
+            for path in work.glob(f"{name}.{first.method}.{epsilon:g}.*.json"):
+                if json.loads(path.read_text())["source"] != SRC:
                     path.unlink()
             for draw in range(1, draws + 1):
                 run = replace(first, draw=draw)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from experiments.paper import OTHERS
 
 from benchmarks import pages
 from benchmarks.accuracy_page import cell
@@ -116,6 +119,13 @@ def details(runs: Sequence[_Run]) -> str:
     return record.table(head, lines)
 
 
+def others() -> str:
+    """What was measured elsewhere of one more peer on Adult, where a row is added or removed."""
+    told = json.loads(OTHERS.read_text(encoding="utf-8"))["dpsynth"]
+    rows = [f"{name}: TV2 {run['tv2']:.4f}, TV3 {run['tv3']:.4f}" for name, run in told["rows"].items()]
+    return f"\n\n*Not measured here, at epsilon 1: {'; '.join(rows)} ({told['source']}).*"
+
+
 def markdown(document: dict[str, Any]) -> str:
     """The tables of the page. A person writes above them what they mean."""
     runs, parts = document["runs"], []
@@ -124,9 +134,11 @@ def markdown(document: dict[str, Any]) -> str:
         if here:
             found = list(behind(here))
             missing = f"\n\nOurs is behind by more than {BEHIND:.0%}:\n\n" if found else ""
+            told = others() if heading.startswith("Adult") else ""
             parts.append(
                 f"## {heading}\n\n{summary(here, document.get('limits', {}))}{missing}"
                 + "\n".join(f"- {line}" for line in found)
+                + told
             )
     parts.append("## All runs")
     for name in dict.fromkeys(name for names in document["groups"].values() for name in names):

@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from benchmarks import limits, pipeline, scale
-from benchmarks.pages import RESULTS, ROOT, mark, versions, write_page
+from benchmarks.pages import RESULTS, ROOT, SRC, mark, versions, write_page
 from benchmarks.shapes import Input
 from experiments import record
 from sklar.budget.forecast import forecast
@@ -83,7 +83,7 @@ def in_parts(parts: int, rows: int, work: Path) -> dict[str, Any]:
             folder, schema = scale.shards(rows, SHARDS, work, part=part)
             run = scale.counted(folder, schema, kept)
             size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
-            pipeline.keep(kept, run | {"bytes": size, "source": pipeline.SOURCE})
+            pipeline.keep(kept, run | {"bytes": size, "source": SRC})
             shutil.rmtree(folder)
         runs.append(pipeline.kept(kept) or {})
         click.echo(f"part {part} of {parts}: {runs[-1]['seconds']:.1f} s", err=True)

@@ -1,6 +1,6 @@
 """A dot plot of `docs/results/aim.json`: errors of two- and three-way tables beside MST and AIM, a line for each table.
 
-python -m benchmarks.dots            writes docs/images/benchmark.svg
+`python -m benchmarks.results --tables` draws docs/images/benchmark.svg.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 from markupsafe import Markup
 
 from benchmarks.aim_page import MEASURES, NAMED, OURS, groups, mean
+from benchmarks.pages import RESULTS, ROOT
 from sklar.answer.report.svg import element
+from sklar.files.write import write_text
 
+PICTURE = ROOT / "docs" / "images" / "benchmark.svg"
 _GROUP, _EPSILON = "Tables that nobody looked at", 1.0
 _COLORS = {OURS: "#1d4f9c", "aim3-8": "#c2410c", "aim2-8": "#f59e0b", "mst": "#6b7280"}
 _INK, _SOFT, _LINE = "#16202c", "#4a5766", "#d5dce4"
@@ -84,14 +86,10 @@ def plot(document: Mapping[str, Any]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>\n{body}\n</svg>\n'
 
 
-@click.command()
-@click.option("--results", type=click.Path(path_type=Path, exists=True), default=Path("docs/results/aim.json"))
-@click.option("--out", type=click.Path(path_type=Path), default=Path("docs/images/benchmark.svg"))
-def main(results: Path, out: Path) -> None:
-    """Draw RESULTS, the figures of benchmarks.aim."""
-    out.write_text(plot(json.loads(results.read_text(encoding="utf-8"))), encoding="utf-8")
-    click.echo(f"{out}: {out.stat().st_size / 1000:.0f} KB")
-
-
-if __name__ == "__main__":
-    main()
+def draw() -> list[Path]:
+    """Draw what the page's JSON says; returns the picture where it changed."""
+    before = PICTURE.read_text(encoding="utf-8") if PICTURE.exists() else ""
+    if (new := plot(json.loads((RESULTS / "aim.json").read_text(encoding="utf-8")))) == before:
+        return []
+    write_text(PICTURE, new)
+    return [PICTURE]

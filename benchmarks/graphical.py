@@ -12,8 +12,10 @@ without `mbi`, whose own way compiles once for each table and round. A table tha
 first measurement. XLA optimizes less. From the same measurements the models are the same to nine digits.
 
 Neighbors differ in one replaced row: two cells of a table move, so that a Gaussian measurement costs 2 / (2 sigma^2) of
-zCDP, and an L1 distance, by which both mechanisms select, moves by 2. Selecting and measuring spend rho together, which
-is what (epsilon, delta) converts to (Canonne, Kamath and Steinke 2020).
+zCDP, and an L1 distance, by which both mechanisms select, moves by 2. With `--neighbors add-remove`, which is these
+mechanisms' own promise, both are 1, and the number of rows is estimated from measurements, but for how many are drawn.
+Selecting and measuring spend rho together, which is what (epsilon, delta) converts to (Canonne, Kamath and Steinke
+2020).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import math
 import os
 import time
 from collections.abc import Iterable
+from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -50,14 +53,24 @@ def rho_of(epsilon: float, delta: float) -> float:
 class Table:
     """Exact tables, and measurements of them."""
 
-    def __init__(self, codes: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+    def __init__(self, codes: NDArray[np.int64], sizes: NDArray[np.int64], moved: int = 2) -> None:
         from mbi import Dataset, Domain
 
+        # Cells of a table in which neighbors differ by one.
+        self.moved = moved
         self.names = [f"x{index}" for index in range(sizes.size)]
         self.domain = Domain(self.names, [int(size) for size in sizes])
         self._data = Dataset(dict(zip(self.names, codes.T, strict=True)), self.domain)
         self._seen: dict[Clique, NDArray[np.float64]] = {}
         self.rows, self.generator = len(codes), np.random.default_rng()
+
+    def cost(self, sigma: float) -> float:
+        """The zCDP of one measurement."""
+        return self.moved / (2 * sigma**2)
+
+    def sigma(self, rho: float) -> float:
+        """The noise of a measurement that costs this much."""
+        return math.sqrt(self.moved / (2 * rho))
 
     def exact(self, clique: Clique) -> NDArray[np.float64]:
         """The counts of a table."""
@@ -171,9 +184,9 @@ def estimated(table: Table, measured: Iterable[Any], **how: Any) -> tuple[Any, I
     """The model that mirror descent fits to measurements, and its tables."""
     from mbi.estimation import MirrorDescent
 
-    total = float(table.rows)
+    total = float(table.rows) if table.moved == 2 else None
     model = MirrorDescent(marginal_oracle=oracle).estimate(table.domain, list(measured), known_total=total, **how)
-    return model, Inferred(model.potentials, total)
+    return model, Inferred(model.potentials, float(model.total))
 
 
 def _shared(one: Clique, other: Clique) -> Clique:
@@ -192,16 +205,17 @@ def _log_sum(values: NDArray[np.float64], axes: tuple[int, ...] | None) -> Any:
 def fit_mst(table: Table, rho: float) -> Any:
     """Single columns, then a tree of pairs that is chosen by their distance from independence."""
     m = len(table.names)
-    sigma = math.sqrt(m / (rho / 3))
+    sigma = table.sigma(rho / 3 / m)
     measured = [table.measure((name,), sigma) for name in table.names]
     _, inferred = estimated(table, measured)
     pairs = list(combinations(table.names, 2))
     distance = [table.far(inferred, pair) for pair in pairs]
     part = {name: name for name in table.names}
-    sigma = math.sqrt((m - 1) / (rho / 3))
+    sigma = table.sigma(rho / 3 / (m - 1))
     for _ in range(m - 1):
         apart = [at for at, (one, other) in enumerate(pairs) if part[one] != part[other]]
-        at = apart[table.choose([distance[each] for each in apart], math.sqrt(8 * (rho / 3) / (m - 1)), 2.0)]
+        epsilon = math.sqrt(8 * (rho / 3) / (m - 1))
+        at = apart[table.choose([distance[each] for each in apart], epsilon, float(table.moved))]
         old, new = part[pairs[at][0]], part[pairs[at][1]]
         part = {name: new if own == old else own for name, own in part.items()}
         measured.append(table.measure(pairs[at], sigma))
@@ -218,19 +232,19 @@ def fit_aim(table: Table, rho: float, order: int, megabytes: float, seconds: flo
     below = {part for clique in wanted for size in range(1, order + 1) for part in combinations(clique, size)}
     weight = {clique: float(sum(len(set(clique) & set(other)) for other in wanted)) for clique in below}
     limit = 16 * len(table.names)
-    sigma, epsilon = math.sqrt(limit / (0.9 * rho)), math.sqrt(8 * 0.1 * rho / limit)
+    sigma, epsilon = table.sigma(0.9 * rho / limit), math.sqrt(8 * 0.1 * rho / limit)
     measured: dict[Clique, Any] = {(name,): table.measure((name,), sigma) for name in table.names}
-    used = len(table.names) / sigma**2
+    used = len(table.names) * table.cost(sigma)
     model, inferred = estimated(table, measured.values())
     rounds, last = 0, False
     while not last:
         if time.perf_counter() - begin > seconds:
             return model, rounds, False
         rounds += 1
-        if rho - used < 2 * (1 / sigma**2 + epsilon**2 / 8):
+        if rho - used < 2 * (table.cost(sigma) + epsilon**2 / 8):
             left = rho - used
-            sigma, epsilon, last = math.sqrt(1 / (0.9 * left)), math.sqrt(8 * 0.1 * left), True
-        used += 1 / sigma**2 + epsilon**2 / 8
+            sigma, epsilon, last = table.sigma(0.9 * left), math.sqrt(8 * 0.1 * left), True
+        used += table.cost(sigma) + epsilon**2 / 8
         small = [
             clique
             for clique in weight
@@ -238,7 +252,7 @@ def fit_aim(table: Table, rho: float, order: int, megabytes: float, seconds: flo
         ]
         expected = math.sqrt(2 / math.pi) * sigma
         quality = [weight[each] * (table.far(inferred, each) - expected * table.domain.size(each)) for each in small]
-        clique = small[table.choose(quality, epsilon, 2 * max(weight[each] for each in small))]
+        clique = small[table.choose(quality, epsilon, table.moved * max(weight[each] for each in small))]
         before = inferred.table(clique)
         table.measure_again(measured, clique, sigma)
         model, inferred = estimated(
@@ -262,6 +276,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, required=True)
     parser.add_argument("--delta", type=float, default=2.0**-30)
     parser.add_argument("--seconds", type=float, default=3_600.0)
+    parser.add_argument("--neighbors", choices=("replace-one", "add-remove"), default="replace-one")
     asked = parser.parse_args()
     with np.load(asked.source) as given:
         codes, sizes = given["codes"].astype(np.int64), given["sizes"].astype(np.int64)
@@ -272,7 +287,7 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", val=True)
-    table = Table(codes, sizes)
+    table = Table(codes, sizes, moved=2 if asked.neighbors == "replace-one" else 1)
     begin, rho = time.perf_counter(), rho_of(asked.epsilon, asked.delta)
     if asked.method == "mst":
         model, rounds, whole = fit_mst(table, rho), 0, True
@@ -284,7 +299,8 @@ def main() -> None:
     seconds = time.perf_counter() - begin
     # Under another name first: a file that is there is whole.
     part = asked.target.with_suffix(".part.npz")
-    np.savez_compressed(part, codes=codes.astype(np.int16), seconds=seconds, rounds=rounds, whole=whole)
+    took: Any = {"seconds": seconds, "rounds": rounds, "whole": whole, "version": f"mbi=={version('mbi')}"}
+    np.savez_compressed(part, codes=codes.astype(np.int16), **took)
     part.replace(asked.target)
 
 

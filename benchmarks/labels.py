@@ -27,10 +27,11 @@ import click
 import numpy as np
 import polars as pl
 from experiments.figures import dots
+from experiments.paper import OTHERS
 from threadpoolctl import threadpool_limits
 
 from benchmarks import aim, pages
-from benchmarks.accuracy import SOURCE, Run, independent, warm_up
+from benchmarks.accuracy import Run, independent, warm_up
 from benchmarks.aim_page import mean
 from benchmarks.tables import FOLDER, Bench, codes_of, opened
 from experiments import record
@@ -63,10 +64,6 @@ NAMED = {
 }
 PEERS = ("aim3-8",)
 TREES = "boosted trees"
-PUBLISHED = (
-    "Not run here: Tab-PE (arXiv 2606.08259) and MargNet (arXiv 2511.13893). Tab-PE's paper states AUC of .85 to .96 "
-    "at epsilon 1 where the label is the exclusive or of three bits, by classifiers trained on 1,000 of its rows."
-)
 SEED = 3
 
 
@@ -155,8 +152,8 @@ def perform(run: Run, peers: Path | None, work: Path) -> str:
     with threadpool_limits(1):
         bench, tested = split(run.table, peers=peers, work=work)
         if run.method == "real":
-            return keep(work, bench, tested, run, bench.rows)
-        return keep(work, bench, tested, run, release(bench, run), source=SOURCE)
+            return keep(work, bench, tested, run, bench.rows, source=pages.SRC)
+        return keep(work, bench, tested, run, release(bench, run), source=pages.SRC)
 
 
 def markdown(runs: Sequence[dict[str, Any]]) -> str:
@@ -186,8 +183,15 @@ def markdown(runs: Sequence[dict[str, Any]]) -> str:
         record.table(["table: label", "epsilon", *shown], scores)
         + "\n\nMean total variation of two-way tables with the label / of all others:\n\n"
         + record.table(["table: label", "epsilon", *released], errors)
-        + f"\n\n{PUBLISHED}"
+        + f"\n\n{published()}"
     )
+
+
+def published() -> str:
+    """What others say of peers that are not run here."""
+    told = json.loads(OTHERS.read_text(encoding="utf-8"))
+    low, high = told["tab_pe"]["auc"]
+    return f"*Not run here: {told['tab_pe']['source']}, {low:.2f} to {high:.2f}; {told['margnet']['source']}.*"
 
 
 def figure(runs: Sequence[dict[str, Any]]) -> Any:
@@ -264,16 +268,12 @@ def ours(*, tables: list[str], work: Path, peers_python: Path | None, draws: int
             for method in methods.split(",")
             for draw in range(1, draws + 1)
         ]
-    runs = [run for run in runs if _source(work / f"{run.stem}.json") != SOURCE]
+    runs = [run for run in runs if _source(work / f"{run.stem}.json") != pages.SRC]
     real = [Run(table=name, method="real", epsilon=0.0, draw=1) for name in tables]
-    runs += [run for run in real if not (work / f"{run.stem}.json").exists()]
+    runs += [run for run in real if _source(work / f"{run.stem}.json") != pages.SRC]
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=warm_up) as pool:
         for done in as_completed([pool.submit(perform, run, peers_python, work) for run in runs]):
             click.echo(done.result())
-
-
-def _kind(run: dict[str, Any]) -> tuple[Any, ...]:
-    return run["table"], run["method"], run["epsilon"]
 
 
 def _source(path: Path) -> str | None:
@@ -292,15 +292,14 @@ def page(*, work: Path, peers_python: Path | None, out: Path) -> None:
             bench, tested = split(run.table, peers=peers_python, work=work)
             with np.load(path) as made:
                 codes, whole = np.ascontiguousarray(made["codes"].T.astype(np.int32)), bool(made["whole"])
+                peer = str(made["version"]) if "version" in made else "of unknown version"
             rows = Decoder(bench.schema).decode(codes, np.random.default_rng(run.draw))
-            click.echo(keep(work, bench, tested, run, rows, whole=whole))
-    runs = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.*.json"))]
-    # What the folder has none of is taken from the page's own record.
-    here, record = {_kind(run) for run in runs}, out / "labels.json"
-    recorded = json.loads(record.read_text(encoding="utf-8"))["runs"] if record.exists() else []
-    runs += [run for run in recorded if _kind(run) not in here]
-    sources = ", ".join(sorted({run["source"] for run in runs if "source" in run}))
-    header = {"command": "python -m benchmarks.labels", **pages.versions(), "delta": "2^-30", "source": sources}
+            click.echo(keep(work, bench, tested, run, rows, whole=whole, peer=peer))
+    found, record = [json.loads(path.read_text()) for path in sorted(work.glob("*.*.*.*.json"))], out / "labels.json"
+    recorded = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+    runs = aim.with_recorded(found, recorded)
+    header = {"command": "python -m benchmarks.labels", **pages.versions(), "delta": "2^-30"}
+    header |= {"peers": aim.locked_peer()}
     pages.write_page(
         out,
         "labels",

@@ -10,8 +10,7 @@ and the AUC of boosted trees that were trained on the release and judged on the 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -20,9 +19,11 @@ from typing import Any
 import click
 import numpy as np
 import polars as pl
+from experiments.figures import dots
 from numpy.typing import NDArray
 
 import sklar
+from experiments import record
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 
@@ -191,84 +192,125 @@ def numbers_of(rows: pl.DataFrame, name: str, sentinels: Sequence[Any]) -> NDArr
     return found[~np.isin(found, [value for value in sentinels if not isinstance(value, str)])]
 
 
-def judge(case: Case, drawn: pl.DataFrame) -> list[str]:
-    """A line for every number."""
-    lines = []
+def judge(case: Case, drawn: pl.DataFrame) -> dict[str, dict[str, float]]:
+    """The figures of every number: differences and ratios of the synthetic rows beside the real ones."""
+    found = {}
     for name in case.numbers:
         special = case.schema.attribute(name).special
         real, other = (numbers_of(rows, name, special) for rows in (case.rows, drawn))
-        line = (
-            f"  {name:<15} KS {ks(real, other):.4f}  mean {other.mean() / real.mean() - 1:+7.1%}  "
-            f"sd {other.std() / real.std() - 1:+7.1%}  within {other.min():,.6g} to {other.max():,.6g}"
-        )
+        figures = {"ks": ks(real, other), "mean": float(other.mean() / real.mean() - 1)}
+        figures |= {"sd": float(other.std() / real.std() - 1), "low": float(other.min()), "high": float(other.max())}
         if name in case.heaps:
             heap = case.heaps[name]
-            line += f"  = {heap:g}: {np.mean(other == heap) - np.mean(real == heap):+.2%}"
+            figures["heap"] = float(np.mean(other == heap) - np.mean(real == heap))
         if name in case.steps:
             step = case.steps[name]
-            line += f"  x {step:g}: {np.mean(other % step == 0):.1%} for {np.mean(real % step == 0):.1%}"
-        if real.dtype.kind == "f":
-            line += f"  two decimals: {np.mean(np.abs(other * 100 - np.rint(other * 100)) < 1e-6):.1%}"
-        lines.append(line)
-    return lines
+            figures["step"] = float(np.mean(other % step == 0) - np.mean(real % step == 0))
+        found[name] = {key: float(f"{value:.6g}") for key, value in figures.items()}
+    return found
 
 
-def run(case: Case, draws: int, epsilon: float, extra: Callable[[pl.DataFrame], str] | None = None) -> None:
-    """Release a table several times and print how near its numbers came."""
-    click.echo(f"{case.name}: {case.rows.height:,} rows, epsilon {epsilon:g}, {draws} draws")
+def run(
+    case: Case, draws: int, epsilon: float, extra: Callable[[pl.DataFrame], dict[str, float]] | None = None
+) -> dict[str, Any]:
+    """Release a table several times: how near its numbers came, draw by draw."""
+    drawn = []
     for draw in range(draws):
         model = sklar.fit(case.rows, case.schema, epsilon=epsilon)
         rows = model.sample(seed=draw)
-        after = "" if extra is None else extra(rows)
-        click.echo(f" draw {draw + 1}: search {model.certificate.search_share:.1%} of the cost{after}")
-        click.echo("\n".join(judge(case, rows)))
+        found = {"search": model.certificate.search_share, "numbers": judge(case, rows)}
+        drawn.append(found | ({} if extra is None else extra(rows)))
+        click.echo(f"{case.name}, draw {draw + 1}: {drawn[-1]}", err=True)
+    return {"name": case.name, "rows": case.rows.height, "draws": drawn}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--epsilon", type=float, default=EPSILON)
-    parser.add_argument(
-        "--folder", type=Path, default=FOLDER, help="where adult.csv, adult_test.csv and adult.toml are"
-    )
-    parser.add_argument("--only", choices=["adult", "billion", "incomes", "durations", "few"], help="one table alone")
-    given = parser.parse_args(arguments)
-    wanted = [given.only] if given.only else ["adult", "billion", "incomes", "durations"]
-    if {"adult", "billion", "few"} & {*wanted} and not (given.folder / "adult.csv").exists():
-        click.echo(f"Adult is not in {given.folder}: left out.")
-        wanted = [each for each in wanted if each in ("incomes", "durations")]
-    if "adult" in wanted:
-        _run_adult(given.folder, given.draws, given.epsilon)
-    if "billion" in wanted:
-        run(adult(given.folder, _BILLION, "Adult, all bounds 1e9"), given.draws, given.epsilon)
-    if "few" in wanted:
-        case = adult(given.folder, _NARROW, "Adult, 10,000 rows")
-        run(replace(case, rows=case.rows.sample(10_000, seed=1)), given.draws, given.epsilon)
-    for name, make in (("incomes", incomes), ("durations", durations)):
-        if name in wanted:
-            run(make(), given.draws, given.epsilon)
-
-
-def _run_adult(folder: Path, draws: int, epsilon: float) -> None:
+def adult_beside(folder: Path, draws: int, epsilon: float) -> dict[str, Any]:
+    """Adult from bounds, beside the same release with hand-made levels given as public."""
     public, test = Schema.load(folder / "adult.toml"), pl.read_csv(folder / "adult_test.csv")
     case = adult(folder, _NARROW, "Adult from bounds, money up to 1e6")
-    base = [
-        two_way_tv(public, case.rows, sklar.fit(case.rows, public, epsilon=epsilon).sample(seed=draw))
-        for draw in range(draws)
-    ]
-    click.echo(
-        f"Hand-made levels given as public: TV2 {np.mean(base):.5f} (draws {', '.join(f'{each:.5f}' for each in base)})"
+
+    def over(rows: pl.DataFrame) -> dict[str, float]:
+        return {"tv2": two_way_tv(public, case.rows, rows)}
+
+    def extra(rows: pl.DataFrame) -> dict[str, float]:
+        return over(rows) | {"auc": auc_of_trees(rows.select(test.columns), test, "income", ">50K")}
+
+    released = (sklar.fit(case.rows, public, epsilon=epsilon).sample(seed=draw) for draw in range(draws))
+    base = [over(rows)["tv2"] for rows in released]
+    return run(case, draws, epsilon, extra) | {"public_tv2": base}
+
+
+def markdown(found: Sequence[Mapping[str, Any]], epsilon: float) -> str:
+    """The page."""
+    lines = []
+    for each in found:
+        for name in each["draws"][0]["numbers"]:
+            mine = [draw["numbers"][name] for draw in each["draws"]]
+
+            def shown(key: str, form: str, mine: list[dict[str, float]] = mine) -> str:
+                held = [figures[key] for figures in mine if key in figures]
+                return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (min(held), max(held)))) if held else ""
+
+            cells = [shown(key, form) for key, form in (("ks", ".4f"), ("mean", "+.1%"), ("sd", "+.1%"))]
+            cells += [shown("high", ",.6g"), shown("heap", "+.2%"), shown("step", "+.2%")]
+            lines.append([f"{each['name']}: {name}", *cells])
+    head = ["", "KS", "mean", "standard deviation", "largest drawn", "share of its heap", "multiples of its step"]
+    beside = [each for each in found if "public_tv2" in each]
+    text = record.table(head, lines)
+    for each in beside:
+        own, base = ([draw["tv2"] for draw in each["draws"]], each["public_tv2"])
+        areas = record.spread([draw["auc"] for draw in each["draws"]], 3)
+        text += (
+            f"\n{each['name']}: mean total variation of two-way tables over hand-made levels "
+            f"{record.spread(own, 4)}, {record.mean(own) / record.mean(base) - 1:+.1%} beside those levels given as "
+            f"public ({record.spread(base, 4)}); AUC of boosted trees {areas}."
+        )
+    sentences = (
+        "How near numbers come of which nothing is public but low and high. KS is the largest difference of the "
+        "distribution functions of raw values, a dot of the picture for each number. Means and standard deviations are "
+        "relative to the real ones, shares are differences."
     )
-    seen: list[float] = []
+    methods = (
+        f"Epsilon {epsilon:g}; the least and the largest of {len(found[0]['draws'])} draws. "
+        + (__doc__ or "").split("\n\n")[1]
+    )
+    return record.told("Numbers from bounds alone", sentences, text, methods.replace("\n", " "))
 
-    def extra(rows: pl.DataFrame) -> str:
-        seen.append(two_way_tv(public, case.rows, rows))
-        area = auc_of_trees(rows.select(test.columns), test, "income", ">50K")
-        return f", TV2 over hand-made levels {seen[-1]:.5f}, AUC of boosted trees {area:.4f}"
 
-    run(case, draws, epsilon, extra)
-    click.echo(f" TV2 {np.mean(seen):.5f}, {np.mean(seen) / np.mean(base) - 1:+.1%} beside public levels")
+CASES = ("adult", "billion", "few", "incomes", "durations")
+
+
+@click.command(help=__doc__)
+@click.option("--draws", default=DRAWS, show_default=True)
+@click.option("--epsilon", default=EPSILON, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Where Adult's files are.")
+@click.option("--only", type=click.Choice(CASES), help="One table alone.")
+@click.option("--page", is_flag=True, help="Write docs/results/numbers.*.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=record.RESULTS, hidden=True)
+def main(*, draws: int, epsilon: float, folder: Path, only: str | None, page: bool, out: Path) -> None:
+    """Release every table, and write the page if asked to."""
+    few = adult(folder, _NARROW, "Adult, 10,000 rows")
+    made: Mapping[str, Callable[[], dict[str, Any]]] = {
+        "adult": lambda: adult_beside(folder, draws, epsilon),
+        "billion": lambda: run(adult(folder, _BILLION, "Adult, all bounds 1e9"), draws, epsilon),
+        "few": lambda: run(replace(few, rows=few.rows.sample(10_000, seed=1)), draws, epsilon),
+        "incomes": lambda: run(incomes(), draws, epsilon),
+        "durations": lambda: run(durations(), draws, epsilon),
+    }
+    found = [made[name]() for name in ([only] if only else CASES)]
+    text = markdown(found, epsilon)
+    if not page:
+        click.echo(text)
+        return
+    series: dict[str, dict[str, float]] = {"mean": {}, "largest": {}}
+    for each in found:
+        for name in each["draws"][0]["numbers"]:
+            values = [draw["numbers"][name]["ks"] for draw in each["draws"]]
+            series["mean"][f"{each['name']}: {name}"] = record.mean(values)
+            series["largest"][f"{each['name']}: {name}"] = max(values)
+    document = {"header": record.header("benchmarks.numbers"), "tables": found}
+    pictures = {"numbers": dots("Raw values, from bounds alone", "Kolmogorov-Smirnov distance", series)}
+    record.write(out, "numbers", document=document, markdown=text, figures=pictures)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
-
-# The files of the package that decide what a release counts, and what it releases.
-COUNTING = ("kernel/**/*.py", "rows/**/*.py", "machine/**/*.py", "public/**/*.py")
-RELEASE = ("release.py", *COUNTING, "budget/**/*.py", "fitting/**/*.py", "draw/**/*.py", "files/**/*.py")
 
 # What a page says of itself in words while others are of a later tree.
 EARLIER = re.compile(r"\n\n\*Of an earlier tree of the package \([^)]*\), not renewed since\.\*")
@@ -53,20 +49,24 @@ def stated(text: str) -> dict[str, str]:
     return {key: value for key, _, value in (line.partition(": ") for line in lines)}
 
 
-def source_digest(patterns: Iterable[str]) -> str:
-    """Eight digits that change with any line of these files of the package; every pattern must match some file."""
+def source_digest(folder: Path) -> str:
+    """Eight digits that change with the name or the content of any file of a folder; what Python compiled is no file
+    of it.
+    """
     digest = hashlib.sha256()
-    for pattern in patterns:
-        found = sorted((ROOT / "src" / "sklar").glob(pattern))
-        if not found:
-            raise ValueError(f"the package has no file '{pattern}'. Name the rooms that it has.")
-        for path in found:
-            digest.update(path.read_bytes())
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
 # Computed on import: an edit while runs go on must not change what they say of themselves.
-SRC = source_digest(("**/*.py", "**/*.toml"))
+SRC = source_digest(ROOT / "src" / "sklar")
+
+
+def kept(name: str) -> Path:
+    """The folder in which runs of this tree alone are kept, so that what was interrupted goes on."""
+    return ROOT / "build" / name / SRC
 
 
 def mark(name: str) -> str:

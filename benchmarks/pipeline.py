@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from benchmarks import growth, limits, references, speed
-from benchmarks.pages import RESULTS, ROOT, source_digest
+from benchmarks.pages import RESULTS, ROOT, SRC
 from benchmarks.shapes import SHAPES, Input, prepare
 from benchmarks.tables import FOLDER
 from sklar.files.write import write_text
@@ -36,7 +36,6 @@ SHORT, TIMES = 20.0, 5
 
 # Computed on import: an edit while runs go on must not change what they say of themselves. All files, as the time of a
 # release includes loading the package.
-SOURCE = source_digest(["**/*.py"])
 
 
 def _children() -> float:
@@ -66,7 +65,7 @@ def release(given: Input, *, method: str, threads: int | None, work: Path, epsil
         "method": method,
         "attributes": given.schema.n_attributes,
         "levels": given.schema.n_levels,
-        "source": SOURCE,
+        "source": SRC,
         "load": load,
         "seconds": wall,
         "cpu_seconds": cpu,
@@ -88,7 +87,7 @@ def kept(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found if found.get("source") == SOURCE else None
+    return found if found.get("source") == SRC else None
 
 
 def rounded(value: Any) -> Any:
@@ -219,7 +218,7 @@ def collected(work: Path) -> dict[str, Any]:
     most = max((run["most_rows"] for run in grown), default=0)
     authors = work / "authors.json"
     return {
-        "header": speed.header(source=SOURCE, threads=sorted({run["threads"] for run in found})),
+        "header": speed.header(source=SRC, threads=sorted({run["threads"] for run in found})),
         "runs": largest([run for run in found if "axis" not in run]),
         "growth": [run for run in grown if run["most_rows"] == most],
         "authors": json.loads(authors.read_text(encoding="utf-8")) if authors.exists() else None,

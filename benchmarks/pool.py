@@ -38,13 +38,22 @@ def wanted(folder: Path) -> list[Job]:
 def start(folder: Path, job: Job, core: int, seconds: float) -> subprocess.Popen[bytes]:
     """Start a job on one core."""
     table, method, epsilon, _ = job
+    # A method whose name ends so keeps its own promise, where a row is added or removed.
+    neighbors = "add-remove" if method.endswith("+") else "replace-one"
     stem = ".".join(job)
     script = str(Path(__file__).with_name("graphical.py"))
-    command = [sys.executable, "-P", script, method, str(folder / f"{table}.npz"), str(folder / f"{stem}.npz")]
+    command = [
+        sys.executable,
+        "-P",
+        script,
+        method.rstrip("+"),
+        str(folder / f"{table}.npz"),
+        str(folder / f"{stem}.npz"),
+    ]
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with (folder / f"{stem}.log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603
-            [*command, "--epsilon", epsilon, "--seconds", f"{seconds:.0f}"],
+            [*command, "--neighbors", neighbors, "--epsilon", epsilon, "--seconds", f"{seconds:.0f}"],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | one,

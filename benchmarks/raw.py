@@ -35,11 +35,10 @@ from typing import Any
 import click
 import numpy as np
 
-from benchmarks.pages import RESULTS, ROOT, mark, source_digest, versions, write_page
+from benchmarks.pages import RESULTS, ROOT, SRC, mark, versions, write_page
 from sklar.files.write import write_text
 
 WORK = ROOT / "build" / "raw"
-SOURCE = source_digest(("**/*.py",))
 
 # Package and item, by name: 466 to 372,864 rows; texts, codes, zip codes, dates, times of day, money, skewed amounts,
 # coordinates, missing values.
@@ -214,7 +213,7 @@ def run(name: str, epsilon: float, draw: int, work: Path) -> dict[str, Any]:
     try:
         model = fit(path, schema, epsilon=epsilon)
     except BudgetError as error:
-        return {"table": name, "rows": len(real), "draw": draw, "source": SOURCE, "refused": str(error)}
+        return {"table": name, "rows": len(real), "draw": draw, "source": SRC, "refused": str(error)}
     made = work / f"{name}.{epsilon:g}.{draw}.synthetic.csv"
     model.sample(len(real), seed=draw).write_csv(made)
     released = time.process_time() - start
@@ -231,7 +230,7 @@ def run(name: str, epsilon: float, draw: int, work: Path) -> dict[str, Any]:
         "rows": len(real),
         "epsilon": epsilon,
         "draw": draw,
-        "source": SOURCE,
+        "source": SRC,
         "left_out": left_out,
         **found,
         "quality": quality(real, synthetic),
@@ -375,7 +374,7 @@ def main(*, tables: list[str], draws: int, epsilon: float, halves: bool, fresh: 
         for draw in range(1, draws + 1):
             kept = work / f"{name}.{epsilon:g}.{draw}.json"
             found = json.loads(kept.read_text()) if kept.exists() and not fresh else {}
-            if found.get("source") != SOURCE:
+            if found.get("source") != SRC:
                 found = run(name, epsilon, draw, work)
                 write_text(kept, json.dumps(found) + "\n")
             runs += [] if "refused" in found else [found]
@@ -391,7 +390,7 @@ def main(*, tables: list[str], draws: int, epsilon: float, halves: bool, fresh: 
             click.echo(f"contradiction: {found['table']}, draw {found['draw']}: {each}")
     if page:
         command = f"python -m benchmarks.raw --draws {draws} --epsilon {epsilon:g} --page"
-        header = {"command": command, **versions(), "source": SOURCE}
+        header = {"command": command, **versions(), "source": SRC}
         document = {"header": header, "goals": [list(each) for each in goals(runs)], "runs": runs}
         write_page(
             RESULTS, "raw", marked=mark("raw"), document=document,

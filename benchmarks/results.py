@@ -2,19 +2,24 @@
 
     make results                                     # all of it: at most four hours of two idle cores
     make quick                                       # what takes 20 minutes in all
+    python -m benchmarks.results --idle              # pages that time things: nothing else may run
+    python -m benchmarks.results --beside            # all others, which other work only makes slower
     python -m benchmarks.results --list              # of which tree each page is
     python -m benchmarks.results --only raw,speed
     python -m benchmarks.results --tables            # only fill the tables of README and docs
 
 A page says in its header of which tree it is (`src`, a digest of the package's files), and one that is of this tree is
-left alone: what was interrupted goes on. Runs of ours that a command keeps in its work folder are repeated when the
-package has changed; runs of peers are kept by their version and settings, in the work folder or in the page's own JSON.
-A page whose command fails is named at the end, with the file that holds what the command printed, and the others are
-made all the same.
+left alone: what was interrupted goes on, also inside of a page, as runs are kept one by one. Runs of ours are kept for
+one tree alone; runs of peers by their version and settings, in the work folder or in the page's own JSON. A page whose
+command fails, or did not write it, is named at the end, with the file that holds what the command printed, and the
+others are made all the same.
+
+When all pages are of one tree, docs/results/tree.json says so: from then on a test fails when one is of another.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -25,12 +30,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from experiments.page import PARTS
 
-from benchmarks import filled, scoreboard
+from benchmarks import dots, filled, scoreboard
 from benchmarks.pages import EARLIER, RESULTS, ROOT, SRC, stated, versions
 from sklar.files.write import write_text
 
 LOGS = ROOT / "build" / "results"
+# Of which tree all pages are, and when the last of them was made; only then is it there.
+WHOLE = RESULTS / "tree.json"
 # What all pages, and the quick ones, may take on two idle cores.
 MOST_MINUTES, MOST_QUICK = 240, 20
 _OURS = "auto,mixture,binary,dpc,independence"
@@ -41,15 +49,15 @@ _GRAPHICAL = "--peers-python .venv-graphical/bin/python"
 class Page:
     """A page, the modules that make it with their options, and about how many minutes they take on two idle cores.
 
-    `printed`: the page shows in its first block of text what the commands print.
+    `idle`: it times things, so that nothing else may run.
     """
 
     name: str
     minutes: float
     commands: tuple[str, ...]
     quick: bool = False
+    idle: bool = False
     venv: str = ".venv"
-    printed: bool = False
 
     @property
     def path(self) -> Path:
@@ -61,28 +69,25 @@ class Page:
         return stated(self.path.read_text(encoding="utf-8")).get("src", "-") if self.path.exists() else "-"
 
 
-def _paper(name: str, minutes: float, *, quick: bool = False) -> Page:
-    return Page(name=name, minutes=minutes, commands=(f"experiments.{name}",), quick=quick)
+def _paper(name: str, minutes: float, *, quick: bool = False, idle: bool = False) -> Page:
+    return Page(name=name, minutes=minutes, commands=(f"experiments.{name}",), quick=quick, idle=idle)
 
 
+_CONDITIONS = "benchmarks.conditions --rows 2000 --table-rows 10000 --page"
 PAGES = (
+    Page(name="attacks", minutes=0.1, commands=("tests.flaws.attacks",), quick=True),
     _paper("illustrations", 0.2, quick=True),
     _paper("learning", 1, quick=True),
     _paper("correlation_split", 1, quick=True),
     _paper("rules", 1, quick=True),
-    _paper("runtimes", 2, quick=True),
+    _paper("runtimes", 2, quick=True, idle=True),
     _paper("scatter", 2, quick=True),
-    Page(
-        name="conditions",
-        minutes=1,
-        commands=("benchmarks.conditions --rows 2000 --table-rows 10000 --page",),
-        quick=True,
-    ),
-    Page(name="start", minutes=5, commands=("benchmarks.start --runs 3 --page",), quick=True),
+    Page(name="conditions", minutes=1, commands=(_CONDITIONS,), quick=True, idle=True),
+    Page(name="start", minutes=5, commands=("benchmarks.start --runs 3 --page",), quick=True, idle=True),
     _paper("epsilon_sweep", 4),
     _paper("cdfs", 4),
     _paper("errors", 6),
-    Page(name="numbers", minutes=8, commands=("benchmarks.numbers", "benchmarks.numbers --only few"), printed=True),
+    Page(name="numbers", minutes=2, commands=("benchmarks.numbers --page",)),
     Page(
         name="accuracy",
         minutes=5,
@@ -94,8 +99,12 @@ PAGES = (
     ),
     Page(
         name="aim",
-        minutes=25,
-        commands=(f"benchmarks.aim ours {_GRAPHICAL}", f"benchmarks.aim page {_GRAPHICAL}", "benchmarks.dots"),
+        minutes=20,
+        commands=(
+            f"benchmarks.aim ours --draws 2 {_GRAPHICAL}",
+            f"benchmarks.aim limits {_GRAPHICAL}",
+            f"benchmarks.aim page {_GRAPHICAL}",
+        ),
     ),
     Page(
         name="labels",
@@ -104,9 +113,9 @@ PAGES = (
     ),
     Page(name="raw", minutes=7, commands=("benchmarks.raw --draws 1 --page",), venv=".venv-raw"),
     Page(name="judges", minutes=23, commands=("benchmarks.judges --draws 1 --page",), venv=".venv-raw"),
-    Page(name="speed", minutes=20, commands=("benchmarks.pipeline", "benchmarks.pipeline --growth --page")),
-    Page(name="scale", minutes=9, commands=("benchmarks.scale --rows 20000000 --page",), venv=".venv-spark"),
-    Page(name="census", minutes=22, commands=("benchmarks.census --page",), venv=".venv-spark"),
+    Page(name="speed", minutes=20, commands=("benchmarks.pipeline", "benchmarks.pipeline --growth --page"), idle=True),
+    Page(name="scale", minutes=9, commands=("benchmarks.scale --rows 20000000 --page",), venv=".venv-spark", idle=True),
+    Page(name="census", minutes=22, commands=("benchmarks.census --page",), venv=".venv-spark", idle=True),
     Page(
         name="ablation",
         minutes=14,
@@ -117,6 +126,7 @@ PAGES = (
     ),
     Page(name="functions", minutes=8, commands=("experiments.functions --runs 2 --epsilon 1 --epsilon 10 --jobs 2",)),
     Page(name="inference_raw", minutes=13.5, commands=("experiments.inference --raw --releases 4 --jobs 2",)),
+    Page(name="studio", minutes=4, commands=("experiments.studio --page",)),
     Page(name="linked", minutes=6, commands=("benchmarks.linked --page",)),
     Page(name="flaws", minutes=22, commands=("tests.flaws.run --jobs 2",)),
 )
@@ -138,6 +148,7 @@ def renew(page: Page) -> str | None:
     if not python.exists():
         return f"needs the environment {page.venv}. Run make {page.venv}/.done."
     LOGS.mkdir(parents=True, exist_ok=True)
+    before = page.path.stat().st_mtime_ns if page.path.exists() else None
     with log.open("w", encoding="utf-8") as output:
         for command in page.commands:
             done = subprocess.run(  # noqa: S603
@@ -145,11 +156,11 @@ def renew(page: Page) -> str | None:
             )
             if done.returncode:
                 return f"{command} ended with exit status {done.returncode}: {log.relative_to(ROOT)}"
-    text = page.path.read_text(encoding="utf-8")
-    if page.printed:
-        text = shown(text, log.read_text(encoding="utf-8"))
-    write_text(page.path, stamped(text, page.commands))
-    return None if current(page) else "its commands ended well and did not write it on this tree"
+    if not page.path.exists() or page.path.stat().st_mtime_ns == before:
+        # A page that nobody wrote is of its old tree, whatever ended well.
+        return f"its commands ended well and did not write it: {log.relative_to(ROOT)}"
+    write_text(page.path, stamped(page.path.read_text(encoding="utf-8"), page.commands))
+    return None if current(page) else "its commands wrote it on another tree"
 
 
 def dated(text: str, newest: str) -> str:
@@ -166,11 +177,16 @@ def dated(text: str, newest: str) -> str:
     return re.sub(r"(?m)^# .*$", lambda title: title[0] + told, plain, count=1)
 
 
+def whole() -> str | None:
+    """The tree of all pages, where they were renewed together."""
+    return json.loads(WHOLE.read_text(encoding="utf-8"))["src"] if WHOLE.exists() else None
+
+
 def newest() -> str:
-    """The tree of most of the pages that were renewed on the last day."""
+    """The tree of all pages; while they are of several, that of most that were renewed on the last day."""
     said = [stated(page.path.read_text(encoding="utf-8")) for page in PAGES if page.path.exists()]
     days = Counter((each["date"], each["src"]) for each in said if "src" in each)
-    return max(days, key=lambda each: (each[0], days[each]), default=("", "-"))[1]
+    return whole() or max(days, key=lambda each: (each[0], days[each]), default=("", "-"))[1]
 
 
 def date() -> list[Path]:
@@ -189,15 +205,6 @@ def sum_up() -> bool:
     return not subprocess.run([sys.executable, "-m", "experiments.page"], cwd=ROOT, check=False).returncode
 
 
-def shown(text: str, printed: str) -> str:
-    """A page with its first block of text replaced.
-
-    >>> shown("# A\\n\\n```text\\nold\\n```\\n\\nMore.", "new\\n")
-    '# A\\n\\n```text\\nnew\\n```\\n\\nMore.'
-    """
-    return re.sub(r"(?s)```text\n.*?```", lambda _: f"```text\n{printed.rstrip()}\n```", text, count=1)
-
-
 def stamped(text: str, commands: Sequence[str]) -> str:
     """A page with a header, where the commands that wrote it leave the one of another tree, or none."""
     if stated(text).get("src") == SRC:
@@ -209,20 +216,24 @@ def stamped(text: str, commands: Sequence[str]) -> str:
 
 @click.command(help=__doc__)
 @click.option("--quick", is_flag=True, help="Only the pages that take little.")
+@click.option("--idle", is_flag=True, help="Only the pages that need an idle machine.")
+@click.option("--beside", is_flag=True, help="Only the pages that do not.")
 @click.option("--only", default="", help="Only these pages, with commas between them.")
 @click.option("--again", is_flag=True, help="Also pages that are of this tree.")
 @click.option("--list", "listed", is_flag=True, help="Say of which tree each page is, and run nothing.")
 @click.option("--tables", is_flag=True, help="Fill the tables of README and docs, and run nothing.")
-def main(*, quick: bool, only: str, again: bool, listed: bool, tables: bool) -> None:
+def main(*, quick: bool, idle: bool, beside: bool, only: str, again: bool, listed: bool, tables: bool) -> None:
     """Renew what is not of this tree."""
     names = [name for name in only.split(",") if name]
     unknown = [name for name in names if name not in {page.name for page in PAGES}]
     if unknown:
         raise click.BadParameter(f"no such page: {', '.join(unknown)}. --list names them.", param_hint="--only")
     chosen = [page for page in PAGES if (page.name in names if names else page.quick or not quick)]
+    chosen = [page for page in chosen if idle == beside or page.idle == idle]
     if listed:
         for page in chosen:
-            click.echo(f"{page.name:18} {page.tree():9} {page.minutes:5.3g} min  {'; '.join(page.commands)}")
+            where = "idle" if page.idle else ""
+            click.echo(f"{page.name:18} {page.tree():9} {page.minutes:5.3g} min {where:5} {'; '.join(page.commands)}")
         return
     todo = [] if tables else [page for page in chosen if again or not current(page)]
     left, failed = sum(page.minutes for page in todo), []
@@ -235,12 +246,15 @@ def main(*, quick: bool, only: str, again: bool, listed: bool, tables: bool) -> 
         left -= page.minutes
         click.echo(f"    {problem or 'written'} ({(time.perf_counter() - begin) / 60:.1f} min)")
         failed += [f"{page.name}: {problem}"] if problem else []
-    failed += [] if sum_up() else ["README: experiments.page ended with an error"]
-    for path in (*filled.fill(), *date(), *scoreboard.write()):
+    old = [page.name for page in PAGES if not current(page)]
+    if not old:
+        write_text(WHOLE, json.dumps({"src": SRC, "date": versions()["date"]}) + "\n")
+    if any(page.name in PARTS for page in todo) and not sum_up():
+        failed.append("README: experiments.page ended with an error")
+    for path in (*filled.fill(), *date(), *scoreboard.write(), *dots.draw()):
         click.echo(f"filled what stands in {path.relative_to(ROOT)}")
     if failed:
         raise click.ClickException("not renewed: " + "; ".join(failed))
-    old = [page.name for page in PAGES if not current(page)]
     click.echo(
         f"Tree {SRC}: {len(PAGES) - len(old)} of {len(PAGES)} pages" + (f", not {', '.join(old)}." if old else ".")
     )

@@ -26,7 +26,7 @@ import numpy as np
 from experiments.stopwatch import machine
 
 from benchmarks import pages
-from benchmarks.pages import COUNTING, RESULTS, ROOT, source_digest
+from benchmarks.pages import RESULTS, ROOT, SRC
 from benchmarks.shapes import prepare
 from experiments import record
 from sklar.files.write import write_frames, write_text
@@ -43,7 +43,6 @@ WORK = ROOT / "build" / "scale"
 ATTRIBUTES = (125, 250, 500, 1000)
 # The cores of the cluster that costs are computed for.
 CORES = 400
-SOURCE = source_digest(COUNTING)
 
 
 def shards(rows: int, count: int, work: Path, *, shape: str = "dss", part: int = 0) -> tuple[Path, Path]:
@@ -75,11 +74,11 @@ def counted(source: Path, schema: Path, out: Path, *, fresh: bool = False, **opt
     """One pass in a process of its own, kept in `out`."""
     if not fresh and out.exists():
         kept: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        if kept.get("source") == SOURCE:
+        if kept.get("source") == SRC:
             return kept
     load = os.getloadavg()[0]
     subprocess.run(_command(source, schema, out, options), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)  # noqa: S603
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {"source": SOURCE, "load": load}
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {"source": SRC, "load": load}
     write_text(out, json.dumps(found) + "\n")
     return found
 
@@ -94,13 +93,13 @@ def taken_in_turn(tables: Sequence[Mapping[str, Any]], out: Path, master: str, *
     listed = [dict(table) for table in tables]
     if not fresh and out.exists():
         kept: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        if kept.get("source") == SOURCE and kept.get("tables") == listed:
+        if kept.get("source") == SRC and kept.get("tables") == listed:
             return kept
     asked = out.with_suffix(".tables.json")
     write_text(asked, json.dumps(listed) + "\n")
     command = [sys.executable, "-m", "benchmarks.turns", str(asked), str(out), "--master", master]
     subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {"source": SOURCE, "tables": listed}
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {"source": SRC, "tables": listed}
     write_text(out, json.dumps(found) + "\n")
     return found
 
@@ -256,7 +255,7 @@ def document(
 ) -> dict[str, Any]:
     """All that the page shows. No absolute paths and no host names."""
     header = {"command": "python -m benchmarks.scale (make scale)", **pages.versions(), "machine": machine()}
-    header |= {"source": SOURCE, "threads": runs["here"]["threads"]}
+    header |= {"source": SRC, "threads": runs["here"]["threads"]}
     return {"header": header, "runs": runs, "in turn": in_turn, "growth": growth, "wide": wide}
 
 

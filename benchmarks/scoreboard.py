@@ -126,8 +126,9 @@ def learners(document: Document) -> str:
 
 def flaws(document: Document) -> str:
     """How many planted flaws each of three finds alone."""
-    caught = [sum(bool(flaw.get(who)) for flaw in document.values()) for who in ("tests", "audit", "verify")]
-    lines = [[str(len(document)), *map(str, caught)]]
+    found = document["flaws"] if "flaws" in document else list(document.values())
+    caught = [sum(bool(flaw.get(who)) for flaw in found) for who in ("tests", "audit", "verify")]
+    lines = [[str(len(found)), *map(str, caught)]]
     return record.table(["planted flaws", "found by tests", "by the audit alone", "by verify alone"], lines)
 
 

@@ -5,7 +5,7 @@ its processor time is taken, that of processes that it started included. `--befo
 package, from its `src` folder, beside this one. `--crossover` times small work in NumPy and in compiled code: where the
 second begins to pay is where the package changes over. `--fresh` goes from nothing (a new virtual environment, an
 empty home) to the first release of a CSV file, stage by stage. `--page` writes what it prints into
-docs/results/start.md.
+docs/results/start.*.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ from typing import Any
 
 import click
 import numpy as np
+from experiments.figures import dots
 
-from benchmarks.pages import RESULTS, ROOT, by_hand, mark, versions
+from benchmarks.pages import ROOT
 from benchmarks.tables import FOLDER
-from sklar.files.write import write_text
+from experiments import record
 
-_MARKED = mark("start")
-_OTHERWISE = """# From nothing to a release
-
-`python -m benchmarks.start` prints these tables. Processor time in seconds is that of all threads and processes."""
+_TOLD = """\
+How long a command takes the first time on a new machine, when compiled code is not there yet, and the next time. The
+picture has processor seconds of all threads and processes. Below is also the whole way from `pip install` to the first
+release."""
+_METHODS = """\
+Every command runs in a process of its own, first with an empty cache for compiled code (cold), then again (warm):
+medians of {runs} runs. Where compiled code pays, a unit of work is timed in NumPy and in compiled code, each alone in
+its process; the package changes over where the second begins to pay. The way from nothing starts with a new virtual
+environment and an empty home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,28 +216,36 @@ def fresh_table(adult: Path, python: str) -> Iterator[str]:
 @click.option("--crossover", is_flag=True, help="Time small work in NumPy and in compiled code instead.")
 @click.option("--fresh", is_flag=True, help="Time the way from pip install to the first release instead.")
 @click.option("--python", default=sys.executable, help="The Python of the fresh environment.")
-@click.option("--page", is_flag=True, help="All three, into docs/results/start.md.")
-def main(*, data: Path, before: Path | None, runs: int, crossover: bool, fresh: bool, python: str, page: bool) -> None:
+@click.option("--page", is_flag=True, help="All three, into docs/results/start.*.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=record.RESULTS, hidden=True)
+def main(
+    *, data: Path, before: Path | None, runs: int, crossover: bool, fresh: bool, python: str, page: bool, out: Path
+) -> None:
     """Time commands, work or the whole way from nothing."""
-    parts: list[list[str]] = []
+    parts: dict[str, list[str]] = {}
 
     def show(title: str, lines: Iterator[str]) -> None:
-        parts.append([f"## {title}", "", *lines])
-        click.echo("\n".join(parts[-1]) + "\n")
+        parts[title] = list(lines)
+        click.echo("\n".join([f"## {title}", "", *parts[title]]) + "\n")
 
+    found: dict[str, tuple[float, float]] = {}
     if page or not (crossover or fresh):
         earlier = None if before is None else start_times(data, before, runs)
-        show("Commands, processor seconds", start_table(start_times(data, ROOT / "src", runs), earlier))
+        found = start_times(data, ROOT / "src", runs)
+        show("Commands, processor seconds", start_table(found, earlier))
     if page or crossover:
         show("Where compiled code pays", crossover_table())
     if page or fresh:
         show("From pip install to the first release", fresh_table(data, python))
     if page:
-        target = RESULTS / "start.md"
-        facts = "\n".join(f"{key}: {value}" for key, value in versions().items())
-        text = by_hand(target, marked=_MARKED, otherwise=_OTHERWISE)
-        tables = "\n\n".join("\n".join(part) for part in parts)
-        write_text(target, f"<!--\n{facts}\n-->\n\n{text}\n\n{_MARKED}\n\n{tables}\n")
+        tables = "\n\n".join("\n".join([f"## {title}", "", *lines]) for title, lines in parts.items())
+        text = record.told("From nothing to a release", _TOLD, tables, _METHODS.format(runs=runs))
+        series = {
+            name: {each: times[place] for each, times in found.items()} for place, name in ((0, "cold"), (1, "warm"))
+        }
+        document = {"header": record.header("benchmarks.start"), "commands": found, "tables": parts}
+        pictures = {"start": dots("Commands, cold and warm", "processor seconds", series, log=True)}
+        record.write(out, "start", document=document, markdown=text, figures=pictures)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,11 @@ def main(data_folder: Path | None, out: Path, *, full: bool) -> None:
         ),
     }
     document = {"header": record.header("cdfs", epsilon=EPSILON, data_seed=data.SEED), "results": results}
-    text = "# CDFs of the absolute error\n\nOne run each. Markers stand at the median, 90% and 99%.\n\n" + table
+    sentences = (
+        "The paper's figures, run again: which share of the queries has at most which error, without noise and with "
+        "it. Markers stand at the median, 90% and 99%. Below is the largest error of cop's best 99%."
+    )
+    text = record.told("CDFs of the absolute error", sentences, table, "One run each.")
     record.write(out, "cdfs", document=document, markdown=text, figures=figures)
 
 

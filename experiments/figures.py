@@ -74,8 +74,12 @@ def grid(panels: int, columns: int, *, title: str, size: tuple[float, float] = (
     return figure, list(axes)
 
 
-def dots(title: str, label: str, series: Mapping[str, Mapping[str, float]]) -> Figure:
-    """A line for each name with a mark for each series that has it, in the order of the first series."""
+def dots(
+    title: str, label: str, series: Mapping[str, Mapping[str, float]], *, log: bool = False, line: float | None = None
+) -> Figure:
+    """A line for each name with a mark for each series that has it, in the order of the first series, and a `line`
+    at what to compare with.
+    """
     names = sorted(next(iter(series.values())), key=next(iter(series.values())).__getitem__)
     figure, (ax, *_) = grid(1, 1, title=title, size=(7.0, 0.8 + 0.22 * len(names)))
     for (told, values), (color, _, marker) in zip(series.items(), STYLES, strict=False):
@@ -84,6 +88,10 @@ def dots(title: str, label: str, series: Mapping[str, Mapping[str, float]]) -> F
         ax.plot(at, places, marker, color=color, markersize=5, linestyle="none", label=told)
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel(label, fontsize=8)
+    if log:
+        ax.set_xscale("log")
+    if line is not None:
+        ax.axvline(line, color=_INK, linewidth=0.8)
     if len(series) > 1:
         ax.legend(fontsize=7, frameon=False)
     return figure

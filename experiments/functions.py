@@ -27,9 +27,11 @@ from typing import Any
 import click
 import numpy as np
 import polars as pl
+from benchmarks.pages import kept
 
 from experiments import record
 from experiments.asked import counts_of, measure_counts
+from experiments.figures import dots
 from sklar.answer.infer.inquiry import Declared, Inquiry
 from sklar.answer.infer.numerical import table_of
 from sklar.answer.infer.words import Statistic
@@ -42,7 +44,7 @@ from sklar.public.schema import Schema
 EPSILONS = (0.5, 1.0, 4.0, 10.0)
 POPULATION, ROWS = 400_000, 20_000
 SCORES: dict[str, Declared] = {"x": "midpoint", "y": "midpoint"}
-SAVED = record.RESULTS.parents[1] / "build" / "functions"
+SAVED = kept("functions")
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 # Columns of every table: two numbers, a third with few values, two groups, a yes or no.
 SCHEMA = """
@@ -304,19 +306,29 @@ def markdown(saved: Path) -> tuple[str, dict[str, Any]]:
         return [[what, *(cell(what, e, t) for e in epsilons for t in ("table", "population"))] for what in names]
 
     tables = sorted({key[0] for key in sums if key[0].startswith("table: ")})
-    page = f"""# Statistics that users write: do intervals hold?
-
-`python -m experiments.functions`, {runs:,} releases of tables of {ROWS:,} rows. Coverage of 95% intervals, and of how
-many; in parentheses those beside which the answer says CAUTION; none: without an interval, or refused. The truth is the
-same function of the coded rows of the table, and of the {POPULATION:,} rows that each table is drawn from.
-
-{record.table(head, rows_of(list(FUNCTIONS)))}
-
-By table:
-
-{record.table(head, rows_of(tables))}
-"""
+    sentences = (
+        "How often 95% intervals of statistics that users write in Python hold the truth: that of the table, and that "
+        "of the population that it is drawn from. In parentheses are those beside which the answer says CAUTION. Each "
+        "dot of the picture is a function, where nothing is said."
+    )
+    methods = (
+        f"{runs:,} releases of tables of {ROWS:,} rows. Coverage of 95% intervals, and of how many; none: without an "
+        "interval, or refused. The truth is the same function of the coded rows of the table, and of the "
+        f"{POPULATION:,} rows that each table is drawn from."
+    )
+    shown = f"{record.table(head, rows_of(list(FUNCTIONS)))}\n\nBy table:\n\n{record.table(head, rows_of(tables))}"
+    page = record.told("Statistics that users write: do intervals hold?", sentences, shown, methods)
     return page, {"runs": runs, "sums": {"|".join(key): value for key, value in sums.items()}}
+
+
+def figure(results: Mapping[str, Any]) -> Any:
+    """Coverage of intervals without a caution, by function and epsilon."""
+    series: dict[str, dict[str, float]] = {}
+    for key, (number_, held) in results["sums"].items():
+        what, epsilon, target, kind = key.split("|")
+        if kind == "plain" and number_ and what in FUNCTIONS:
+            series.setdefault(f"epsilon {epsilon}, {target}", {})[what] = held / number_
+    return dots("Coverage of 95% intervals", "share that hold the truth", dict(sorted(series.items())), line=0.95)
 
 
 @click.command()
@@ -354,10 +366,10 @@ def main(
         else:
             with ProcessPoolExecutor(jobs) as pool:
                 list(pool.map(make, tasks))
-        return
     page, results = markdown(saved)
     document: Mapping[str, Any] = {"header": record.header("functions"), "results": results}
-    record.write(out, "functions", document=dict(document), markdown=page)
+    pictures = {"functions": figure(results)}
+    record.write(out, "functions", document=dict(document), markdown=page, figures=pictures)
 
 
 if __name__ == "__main__":

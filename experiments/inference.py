@@ -21,6 +21,7 @@ from typing import Any
 import click
 import numpy as np
 import polars as pl
+from benchmarks.pages import kept
 
 from experiments import data, record, truths
 from experiments.asked import (
@@ -39,6 +40,7 @@ from experiments.asked import (
     part_of,
 )
 from experiments.drawn import LINEAR, Again, draw_again, draw_many, test_many
+from experiments.figures import dots
 from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep
@@ -52,7 +54,7 @@ from sklar.release import measure
 from sklar.rows.encode import encode
 
 SAVE_EVERY = 5
-SAVED = record.RESULTS.parents[1] / "build" / "inference"
+SAVED = kept("inference")
 LEVEL = 0.95
 HEAD = ("case", "question", "ours", "intervals", "of fitted ones", "as if real", "wider", "measured", "refused")
 
@@ -299,17 +301,9 @@ def markdown(tally: Tally) -> str:
             tests.append([case, f"{number:,.0f}", f"**{ours:.1%}**", f"{_mean(found, 'naive', 'n'):.0%}"])
     return f"""# Inference: does it hold?
 
-`python -m experiments.inference` simulates releases and asks each of them the questions below. Coverage of 95%
-intervals: **ours** / synthetic rows analyzed as if they were real. In parentheses: the number of releases that were
-fitted, from which all synthetic rows are; and of those whose noisy tables alone were drawn, for our means, shares and
-differences. What else needs a fit was asked of every fitted model with up to 50 further draws of the noisy tables (and,
-for the census, 12 of the table): the last table of this page has the number of intervals.
-
-- *Census*: the target is the population of {POPULATION_ROWS:,} generated people, from which every release draws a new
-  table of {TABLE_ROWS:,} rows. *Adult*: the target is the table of 32,561 rows itself. Eight attributes of each.
-- *Rules*: education determines education-num; husbands and wives have a sex and a marital status. *Private domains*:
-  the release finds the bins of age, and the target is the table as they code it.
-- Every figure of a question counts: each group of a mean, each coefficient of a regression but its intercept.
+How often the 95% intervals of `sklar infer` hold the truth, and how often those hold that treat synthetic rows as real
+ones. Each dot of the picture is a kind of question, over all cases. Below are also tests of independence where there
+is none.
 
 {record.table(["case (fitted; drawn)", *kinds], coverage)}
 
@@ -326,7 +320,33 @@ over that of the synthetic rows as if they were real. *Measured*: the share of t
 not in the coverage.
 
 {record.table(HEAD, single)}
+
+## Methods
+
+Releases are simulated, and each is asked the questions above. Coverage of 95% intervals: **ours** / synthetic rows
+analyzed as if they were real. In parentheses: the number of releases that were fitted, from which all synthetic rows
+are; and of those whose noisy tables alone were drawn, for our means, shares and differences. What else needs a fit was
+asked of every fitted model with up to 50 further draws of the noisy tables (and, for the census, 12 of the table): the
+last table has the number of intervals.
+
+- *Census*: the target is the population of {POPULATION_ROWS:,} generated people, from which every release draws a new
+  table of {TABLE_ROWS:,} rows. *Adult*: the target is the table of 32,561 rows itself. Eight attributes of each.
+- *Rules*: education determines education-num; husbands and wives have a sex and a marital status. *Private domains*:
+  the release finds the bins of age, and the target is the table as they code it.
+- Every figure of a question counts: each group of a mean, each coefficient of a regression but its intercept.
 """
+
+
+def figure(tally: Tally) -> Any:
+    """Coverage by kind of question, the mean over cases: of ours, and of synthetic rows analyzed as if real."""
+    series: dict[str, dict[str, float]] = {"sklar infer": {}, "synthetic rows as if real": {}}
+    for kind in CENSUS:
+        found = [tally.sums[case][kind] for case in tally.sums if kind in tally.sums[case]]
+        for name, held in zip(series, ("ours", "naive"), strict=True):
+            shares = [share for each in found if (share := _mean(each, held, "n")) == share]
+            if shares:
+                series[name][kind] = sum(shares) / len(shares)
+    return dots("Coverage of 95% intervals", "share that hold the truth", series, line=0.95)
 
 
 def _mean(questions: Mapping[str, Mapping[str, float]], held: str, number: str) -> float:
@@ -375,7 +395,7 @@ def _line(case: str, question: str, sums: Mapping[str, float]) -> list[object]:
     "--saved",
     type=click.Path(path_type=Path, file_okay=False),
     default=SAVED,
-    show_default="build/inference",
+    show_default="build/inference, by tree",
     help="Folder in which results are kept as they come; a second run goes on from there.",
 )
 @click.option("--page", "only_page", is_flag=True, help="Write the page from what was saved, and run nothing.")
@@ -406,25 +426,26 @@ def main(
         return
     generator = np.random.default_rng()
     wanted = tables or ("census", "adult", "private")
-    kept = {name: saved / f"{name}.json" for name in ("census", "adult", "private")}
+    places = {name: saved / f"{name}.json" for name in ("census", "adult", "private")}
     if not only_page:
         if "census" in wanted:
-            run(Tally(kept["census"]), census_cases(), times, direct, tested, generator)
+            run(Tally(places["census"]), census_cases(), times, direct, tested, generator)
         if "private" in wanted:
-            run_private(Tally(kept["private"]), fewer, generator)
+            run_private(Tally(places["private"]), fewer, generator)
         if "adult" in wanted:
             *plain, ruled = adult_cases(data_folder)
-            run(Tally(kept["adult"]), [ruled], fewer, direct, tested, generator)
-            run(Tally(kept["adult"]), plain, times, direct, tested, generator)
-    whole = Tally(kept["census"])
+            run(Tally(places["adult"]), [ruled], fewer, direct, tested, generator)
+            run(Tally(places["adult"]), plain, times, direct, tested, generator)
+    whole = Tally(places["census"])
     for name in ("adult", "private"):
-        part = Tally(kept[name])
+        part = Tally(places[name])
         whole.sums |= part.sums
         whole.releases |= part.releases
         whole.drawn |= part.drawn
     results = {"releases": whole.releases, "drawn": whole.drawn, "sums": whole.sums}
     document = {"header": record.header("inference"), "results": results}
-    record.write(out, "inference", document=document, markdown=markdown(whole))
+    pictures = {"inference": figure(whole)}
+    record.write(out, "inference", document=document, markdown=markdown(whole), figures=pictures)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def _mean(found: Mapping[str, Any], output: str, kind: str, percent: int, measur
 
 
 def _opening(documents: Mapping[str, Mapping[str, Any]]) -> str:
-    header = documents["errors"]["header"]
+    epsilon = documents["errors"]["header"]["epsilon"]
     ratios = documents["errors"]["ours_over_paper_adult"]
     far = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > 0.2}
     rest = ""
@@ -73,12 +73,11 @@ def _opening(documents: Mapping[str, Mapping[str, Any]]) -> str:
     return f"""
 # The paper, run again
 
+![Ours over the paper's](errors.svg)
+
 What Asghar et al. (2020) measured, measured again: every table and figure of theirs from one command each, ours beside
 theirs. `dpc` is their mechanism in its [sound reading](illustrations.md), `Lap` is independent Laplace noise on every
-query; both at epsilon = {header["epsilon"]:g}, delta = 2^-30. Noise comes from the operating system and cannot be
-seeded, so figures are means of three runs, with their range in parentheses. (sklar {header["sklar"]}, Python
-{header["python"]}, numpy {header["numpy"]}; {_trees(documents)}; this page is written by `python -m
-experiments.page` from the JSON files beside it.)
+query; both at epsilon = {epsilon:g}, delta = 2^-30. Figures are means of three runs, with their range in parentheses.
 
 **It holds up.** {len(ratios) - len(far)} of {len(ratios)} figures for Adult (averages, and maxima of the best 95% and
 99%) are within 20% of the paper's, {sum(abs(ratio - 1) <= 0.05 for ratio in ratios.values())} of them within 5%.{rest}
@@ -88,14 +87,18 @@ number of levels; the paper does not give its edges.
 """
 
 
-def _trees(documents: Mapping[str, Mapping[str, Any]]) -> str:
-    """Of which trees the pages are that this one sums up."""
+def facts(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Of which trees the pages are that this one sums up: one `src` where it is one."""
     by: dict[str, list[str]] = {}
     for name, document in documents.items():
-        by.setdefault(document["header"].get("src", "an earlier one"), []).append(name)
+        by.setdefault(document["header"].get("src", "-"), []).append(name)
+    said = {"command": "python -m experiments.page, from the JSON of " + ", ".join(documents)}
     if len(by) == 1:
-        return f"all of tree {next(iter(by))}"
-    return "trees: " + ", ".join(f"{tree} ({', '.join(names)})" for tree, names in by.items())
+        header = next(iter(documents.values()))["header"]
+        return said | {
+            key: header[key] for key in ("python", "sklar", "numpy", "src", "machine", "date") if key in header
+        }
+    return said | {"trees": "; ".join(f"{tree}: {', '.join(names)}" for tree, names in by.items())}
 
 
 def _outside(document: Mapping[str, Any]) -> str:
@@ -105,6 +108,12 @@ def _outside(document: Mapping[str, Any]) -> str:
         called, values, figure = _figure(name, document)
         parts.append(f"{called}, {figure:,} against {min(values):,.0f}-{max(values):,.0f}")
     return f" (but not {'; '.join(parts)})" if parts else ""
+
+
+def _printed(table: str, output: str, kind: str, percent: int) -> str:
+    """One of the paper's figures, average / maximum."""
+    average, maximum = dict(zip(PERCENTS, paper.ERRORS[table][output][kind], strict=True))[percent]
+    return f"{average:,} / {maximum:,}"
 
 
 def _figure(name: str, document: Mapping[str, Any]) -> tuple[str, list[float], int]:
@@ -127,6 +136,9 @@ def _table_of_errors(documents: Mapping[str, Mapping[str, Any]]) -> str:
             rows.append(["*the paper*", *(f"*{average:,} / {maximum:,}*" for average, maximum in printed)])
     zero = found["outputs"]["dpc"]["classes"]["three-way"]
     dss, hospital = results["dss"], results["hospital"]
+    printed, own = paper.ERRORS["dss"]["Lap"], paper.ERRORS["adult"]["dpc"]["one-way"]
+    _, best, all_ = printed[SEEN]
+    lap = paper.ERRORS["adult"]["Lap"]["two-way"][2][0]
     return f"""
 ## Errors
 
@@ -138,19 +150,26 @@ three more methods, are in [errors.md](errors.md).
   triples that occur in the data. On all {zero["queries"]:,} triples dpc's 95% / 99% / 100% averages are
   {", ".join(record.spread(zero[str(p)]["average"]) for p in PERCENTS)}: most triples are empty in both tables.
 - **Lap was cut at zero.** The paper does not say so, but its scale is 2/e' = {2 / found["epsilon_each"]:.0f} and its
-  two-way average 78. With answers below zero set to zero we get {_mean(found, "Lap", "two-way", 100):.0f}: most counts
+  two-way average {lap}. With answers below zero set to zero we get {_mean(found, "Lap", "two-way", 100):.0f}: most
+  counts
   are zero, and half of their noise is cut off. Uncut, the average would be {2 / found["epsilon_each"]:.0f}.
-- **Hospital agrees too**, though our copy has {hospital["dummies"]:,} dummies and theirs 1,201: dpc one-way 99%
-  {record.cells(hospital["outputs"]["dpc"]["classes"]["one-way"])[1]} (the paper 61 / 302), three-way
-  {record.cells(hospital["outputs"]["dpc"]["classes"][SEEN])[1]} (3 / 55).
+- **Hospital agrees too**, though our copy has {hospital["dummies"]:,} dummies and theirs {paper.HOSPITAL_DUMMIES:,}:
+  dpc
+  one-way 99%
+  {record.cells(hospital["outputs"]["dpc"]["classes"]["one-way"])[1]} (the paper
+  {_printed("hospital", "dpc", "one-way", 99)}), three-way
+  {record.cells(hospital["outputs"]["dpc"]["classes"][SEEN])[1]} ({_printed("hospital", "dpc", SEEN, 99)}).
 - **DSS is not public**, and a generated table of its shape is not DSS. Lap's three-way 99% depends on little but the
-  shape and agrees ({record.cells(dss["outputs"]["Lap"]["classes"][SEEN])[1]}, the paper 342 / 2,805). What depends on
-  the values does not: Lap's one-way 99% average is {_mean(dss, "Lap", "one-way", 99):.0f} against 172, as if fewer of
-  our levels were empty, and dpc's two-way 95% average {_mean(dss, "dpc", "two-way", 95):.0f} against 7. We ran
-  {dss["rows"]:,} rows, not 5,240,260 (`--full` runs them all).
-- **Two printed figures contradict their neighbors.** dpc on Adult, one-way: an average of 107 over the best 99%
-  cannot fall to 106 over all. Lap on DSS, three-way: from 342 over the best 99% to 726 over all, the last 1% would
-  have to average 38,700 with a maximum of 9,562.
+  shape and agrees ({record.cells(dss["outputs"]["Lap"]["classes"][SEEN])[1]}, the paper
+  {_printed("dss", "Lap", SEEN, 99)}). What depends on the values does not: Lap's one-way 99% average is
+  {_mean(dss, "Lap", "one-way", 99):.0f} against
+  {printed["one-way"][1][0]}, as if fewer of our levels were empty, and dpc's two-way 95% average
+  {_mean(dss, "dpc", "two-way", 95):.0f} against {paper.ERRORS["dss"]["dpc"]["two-way"][0][0]}. We ran {dss["rows"]:,}
+  rows, not {paper.TIMES["dss"][0]:,} (`--full` runs them all).
+- **Two printed figures contradict their neighbors.** dpc on Adult, one-way: an average of {own[1][0]} over the best
+  99% cannot fall to {own[2][0]} over all. Lap on DSS, three-way: from {best[0]} over the best 99% to {all_[0]} over
+  all,
+  the last 1% would have to average {100 * all_[0] - 99 * best[0]:,} with a maximum of {all_[1]:,}.
 """
 
 
@@ -327,6 +346,7 @@ def _times(document: Mapping[str, Any]) -> str:
         for name, found in document["results"].items()
     ]
     adult, wide = document["results"]["adult"]["total_seconds"], document["results"]["syn1"]
+    theirs = paper.seconds_of(paper.TIMES["adult"][3])
     hours = wide["seconds"]["count"] * paper.TIMES["syn1"][0] / wide["rows"] / 3600
     return f"""
 ## Time
@@ -335,9 +355,10 @@ From the file to the last synthetic row of dpc, on {document["header"]["machine"
 had 10 cores and 128 GB. Stages are in [runtimes.md](runtimes.md); `--full` runs all rows.
 
 {record.table(["", "rows", "attributes", "dummies", "ours", "the paper"], rows)}
-Adult takes {adult:.1f} s where the paper needed 407 s: the Gaussian correlations are solved instead of bisected over a
+Adult takes {adult:.1f} s where the paper needed {theirs:.0f} s: the Gaussian correlations are solved instead of
+bisected over a
 numerical double integral, and the nearest correlation matrix takes a few Newton steps. Only counting and sampling grow
-with the rows; for Syn 1 counting would take about {hours:.1f} h at this rate for all 5,240,260.
+with the rows; for Syn 1 counting would take about {hours:.1f} h at this rate for all {paper.TIMES["syn1"][0]:,}.
 """
 
 
@@ -384,7 +405,8 @@ def _data() -> str:
 {commands}
 ```
 
-Each writes its JSON, Markdown and figures here, with versions, seeds and the command in the header. Adult and Hospital
+Each writes its JSON, Markdown and figures here, with versions, seeds and the command in the header. Noise comes from
+the operating system and cannot be seeded. Adult and Hospital
 are read from `../shared/data`, or from a folder given with `--data DIR` that holds `adult.csv`, `adult_test.csv`,
 `adult.toml`, `hospital.csv` and `hospital.toml`:
 
@@ -403,7 +425,8 @@ are read from `../shared/data`, or from a folder given with `--data DIR` that ho
 def main(out: Path) -> None:
     """Write docs/results/README.md from the recorded results."""
     documents = {name: json.loads((out / f"{name}.json").read_text(encoding="utf-8")) for name in PARTS}
-    write_text(out / "README.md", page(documents))
+    header = "\n".join(f"{key}: {value}" for key, value in facts(documents).items())
+    write_text(out / "README.md", f"<!--\n{header}\n-->\n\n{page(documents)}")
 
 
 if __name__ == "__main__":

@@ -26,3 +26,17 @@ TIMES = _PAPER["times"]
 
 # The copula through numbers, 400 rows: counts of the three pairs that occur, by map of the second attribute.
 THROUGH_NUMBERS, PRINTED_PEARSON = _PAPER["through_numbers"], _PAPER["printed_pearson"]
+
+# What the paper says of its own copy of Hospital, and of Adult's time.
+HOSPITAL_DUMMIES = TIMES["hospital"][2]
+
+
+def seconds_of(printed: str) -> float:
+    """A time as the paper prints it, in seconds.
+
+    >>> seconds_of("6 min 47 s"), seconds_of("2 h 30 min")
+    (407.0, 9000.0)
+    """
+    words = printed.split()
+    units = {"h": 3600.0, "min": 60.0, "s": 1.0}
+    return sum(float(number) * units[unit] for number, unit in zip(words[::2], words[1::2], strict=True))

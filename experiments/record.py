@@ -48,14 +48,16 @@ def options(command: Command) -> Command:
     )(command)
 
 
-def header(name: str, **facts: Any) -> dict[str, Any]:
-    """What is needed to run an experiment again. No absolute paths and no host names."""
+def header(module: str, **facts: Any) -> dict[str, Any]:
+    """What is needed to run a module again. No absolute paths and no host names."""
     return {
-        "command": " ".join(["python -m", f"experiments.{name}", *_public(sys.argv[1:])]),
+        "command": " ".join(
+            ["python -m", module if "." in module else f"experiments.{module}", *_public(sys.argv[1:])]
+        ),
         "python": platform.python_version(),
         **{package: version(package) for package in ("sklar", "numpy", "scipy", "numba")},
         **stamp(),
-        "sampling_seeds": list(SEEDS),
+        **({} if "." in module else {"sampling_seeds": list(SEEDS)}),
         "noise": "from the operating system, not seeded: figures are means over the runs",
         **facts,
     }
@@ -73,18 +75,24 @@ def _public(arguments: Sequence[str]) -> list[str]:
 def write(
     folder: Path, name: str, *, document: Mapping[str, Any], markdown: str, figures: Mapping[str, Figure] | None = None
 ) -> None:
-    """Write NAME.json and NAME.md, and every figure as .svg and .png."""
+    """Write NAME.json and NAME.md, and every figure as .svg and .png: pictures stand below the title."""
     from experiments.figures import save
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     facts = "\n".join(f"{key}: {value}" for key, value in document["header"].items())
-    pictures = "".join(f"\n![{figure}]({figure}.svg)\n" for figure in figures or {})
-    write_text(folder / f"{name}.md", f"<!--\n{facts}\n-->\n\n{markdown.strip()}\n{pictures}")
+    title, _, rest = markdown.strip().partition("\n\n")
+    pictures = "".join(f"![{figure}]({figure}.svg)\n\n" for figure in figures or {})
+    write_text(folder / f"{name}.md", f"<!--\n{facts}\n-->\n\n{title}\n\n{pictures}{rest}\n")
     for figure, drawn in (figures or {}).items():
         save(drawn, folder / f"{figure}.svg")
         save(drawn, folder / f"{figure}.png")
     click.echo(markdown.strip())
+
+
+def told(title: str, sentences: str, tables: str, methods: str) -> str:
+    """A page: its title, a few sentences, its tables, and at the end how it was measured."""
+    return f"# {title}\n\n{sentences}\n\n{tables.strip()}\n\n## Methods\n\n{methods}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

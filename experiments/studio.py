@@ -19,13 +19,26 @@ import click
 import polars as pl
 
 import sklar
+from experiments import record
 from experiments.screenshots import DEVICES, chromium, shoot, squeeze
+from sklar.files.write import write_text
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 
 _WAIT_MS = 300_000
 # Steps that documentation shows, each on three devices and in the dark.
 _PICTURED = ("open", "describe", "plan", "release", "report", "publish")
+
+
+_TOLD = """\
+![The first page of the studio](../images/studio-open-desktop.png)
+
+How many clicks a new user needs from a file to a published release, and how long each step takes. The last column is
+the page alone, without the work that it starts. Pictures of every step are in docs/images."""
+_METHODS = """\
+A browser without a window walks through the studio with a generated census of 20,000 rows (`python -m
+experiments.studio`), as a new user would who accepts what is proposed. Seconds are of the wall, clicks add up; a page
+alone is the best of five requests."""
 
 
 @dataclass
@@ -140,7 +153,7 @@ def _times(page: Any, name: str) -> dict[str, float]:
 
 
 def reports(folder: Path, out: Path) -> None:
-    """Pictures of both reports on a release of the generated census, by its public schema."""
+    """Pictures of both reports on a release of the generated census, by its public schema, and its forecast."""
     _, frames = generate("census", rows=30_000, seed=7)
     rows, schema = pl.concat(list(frames)), Schema.from_toml(schema_toml("census"))
     model = sklar.fit(rows, schema, epsilon=1.0)
@@ -153,13 +166,18 @@ def reports(folder: Path, out: Path) -> None:
             shoot(page, out / f"{name}-{device}.png", width=width, height=height)
         shoot(page, out / f"{name}-dark.png", width=1280, height=height, dark=True)
     shoot(folder / "report.html", out / "report-charts.png", width=1280, height=900, section="margins")
+    write_text(folder / "census.toml", schema.to_toml())
+    epsilons = [text for each in ("0.25", "0.5", "1", "2", "4") for text in ("--epsilon", each)]
+    asked = ["--schema", str(folder / "census.toml"), "--rows", "30000", *epsilons, "--plot", str(out / "forecast.svg")]
+    subprocess.run([sys.executable, "-m", "sklar", "forecast", *asked], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 
 
 @click.command()
 @click.argument("table", type=click.Path(path_type=Path, exists=True), required=False)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("docs/images"), show_default=True)
 @click.option("--pictures/--no-pictures", default=True, show_default=True)
-def main(table: Path | None, out: Path, pictures: bool) -> None:  # noqa: FBT001
+@click.option("--page", is_flag=True, help="Write docs/results/studio.* too.")
+def main(table: Path | None, out: Path, *, pictures: bool, page: bool) -> None:
     """Walk through the studio with TABLE, or with a generated census."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "statistics"
@@ -173,10 +191,17 @@ def main(table: Path | None, out: Path, pictures: bool) -> None:  # noqa: FBT001
         made = walk(folder, name, out if pictures else None)
         if pictures:
             reports(Path(place), out)
-    for step, clicks, seconds in made.steps:
-        click.echo(
-            f"{step:<10} {clicks:>3} clicks {seconds:>7.1f} s, the page alone {made.pages.get(step, 0):>4.0f} ms"
-        )
+    steps = [
+        {"step": step, "clicks": clicks, "seconds": round(seconds, 1), "page_ms": round(made.pages.get(step, 0.0))}
+        for step, clicks, seconds in made.steps
+    ]
+    lines = [[each["step"], each["clicks"], f"{each['seconds']:.1f}", each["page_ms"] or "-"] for each in steps]
+    shown = record.table(["step", "clicks", "seconds until it is done", "the page alone, ms"], lines)
+    click.echo(shown)
+    if page:
+        text = record.told("A walk through the studio", _TOLD, shown, _METHODS)
+        document = {"header": record.header("experiments.studio"), "steps": steps}
+        record.write(record.RESULTS, "studio", document=document, markdown=text)
 
 
 if __name__ == "__main__":

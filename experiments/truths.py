@@ -28,9 +28,11 @@ import polars as pl
 
 import sklar
 from experiments import data, record
+from experiments.figures import dots
 from experiments.limited import columns as shapes
 from sklar.answer.predicate import QueryError
 from sklar.errors import BudgetError
+from sklar.files.write import write_text
 from sklar.public.schema import Schema
 
 EPSILONS = (0.5, 1.0, 4.0, 10.0)
@@ -314,9 +316,8 @@ def run_one(job: tuple[str, str, float, int, str]) -> str:
             for key, value in each.items():
                 if key != "kind":
                     sums[each["kind"]][key] += value
-        place.write_text(
-            json.dumps({"table": name, "way": way, "epsilon": epsilon, "seed": seed, "kinds": sums}) + "\n"
-        )
+        told = {"table": name, "way": way, "epsilon": epsilon, "seed": seed, "kinds": sums}
+        write_text(place, json.dumps(told) + "\n")
     return place.name
 
 
@@ -375,10 +376,24 @@ def page(folder: Path, out: Path) -> list[str]:
         "refused",
         "",
     ]
-    text = "# Inference: the truth of raw values\n\n" + (__doc__ or "").split("\n\n", 2)[2].strip() + "\n\n"
-    text += f"Tables of about {ROWS:,} rows: {', '.join(TABLES)}. *None*: figures without an interval.\n\n"
-    text += record.table(head, lines) + "\n\n"
-    text += "Rows that fail: " + ("none." if not failed else "\n\n- " + "\n- ".join(failed)) + "\n"
+    sentences = (
+        "How often 95% intervals hold the truth of raw values, where domains are found, people are counted, or a "
+        "statistic is of three columns. In the picture each dot is a kind of question, over all ways. An answer that "
+        "cannot vouch for its interval says CAUTION."
+    )
+    methods = (__doc__ or "").split("\n\n", 2)[2].strip()
+    methods += f"\n\nTables of about {ROWS:,} rows: {', '.join(TABLES)}. *None*: figures without an interval."
+    shown = f"{record.table(head, lines)}\n\nRows that fail: "
+    shown += "none." if not failed else "\n\n- " + "\n- ".join(failed)
+    text = record.told("Inference: the truth of raw values", sentences, shown, methods)
+    series: dict[str, dict[str, float]] = {}
+    for epsilon in sorted({each for _, each, _ in sums}):
+        for kind in sorted({each for *_, each in sums}):
+            own = [each for (_, at, what), each in sums.items() if (at, what) == (epsilon, kind) and each.get("n")]
+            if own:
+                shares = sum(each.get("held", 0.0) for each in own) / sum(each["n"] for each in own)
+                series.setdefault(f"epsilon {epsilon:g}", {})[kind] = shares
+    pictures = {"inference_raw": dots("Coverage of 95% intervals", "share that hold the truth", series, line=0.95)}
     document = {"header": record.header("inference"), "results": [dict(zip(head, line, strict=True)) for line in lines]}
-    record.write(out, "inference_raw", document=document, markdown=text)
+    record.write(out, "inference_raw", document=document, markdown=text, figures=pictures)
     return failed

@@ -194,20 +194,23 @@ def test_the_binary_copula_draws_until_the_condition_holds(table: pl.DataFrame, 
         model.complete(pl.DataFrame({"age": [3]}))
 
 
-def test_a_query_that_cuts_a_bin_says_so_and_adds_its_uncertainty(model: Model, folder: Path) -> None:
+def test_a_query_that_cuts_a_bin_has_bounds_and_says_so(model: Model, folder: Path) -> None:
     found, whole, less = (model.query(f"age < {age}") for age in (18, 20, 15))
     assert found.split == ("age [15, 20)",)
     estimates = [each.estimate or 0.0 for each in (less, found, whole)]
     # Of some 33 rows in the bin: noise of a standard error of 2 makes them negative once in 1e60 releases.
     assert estimates == sorted(estimates)
-    assert (found.standard_error or 0.0) > (found.split_error or 0.0) > 0
-    assert (whole.split, whole.split_error) == ((), None)
-    said = "cut bins        age [15, 20): their shares are the model's, not measured; that adds"
-    assert said in "\n".join(found.lines())
-    assert model.query("age < 18 and sex = 'Male'").split == found.split
+    assert (whole.split, whole.bounds, found.bounds) == ((), False, True)
+    assert (less.low or 0.0) - 20 < (found.low or 0.0) < (found.high or 0.0) < (whole.high or 0.0) + 20
+    told = "CAUTION: age [15, 20): where in these bins the question's border lies was not measured"
+    assert told in "\n".join(found.lines())
     three = model.query("age < 18 and sex = 'Male' and role = 'Single'")
-    assert three.estimate is None
-    assert "their shares are the model's, not measured" in "\n".join(three.lines())
+    assert three.bounds
+    assert three.split == found.split
+    # One place answers, in every form; a mean of the rows has bounds, too.
+    share = model.infer("share(age < 18)", target="table").figures[0]
+    assert [share.low, share.high] == pytest.approx([(end or 0.0) / model.n_rows for end in (found.low, found.high)])
+    assert model.infer("share(sex = 'Male') where age < 18").figures[0].bounds
     assert '"age [15, 20)"' in output_of(cli, "query", folder / "people.sklar", "age = 17", "--json")
     refuses("cuts the bin", output_of, cli, "query", folder / "people.sklar", "age < 18", "--exact", error=QueryError)
 

@@ -26,14 +26,13 @@ import click
 import pandas as pd
 
 from benchmarks import raw
-from benchmarks.pages import RELEASE, RESULTS, ROOT, mark, source_digest, versions, write_page
+from benchmarks.pages import RESULTS, ROOT, SRC, mark, versions, write_page
 from benchmarks.tables import FOLDER
 from experiments import record
 from sklar import Schema, fit
 from sklar.files.write import write_text
 
 WORK = ROOT / "build" / "judges"
-SOURCE = source_digest((*RELEASE, "custodian/draft/**/*.py", "custodian/review.py"))
 # What a judge said is kept while the judges and their environments are the same.
 _JUDGING = [Path(__file__).with_name("judging.py"), *(ROOT / "requirements").glob("*.txt")]
 JUDGING = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_JUDGING))).hexdigest()[:8]
@@ -106,13 +105,13 @@ def run(name: str, draw: int, judges: Sequence[str], work: Path, jobs: int) -> d
     if found.get("judging") != JUDGING:
         found["said"] = {}
     train, test = split(name, work)
-    if found.get("source") != SOURCE:
+    if found.get("source") != SRC:
         made = candidates(name, draw, train, work)
         columns = columns_of([train, test, *made.values()])
         same = found.get("columns") == columns
         real = {key: value for key, value in found.get("said", {}).items() if same and key.endswith(".test")}
         files = {kind: str(path) for kind, path in made.items()}
-        found = {"table": name, "draw": draw, "source": SOURCE, "rows": len(raw.texts(train)), "columns": columns}
+        found = {"table": name, "draw": draw, "source": SRC, "rows": len(raw.texts(train)), "columns": columns}
         found |= {"files": files, "said": real}
     found["judging"] = JUDGING
     asked = [
@@ -257,7 +256,7 @@ def main(*, tables: list[str], judges: list[str], draws: int, jobs: int, page: b
     for line in passes(runs):
         click.echo(line)
     if page:
-        header = {"command": f"python -m benchmarks.judges --draws {draws} --page", **versions(), "source": SOURCE}
+        header = {"command": f"python -m benchmarks.judges --draws {draws} --page", **versions(), "source": SRC}
         kept = [{key: value for key, value in run.items() if key != "files"} for run in runs]
         document = {"header": header, "goals": [list(each) for each in goals(runs)], "runs": kept}
         write_page(

@@ -13,7 +13,7 @@ import sklar
 from sklar.answer.effects import Floats
 from sklar.answer.infer import infer
 from sklar.answer.infer.numerical import Curve
-from sklar.answer.infer.statistics import Records, correlate, solve
+from sklar.answer.infer.statistics import Records, solve
 from sklar.answer.predicate import QueryError
 from sklar.files.model import Model
 from tests.answer.test_infer import SCHEMA, codes, exactly, frame
@@ -156,22 +156,11 @@ def test_an_interval_lies_as_its_statistic_is_curved(model: Model) -> None:
     assert line.value([-3.0, 0.5, 9.0]).tolist() == [2.0, 5.5, 14.0]
 
 
-def test_a_correlation_covers_what_numbers_do_inside_their_bins() -> None:
-    """Means inside bins that explain 3/4 of one variance: numbers correlate by R to 1 / R times as much."""
-    columns = np.array([[-1.0, 1.0, -1.0, 1.0], [-1.0, 1.0, 1.0, -1.0]])
-    weights, hidden = np.array([0.4, 0.4, 0.1, 0.1]), np.stack([np.full(4, 1 / 3), np.zeros(4)])
-    means, moved = (correlate(columns, each, weights, 10**9) for each in (0 * hidden, hidden))
-    assert means == pytest.approx(0.6)
-    # Two standard errors reach both.
-    assert 1.96 * (moved - means) > max(0.6 / math.sqrt(0.75) - 0.6, 0.6 - 0.6 * math.sqrt(0.75))
-
-
 def test_what_has_no_value_is_left_out_and_told(model: Model) -> None:
     found = infer(model, "mean(log(weight))", scores={"weight": "midpoint"})
     assert any("rows in which log(weight) has no value are left out" in each for each in found.cautions)
     assert infer(model, "sum(weight)").target == "table"
-    assert infer(model, "independent(age, sex) where owns = true").test is not None
     with pytest.raises(QueryError, match="weights must not be negative, and 'age' has levels below zero"):
         infer(model, "sd(weight) weighted by age", scores={"age": dict.fromkeys(SCHEMA.attribute("age").levels, -1.0)})
-    shown = infer(model, "mean(log(age))").notes
-    assert any("but not where numbers lie inside their bins" in note for note in shown)
+    with pytest.raises(QueryError, match=r"C\(...\) takes a number by its bins, which have no mean"):
+        infer(model, "mean(C(age))")

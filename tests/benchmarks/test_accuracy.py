@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks import accuracy, accuracy_page, aim, graphical, judge, peers, pool, structures, tables
+from benchmarks import accuracy, accuracy_page, aim, graphical, judge, pages, peers, pool, structures, tables
 from sklar.custodian.evaluate import choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import answer_blocks
 from sklar.public.schema import Attribute, Schema
@@ -75,7 +75,7 @@ def test_independent_codes_have_the_margins() -> None:
 def test_a_release_of_ours_is_judged_and_says_of_which_source_it_is(tmp_path: Path, method: str) -> None:
     run = accuracy.Run(table="small", method=method, epsilon=5.0, draw=1)
     found = accuracy.perform(bench(), run, python=None, work=tmp_path, limit=1.0)
-    assert (found["status"], found["source"], found["rows"]) == ("finished", accuracy.SOURCE, 200)
+    assert (found["status"], found["source"], found["rows"]) == ("finished", pages.SRC, 200)
     assert found["tv2"] > 0
     assert (found["valid"] == 1.0) == (method != "dpc")
 
@@ -205,7 +205,7 @@ def test_ours_are_run_once_for_a_state_of_the_package(tmp_path: Path, opened: No
     assert output_of(aim.main, *arguments).count("TV3") == 3
     assert not old.exists()
     found = json.loads((tmp_path / "azpro.auto.4.1.json").read_text())
-    assert found["source"] == accuracy.SOURCE
+    assert found["source"] == pages.SRC
     assert found["tv2"] > 0
     assert output_of(aim.main, *arguments) == ""
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from experiments.stopwatch import Stopwatch
 
-from benchmarks import growth, limits, pipeline, references, shapes
+from benchmarks import growth, limits, pages, pipeline, references, shapes
 from sklar import fit
 from sklar.generate import generate, schema_toml
 from sklar.paper.estimate import nearest, orthant
@@ -129,7 +129,7 @@ def test_a_release_is_timed_as_a_whole_and_stage_by_stage(tmp_path: Path, method
 
 
 def test_a_page_shows_the_largest_run_of_each_shape_and_none_of_another_source(tmp_path: Path) -> None:
-    run = {"shape": "adult", "method": "auto", "rows": 1000, "threads": 2, "source": pipeline.SOURCE}
+    run = {"shape": "adult", "method": "auto", "rows": 1000, "threads": 2, "source": pages.SRC}
     runs = {
         "small": run | {"rows": 40},
         "large": run | {"rows": 60},

@@ -347,10 +347,10 @@ def towns(*numbers: int) -> Block:
 
 
 @pytest.mark.parametrize(("counts", "n_rows", "again"), [
-    ((3600,), N, False), ((3599,), N, True), ((), N, True), ((3999,), None, True), ((1, 1, 1, 1), N, False),
+    ((3880,), N, False), ((3879,), N, True), ((), N, True), ((3999,), None, True), ((1, 1, 1, 1), N, False),
     ((1, 1, 1, 1), None, False),
 ])  # fmt: skip
-def test_a_second_round_is_for_columns_that_left_a_tenth_in_other_and_have_room(
+def test_a_second_round_is_for_columns_that_left_rows_in_other_and_have_room(
     counts: tuple[int, ...], n_rows: int | None, again: bool
 ) -> None:
     budget = Budget(epsilon=1.0)

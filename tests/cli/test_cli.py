@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import shutil
 import signal
@@ -223,8 +222,7 @@ def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
     assert json.loads(judged.stdout)["notice"].startswith("PRIVATE")
     itself = call(*["evaluate", "c.csv", "c.csv", "--schema", "c.toml"], cwd=tmp_path).stdout
     assert itself.startswith("PRIVATE: computed from the real rows without noise.")
-    for name in ("one-way", "two-way", "three-way"):
-        assert re.search(rf"^{name} .*0\.0 / 0", itself, re.MULTILINE)
+    assert "of tables: 0.00% of one column, 0.00% of two, 0.00% of three" in " ".join(itself.split())
 
 
 @pytest.fixture(scope="module")

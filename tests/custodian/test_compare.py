@@ -43,7 +43,7 @@ def test_real_rows_are_analyzed_by_their_raw_values(model: Model) -> None:
     for question, true in cases.items():
         found = sklar.compare(rows, model, question)
         assert [each.estimate for each in found.real.figures] == pytest.approx(true, rel=1e-6), question
-        assert found.inferred.to_dict() == model.infer(question).to_dict()
+        assert found.inferred.to_dict() == model.infer(question, target="table").to_dict()
     # The standard error of a mean, by a bootstrap of 200 tables: to 30%, six standard errors of it.
     told = sklar.compare(rows, model, "mean(age)", level=0.9)
     mean = told.to_polars()

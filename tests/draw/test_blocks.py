@@ -172,7 +172,7 @@ def test_a_seed_has_the_rows_that_it_had_in_earlier_versions(
 
 
 def test_few_rows_are_drawn_from_few_whole_fits_and_come_nearer_to_the_model() -> None:
-    """Three rows of a component, of two fits at least; fits that have as many rows each as they can."""
+    """Eight rows of a component, of two fits at least; fits that have as many rows each as they can."""
     schema, rows = schema_of(3, 4, 2, 5, 3), 1_000
     one = dirichlet_model(schema, 150, rounds=18)
     moved = np.random.default_rng(1).permutation(150)
@@ -181,10 +181,10 @@ def test_few_rows_are_drawn_from_few_whole_fits_and_come_nearer_to_the_model() -
     found = (pair_frequencies(schema, drawn(each, rows)) for each in (replace(model, fits=1), model))
     apart = [float(np.mean((each - one.predict_pairs())[schema.offsets[1] :, :3] ** 2)) for each in found]
     assert apart[1] < apart[0] / 2
-    for number in (1, 100, 150, 449, 3 * 150 * 8, 5_000):
+    for number in (1, 100, 150, 1_199, 8 * 150 * 8, 12_000):
         sizes = component_rows(number, 150 * 8, 8, 0.3, few=True)
         assert sizes.sum() == number
-        assert sizes.size == 150 * min(max(number // 450, 2), 8)
+        assert sizes.size == 150 * min(max(number // 1_200, 2), 8)
         # Whole fits have whole rounds, and so the fit's own distribution, but one.
         assert sum(each.min() < each.max() for each in sizes.reshape(-1, 150)) == (number % 150 > 0)
     assert component_rows(10_000, 1_200, 8, 0.3, few=False).size == 1_200

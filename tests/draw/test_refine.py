@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS
-from sklar.draw.refine import Refiner, exchange, exchange_plainly, refining_rounds, three_way_tables, triple_rounds
+from sklar.draw.refine import Refiner, exchange, exchange_plainly, refining_rounds, three_way_tables
 from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
 from sklar.kernel.cells import Cells
@@ -72,13 +72,13 @@ def test_refined_blocks_are_larger_and_large_tables_are_left_as_they_are_drawn()
     model = dirichlet_model(schema_of(3, 4), 4, rounds=2)
     assert model.sampler().block_rows == REFINED_ROWS
     assert replace(model, rounds=0).sampler().block_rows == BLOCK_ROWS
-    sizes = {(1, 1): 18, (32_561, 14): 18, (1_000_000, 10): 18, (5_000_000, 27): 0, (10**12, 3): 0}
-    assert {size: refining_rounds(*size, 20_000) for size in sizes} == sizes
-    assert {refining_rounds(*size, 20_001) for size in sizes} == {0}
-    small = Cells([2] * 10)
-    assert triple_rounds(20_000, small, 0.01) == 18
-    assert triple_rounds(20_000, small, 0.05) == triple_rounds(5_000_000, small, 0.01) == 0
-    assert triple_rounds(20_000, Cells([20] * 10), 0.01) == triple_rounds(20_000, Cells([2, 2]), 0.01) == 0
+    bits, wide = Cells([2] * 10), Cells([20] * 17)
+    # Of three-way tables where there is work enough to load compiled code, and not too much of it.
+    found = {rows: refining_rounds(rows, bits) for rows in (1, 200, 20_000, 500_000, 5_000_000, 10**8)}
+    assert found == {1: (18, 2), 200: (18, 2), 20_000: (18, 3), 500_000: (18, 2), 5_000_000: (4, 2), 10**8: (0, 2)}
+    assert refining_rounds(20_000, wide) == (18, 2)
+    assert refining_rounds(20_000, Cells([2, 2])) == (18, 2)
+    assert refining_rounds(20_000, Cells([20_001])) == (0, 2)
 
 
 SCHEMA = schema_of(2, 3, 2, 3)

@@ -225,7 +225,7 @@ from sklar.errors import OutputError
 from sklar.files.write import write_frames
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-frame = pl.DataFrame({{"x": np.random.default_rng(0).random(300_000)}})
+frame = pl.DataFrame({{"x": np.random.default_rng(0).random(30_000)}})
 for suffix in {SUFFIXES}:
     try:
         write_frames(Path("out" + suffix), frame.schema, [frame], None)

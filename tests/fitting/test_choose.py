@@ -216,12 +216,12 @@ def test_models_are_larger_and_fits_longer_where_noise_is_small_and_steps_are_sh
         return start.components, fits
 
     assert started(10_000, schema.cells) == (150, 16)
-    assert started(1_500_000, schema.cells) == (152, 15)
-    assert started(10_000_000, schema.cells) == (400, 6)
-    # Nothing jumps: where there is a tenth less noise there are at most 9% more components.
+    assert started(3_000_000, schema.cells) == (257, 9)
+    assert started(30_000_000, schema.cells) == (800, 3)
+    # Nothing jumps: with more rows by a tenth, so less noise, there are as many more components at most.
     found = [started(int(1_000_000 * 1.1**step), schema.cells) for step in range(25)]
     assert found == sorted(found, key=lambda each: (each[0], -each[1]))
-    assert all(after[0] <= 1.09 * before[0] and before[1] - after[1] <= 2 for before, after in pairwise(found))
+    assert all(after[0] <= 1.1 * before[0] + 1 and before[1] - after[1] <= 2 for before, after in pairwise(found))
     # A step over many levels takes long: fewer components, but never few, and fewer steps.
     assert started(10**11, Cells([2_000, 2_000])) == (150, 16)
     wide = Cells([2] * 3_000)

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from sklar.budget.search import Ladder, ladder_of, next_cells
 from sklar.draw.decode import Decoder
-from sklar.fitting.density import Density, _by_tree, estimate_density
+from sklar.fitting.density import Density, _by_tree, _seen_bins, estimate_density
 from sklar.fitting.domains import found_numbers
+from sklar.public.axis import AttributeKind
 from sklar.public.schema import Schema
 from tests.budget.test_search import private
 
@@ -59,6 +60,47 @@ def test_a_smooth_column_has_no_heaps_and_bins_of_about_equal_rows() -> None:
     assert found.points == ()
     assert found.n_bins == 20
     assert np.histogram(values, found.edges)[0].max() < 1500
+
+
+@pytest.mark.parametrize(("low", "high", "kind", "bounds", "slack"), [
+    (1, 32, "integer", (0, 10**9), 0), (900, 1040, "integer", (-(10**9), 10**9), 10), (0, 24, "integer", (0, 169), 2),
+    (44.89, 45.05, "real", (-90.0, 90.0), 0.05), (-93.33, -93.2, "real", (-180.0, 180.0), 0.05),
+    (15_706, 16_071, "date", (-25_567, 47_482), 16),
+])  # fmt: skip
+def test_numbers_end_where_rows_do_whatever_the_bounds(
+    low: float, high: float, kind: AttributeKind, bounds: tuple[float, float], slack: float
+) -> None:
+    """Even numbers, whose last ones noise of 0.3% shows: ends by windows of a few cells, at fixed seeds."""
+    attribute = private(kind, *bounds)
+    ladder = ladder_of(attribute)
+    values = np.random.default_rng(5).uniform(low, high, 10_000)
+    units = ladder.units(values if kind == "real" else np.floor(values).astype(np.int64))
+    for seed in range(6):
+        found = estimate_density(ladder, searched(units, ladder, seed), SCALE)
+        first, last = ladder.axis(np.array([found.first, found.last])).tolist()
+        assert abs(first - low) <= slack + 1e-9
+        assert abs(last - high) <= slack + 1e-9
+        assert found.masses[(found.edges[:-1] < found.first) | (found.edges[1:] > found.last)].sum() == 0
+
+
+def test_rows_of_outer_bins_that_noise_alone_filled_are_drawn_inside() -> None:
+    assert _seen_bins(np.array([1.0, -3.0, 9.0, 0.5, 4.0, 2.4, -1.0])).tolist() == [2, 2, 2, 3, 4, 4, 4]
+    assert _seen_bins(np.zeros(3)).tolist() == [0, 1, 2]
+
+
+def test_where_all_rows_are_heaps_they_take_nearly_all_levels() -> None:
+    prices = np.array([975, 1050, 1100, 1200, 1250, 1275, 1450, 1475, 1600, 1650, 1675, 1700, 1750, 1795, 1800, 2025])
+    assert set(found_numbers(WIDE, searched(prices.repeat(700), ladder_of(WIDE), 3), SCALE).points) == {*prices}
+
+
+def test_a_heap_with_more_digits_than_grains_is_no_level_that_nobody_has() -> None:
+    """8.05546, seven knots in miles an hour, has more digits than grains tell: its heap stays inside of a bin."""
+    attribute = private("real", 0.0, 1e12)
+    ladder = ladder_of(attribute)
+    values = np.array([0.0, 2.5, 8.05546, 11.5077]).repeat(2500)
+    tables = searched(ladder.units(values), ladder, 1)
+    assert set(found_numbers(attribute, tables, SCALE).points) == {0.0, 2.5}
+    assert estimate_density(ladder, tables, SCALE).heaps.size == 4
 
 
 def test_noise_alone_gives_valid_bins_and_no_rows_far_out() -> None:

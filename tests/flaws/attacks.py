@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks.results import stamped
+
 from sklar.trust.audit.by_kind import BY_KIND
 from sklar.trust.audit.kinds import kinds
 from tests.flaws.planted import ROOT
@@ -60,5 +62,5 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    PAGE.write_text(stamped(page(), ["tests.flaws.attacks"]))
     sys.stdout.write(page())

@@ -1,8 +1,9 @@
 """`make flaws`: plant every flaw in a copy of the package and report which of tests, audit and verify catches it.
 
 Tests are those that the flaw names; the audit is the quick one, of the flawed copy; verify is the sound package's, on
-models that the flawed copy released. The table goes to docs/results/flaws.md, and is kept in flaws.json beside it, so
-that some flaws can be tried again. Fails when the tests miss a flaw, or the audit catches fewer than it must.
+models that the flawed copy released. The table goes to docs/results/flaws.*. What was tried on the same package and the
+same tests is not tried again, but where its name is given. Fails when the tests miss a flaw, or the audit catches fewer
+than it must.
 
     python -m tests.flaws.run [--jobs N] [PART OF A NAME ...]
 
@@ -23,11 +24,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from benchmarks.pages import kept, source_digest
+from experiments.figures import dots
 
+from experiments import record
+from sklar.files.write import write_text
 from tests.flaws.planted import FLAWS, ROOT, Flaw, environment, plant
 
-PAGE = ROOT / "docs" / "results" / "flaws.md"
-KEPT = PAGE.with_suffix(".json")
+TESTS = source_digest(ROOT / "tests")
+KEPT = kept("flaws") / f"{TESTS}.json"
 LEAST_BY_THE_AUDIT = 25
 _SCHEMA = """[table]
 name = "people"
@@ -116,56 +121,60 @@ def by_verify(folder: Path) -> str:
     return ""
 
 
+def counts_of(found: list[Caught]) -> dict[str, int]:
+    """How many flaws each of the three catches alone."""
+    return {who: sum(bool(each[who]) for each in found) for who in ("tests", "audit", "verify")}
+
+
 def page(found: list[Caught]) -> str:
     """The table, as a page of the documentation."""
-    counts = {who: sum(bool(each[who]) for each in found) for who in ("tests", "audit", "verify")}
-    lines = [
-        "# Planted flaws, and who catches each",
-        "",
-        f"`make flaws` plants {len(found)} flaws (`tests/flaws/planted.toml`), each in a copy of the package, "
-        "and lets three look for each: the tests that the flaw names, `sklar audit --quick` of the flawed copy, and "
-        "`sklar verify` of the sound package on five models that the flawed copy released (a table, bits, one with "
-        "three-way tables, private domains, linked tables).",
-        "",
-        f"Caught by the tests: {counts['tests']} of {len(found)}. By the audit alone: {counts['audit']}. By verify "
-        f"alone: {counts['verify']}. Verify sees a file and nothing else, so that it can catch only what a file shows.",
-        "",
-        "| flaw | test that fails first | attack that succeeds first | verify |",
-        "|---|---|---|---|",
-    ]
-    marks = {"": " (*)", "without models": " (+)", "whole": ""}
-    for each in found:
-        tests = f"`{each['tests']}`" if each["tests"] else "**missed**"
-        mark = marks[each.get("audited", "")]
-        lines.append(f"| {each['name']} | {tests} | {each['audit'] or '-'}{mark} | {each['verify'] or '-'} |")
-    lines += ["", "(*) Audit and verify as before attacks were made by kind of release: not tried again since."] * any(
-        "audited" not in each for each in found
+    counts = counts_of(found)
+    sentences = (
+        f"{len(found)} flaws are planted, each in a copy of the package, and three look for each. Caught by the tests: "
+        f"{counts['tests']}; by the audit alone: {counts['audit']}; by verify alone: {counts['verify']}. Verify sees a "
+        "file and nothing else, so that it can catch only what a file shows."
     )
-    lines += ["", "(+) By the quick audit without its attack on models; tests were run apart from it."] * any(
-        each.get("audited") == "without models" for each in found
+    methods = (
+        "`make flaws` plants `tests/flaws/planted.toml`. The three are the tests that the flaw names, `sklar audit "
+        "--quick` of the flawed copy, and `sklar verify` of the sound package on five models that the flawed copy "
+        "released (a table, bits, one with three-way tables, private domains, linked tables)."
     )
     tried = {each["name"] for each in found}
-    rest = [flaw.name for flaw in FLAWS if flaw.name not in tried]
-    lines += ["", f"Planted, and not tried by all three yet: {'; '.join(rest)}."] if rest else []
-    return "\n".join(lines) + "\n"
+    if rest := [flaw.name for flaw in FLAWS if flaw.name not in tried]:
+        methods += f" Not tried yet: {'; '.join(rest)}."
+    lines = [
+        [
+            each["name"],
+            f"`{each['tests']}`" if each["tests"] else "**missed**",
+            each["audit"] or "-",
+            each["verify"] or "-",
+        ]
+        for each in found
+    ]
+    head = ["flaw", "test that fails first", "attack that succeeds first", "verify"]
+    return record.told("Planted flaws, and who catches each", sentences, record.table(head, lines), methods)
 
 
 def main(parts: list[str], jobs: int) -> int:
     """Catch all flaws, or those whose name holds one of these texts; returns the exit code."""
     chosen = [flaw for flaw in FLAWS if not parts or any(part in flaw.name for part in parts)]
-    kept = json.loads(KEPT.read_text()) if parts and KEPT.exists() else {}
+    known: dict[str, Caught] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    chosen = [flaw for flaw in chosen if parts or flaw.name not in known]
     with ThreadPoolExecutor(jobs) as pool:
         # Audits take longest, above all those that find nothing: they begin first.
         looks = {who: [pool.submit(look, who, flaw) for flaw in chosen] for who in ("audit", "tests", "verify")}
         for number, flaw in enumerate(chosen):
             caught = {who: looks[who][number].result() for who in ("tests", "audit", "verify")}
             sys.stderr.write(f"{flaw.name}: {' | '.join(by or '-' for by in caught.values())}\n")
-            kept[flaw.name] = {"name": flaw.name, **caught, "audited": "whole"}
+            known[flaw.name] = {"name": flaw.name, **caught}
             # After each: a run may be interrupted.
-            KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-    found = [kept[flaw.name] for flaw in FLAWS if flaw.name in kept]
-    PAGE.write_text(page(found))
-    sys.stdout.write(page(found))
+            write_text(KEPT, json.dumps(known, indent=1) + "\n")
+    found = [known[flaw.name] for flaw in FLAWS if flaw.name in known]
+    document = {"header": record.header("tests.flaws.run", tests=TESTS), "flaws": found}
+    shares = {who: 100 * number / len(found) for who, number in counts_of(found).items()}
+    pictures = {"flaws": dots(f"Of {len(found)} planted flaws", "% caught", {"caught": shares})}
+    record.write(record.RESULTS, "flaws", document=document, markdown=page(found), figures=pictures)
     wanted = {flaw.name for flaw in FLAWS if flaw.audited}
     missed = [f"the tests miss: {each['name']}\n" for each in found if not each["tests"]]
     missed += [f"the audit misses: {each['name']}\n" for each in found if each["name"] in wanted and not each["audit"]]

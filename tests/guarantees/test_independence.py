@@ -159,19 +159,6 @@ def test_what_can_be_seen_of_a_release_is_the_same_for_all_tables(
             assert seen(tmp_path / table, table, arguments, monkeypatch) == reference, table
 
 
-def test_fit_prints_the_same_for_all_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = []
-    for table, (name, data) in TABLES.items():
-        (tmp_path / table).mkdir()
-        monkeypatch.chdir(tmp_path / table)
-        Path(name).write_bytes(data)
-        Path("s.toml").write_text(TOML)
-        done = CliRunner().invoke(cli, ["fit", name, "--schema", "s.toml", "--epsilon", "20", "--model", "m.sklar"])
-        assert done.exit_code == 0, done.output
-        printed.append((public(done.stdout + done.stderr, rows=True), arrays(Path("m.sklar"))))
-    assert all(each == printed[0] for each in printed)
-
-
 def test_how_many_rows_there_are_is_printed_only_where_it_is_public() -> None:
     """Under add-remove the number of rows is private: no line and no bar may count them."""
 

@@ -11,82 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from sklar.errors import MissingExtraError, SchemaError
 from sklar.public.importers import Imported, import_schema
 from sklar.public.schema import Schema
 from tests.conftest import refuses
 
-SDV_COLUMNS = {
-    "guest_email": {"sdtype": "email", "pii": True}, "has_rewards": {"sdtype": "boolean"},
-    "room_type": {"sdtype": "categorical"}, "size": {"sdtype": "categorical", "order": ["S", "M", "L"]},
-    "nights": {"sdtype": "numerical", "computer_representation": "Int8"}, "fee": {"sdtype": "numerical"},
-    "checkin": {"sdtype": "datetime", "datetime_format": "%d %b %Y"},
-    "paid_at": {"sdtype": "datetime", "datetime_format": "%Y-%m-%d %H:%M:%S"},
-    "card": {"sdtype": "id", "regex_format": "[0-9]{4}"}, "note": {"sdtype": "unknown", "pii": False},
-}  # fmt: skip
-SDV = {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "primary_key": "guest_email", "columns": SDV_COLUMNS}
-HOTELS = {"hotels": {"primary_key": "guest_email", "columns": SDV_COLUMNS}}
+DESCRIBED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("described.yaml").read_text())
+SDV, FRICTIONLESS, SMARTNOISE, TRANSFORMERS = DESCRIBED.values()
+HOTELS = {"hotels": {"primary_key": "guest_email", "columns": SDV["columns"]}}
+BACKWARDS = {"name": "age", "type": "integer", "constraints": {"minimum": 9, "maximum": 1}}
 SDV_TABLES = {"METADATA_SPEC_VERSION": "V1", "tables": HOTELS, "relationships": []}
-CONSTRAINTS = ("required", "unique", "minimum", "maximum", "exclusiveMaximum", "enum")
-
-
-def field(name: str, kind: str, **keys: Any) -> dict[str, Any]:
-    """A field of a Table Schema, with its constraints by name."""
-    constraints = {key: keys.pop(key) for key in CONSTRAINTS if key in keys}
-    return {"name": name, "type": kind, **keys} | ({"constraints": constraints} if constraints else {})
-
-
-FRICTIONLESS = {
-    "fields": [field("id", "integer", unique=True), field("age", "integer", minimum=0, maximum=119),
-        field("rooms", "integer", required=True, minimum=1, exclusiveMaximum=9),
-        field("income", "number", minimum="0", maximum="1e6"), field("sex", "string", enum=["F", "M"], required=True),
-        field("size", "string", categories=["S", {"value": "L", "label": "x"}], categoriesOrdered=True),
-        field("code", "integer", categories=[{"value": 1, "label": "one"}, {"value": 2, "label": "two"}]),
-        field("city", "string"), field("born", "date", minimum="1900-01-01", maximum="2024-12-31"),
-        field("seen", "datetime", format="%d/%m/%Y"), field("smoker", "boolean"), field("place", "geopoint"),
-        field("since", "year", minimum=1990, maximum=1999, required=True),
-        field("month", "yearmonth", minimum="2000-01", exclusiveMaximum="2001-01"),
-        field("at", "time", format="%H:%M", minimum="00:00:00", maximum="23:59:59"),
-        field("took", "duration", minimum="PT0S", maximum="PT1H"),
-        field("died", "date", format="%d.%m.%Y", minimum="1900-01-01", maximum="2000-01-01"),
-        field("well", "boolean", falseValues=["N"], trueValues=["Y"]),
-        field("pay", "integer", missingValues=["", "NA", "-9"], minimum=0, maximum=99)],
-    "missingValues": ["", "NA", "-"],
-}  # fmt: skip
-SMARTNOISE = """
-Database:
-  PUMS:
-    PUMS:
-      rows: 1000
-      max_ids: 1
-      age: {type: int, lower: 0, upper: 100}
-      income: {type: float, lower: 0, upper: 500000.0, nullable: false}
-      sex: {type: string, missing_value: "?"}
-      married: {type: boolean}
-      seen: {type: datetime}
-      weight: {type: float}
-      pid: {type: int, private_id: true}
-engine: postgres
-"""
-
-
-def step(name: str, **params: Any) -> dict[str, Any]:
-    return {"type": f"_ssynth_transformer:{name}", "name": name, "params": params}
-
-
-def chain(*steps: dict[str, Any]) -> dict[str, Any]:
-    return step("ChainTransformer") | {"params": list(steps)}
-
-
-TRANSFORMERS = {
-    "module": "smartnoise-synth", "version": "1.0.0",
-    "constraints": {"id": step("AnonymizationTransformer") | {"params": "uuid4"},
-        "age": step("MinMaxTransformer", lower=0, upper=100, nullable=False),
-        "weight": chain(step("ClampTransformer", lower=10, upper=200), step("BinTransformer", bins=25)),
-        "income": chain(step("LogTransformer"), step("BinTransformer", bins=20, lower=0, upper=50)),
-        "sex": chain(step("LabelTransformer", nullable=True), step("OneHotEncoder")), "job": step("DropTransformer")},
-}  # fmt: skip
 
 
 def put(folder: Path, name: str, content: object) -> Path:
@@ -230,7 +166,7 @@ def test_no_row_and_no_statistic_of_a_parquet_file_is_read(tmp_path: Path) -> No
         ("x.json", {"a": 1}, "is not recognized as SDV metadata, SmartNoise metadata or a Frictionless Table Schema."),
         ("x.json", {"columns": {"a": 5}}, "does not have the layout of sdv descriptions."),
         ("x.json", {"columns": {"a": {"sdtype": "id"}}}, "describes no column to release"),
-        ("x.json", {"fields": [field("age", "integer", minimum=9, maximum=1)]}, "'age': low must be below high"),
+        ("x.json", {"fields": [BACKWARDS]}, "'age': low must be below high"),
         ("x.json", {"fields": [{}]}, "does not have the layout of frictionless descriptions."),
         ("x.parquet", "no", "is not a Parquet file or an Arrow file, or it is damaged."),
         ("x.json", {"tables": {"a": {}, "b": {}}}, "the SDV metadata describes 2 tables (a, b). Keep only one"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+import tomllib
 from collections.abc import Iterator
 from decimal import Decimal
 from operator import methodcaller
+from pathlib import Path
 
 import hypothesis.strategies as st
 import nanoarrow as na
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 
 from sklar.kernel.queries import NO_CELL
 from sklar.public.attribute import Outside
-from sklar.public.axis import DAY, SECOND, days, microseconds
+from sklar.public.axis import days, microseconds
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import coder, encode, encode_column
 from sklar.rows.streams import column_of
@@ -26,31 +29,9 @@ from tests.conftest import TEXTS, schemas
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NOON = microseconds(dt.datetime(2000, 1, 1, 12))
-ATTRIBUTES = (
-    Attribute(name="text", kind="categorical", values=("a", "01", "1")),
-    Attribute(name="folded", kind="categorical", values=("a", "1"), missing="?", other=True),
-    Attribute(name="whole", kind="categorical", values=(1, 2, -3), missing="-9"),
-    Attribute(name="flag", kind="boolean", missing="unknown"), Attribute(name="bare flag", kind="boolean"),
-    Attribute(name="integer", kind="integer", edges=(0, 10, 20)),
-    Attribute(name="strict", kind="integer", edges=(0, 10, 20), missing="-1", outside="missing"),
-    Attribute(name="real", kind="real", edges=(0.0, 0.5, 1.0), missing="?"),
-    Attribute(name="date", kind="date", edges=(0, 1, 20_000), missing="9999-12-31"),
-    Attribute(name="datetime", kind="datetime", edges=(0, NOON, 2 * NOON), missing="?", outside="missing"),
-    Attribute(name="hours", kind="integer", edges=(0, 10, 20), points=(0, 12, 15), special=("N", -9, 17), missing="?"),
-    Attribute(name="share", kind="real", edges=(0.0, 0.5, 1.0), points=(0.0, 0.25, 1.0), special=("N", 99),
-        outside="clip"),
-    Attribute(name="day", kind="date", edges=(0, 10, 20), points=(0, 5), special=("9999-12-31", "never"), missing=""),
-    Attribute(name="answer", kind="boolean", special=("N/A",), missing="?"),
-    Attribute(name="rank", kind="categorical", values=(1, 2), special=(9, "N"), missing="?", other=True),
-    Attribute(name="clock", kind="time", edges=(0, DAY // 2, DAY), points=(DAY // 2,), missing="?"),
-    Attribute(name="span", kind="duration", edges=(0, 60 * SECOND, 3_600 * SECOND), points=(0,), missing=""),
-    Attribute(name="year", kind="year", edges=(1990, 2000, 2010), special=(9999,), missing="?", outside="missing"),
-    Attribute(name="month", kind="yearmonth", edges=(1990 * 12, 2000 * 12, 2001 * 12), missing="?"),
-    Attribute(name="written", kind="date", edges=(0, 31, 365), format="%d.%m.%Y", special=("9999-12-31",), missing="?"),
-    Attribute(name="moment", kind="datetime", edges=(0, DAY, 9 * DAY), format="%d.%m.%Y %H:%M", missing="?"),
-    Attribute(name="numbered", kind="boolean", texts=("1", "2"), missing="?"),
-    Attribute(name="coarse", kind="integer", edges=(0, 100, 300), points=(0,), step=100, missing="?"),
-)  # fmt: skip
+STATED = tomllib.loads(Path(__file__).with_name("encoded.toml").read_text())
+CODES = {name: entry.pop("codes") for name, entry in STATED.items()}
+ATTRIBUTES = Schema.from_dict({"attributes": STATED}).attributes
 
 
 def of(name: str) -> Attribute:
@@ -67,61 +48,19 @@ def codes(values: list[object], attribute: Attribute, kind: pa.DataType | None =
     return found
 
 
-# Rules, text by text: the texts of each code.
-RULES: dict[str, dict[int, list[str | None]]] = {
-    "text": {0: ["a"], 1: ["01"], 2: ["1"], -1: ["A", " a", "1.0", "", None, "?"]},
-    "folded": {0: ["a"], 1: ["1"], 2: ["?", "", None], 3: ["b", "other", "01", " "]},
-    "whole": {0: ["1", "01", "1.0", "+1"], 1: [" 2 ", "2e0"], 2: ["-3"],
-        3: ["-9", "-9.0", "", None, "1.5", "1_0", "x", "inf", "nan", "9" * 400, "9" * 5_000]},
-    "flag": {0: ["false", "False", "F", "no", "N", "0"], 1: ["true", "True", "TRUE", "t", "yes", "Y", "1", " true "],
-        2: ["unknown", "", " ", None, "maybe", "2"]},
-    "bare flag": {0: ["false"], 1: ["true"], -1: ["", None, "maybe", "unknown"]},
-    "integer": {0: ["0", "9", "9.99", "-1", "+5", "005", "-Infinity", "-" + "9" * 300],
-        1: ["10", "19", "20", "1e3", " 12 ", "inf", "9" * 400],
-        -1: ["nan", "1_000", "x", "", " ", None, "0x10", "1,5", "9" * 401]},
-    "strict": {0: ["0"], 1: ["19.5"], 2: ["20", "-1", "-1.0", "-2", "inf", "x", "", None, "nan"]},
-    "real": {0: ["0", "0.499", "-7"], 1: ["0.5", "1", "1.0", "1.01"], 2: ["?", "nan", "one"]},
-    "date": {0: ["1970-01-01", "1969-12-31", "1970-01-01 23:59:59", " 1970-01-01 ", "1970-01-01T23:00-05:00"],
-        1: ["1970-01-02", "19700102", "2500-01-01"], 2: ["9999-12-31", "", None, "01/02/1970", "1970-02-30", "5"]},
-    "datetime": {0: ["1970-01-01", "2000-01-01T11:59:59.999999", "2000-01-01 13:30+02:00"],
-        1: ["2000-01-01T12:00", "2000-01-01T12:00Z", "2000-01-01T11:00-01:00"],
-        2: ["1969-12-31", "2999-01-01", "0001-01-01T00:00+10:00", "soon", "", None]},
-    "hours": {0: ["0", "0.0"], 1: ["0.5", "9", "-8"], 2: ["10", "12.5", "99"], 3: ["12"], 4: ["15"], 5: ["N", " N "],
-        6: ["-9", "-9.0"], 7: ["17", "17.0"], 8: ["?", "", None, "n", "nan"]},
-    "share": {0: ["0", "-0.0"], 1: ["0.1", "-1"], 2: ["0.25", ".25"], 3: ["0.5", "1.5"], 4: ["1", "1.0"], 5: ["N"],
-        6: ["99"], -1: ["x", "", None]},
-    "day": {0: ["1970-01-01"], 1: ["1970-01-02"], 2: ["1970-01-06", "1970-01-06 12:00"], 3: ["1970-01-11"],
-        4: ["9999-12-31"], 5: ["never"], 6: ["soon", ""]},
-    "answer": {0: ["no"], 1: ["Y"], 2: ["N/A", " N/A"], 3: ["n/a", "?", ""]},
-    "rank": {0: ["1"], 1: ["2.0"], 2: ["9", "9.0"], 3: ["N"], 4: ["?", ""], 5: ["3", " N"]},
-    "clock": {0: ["00:00", "0:00:00", "12:30 am", " 11:59:59.999999 "], 1: ["12:00", "12:00 PM"],
-        2: ["12:00:00.000001", "23:59", "24:00"], 3: ["12 PM", "25:00", "12:60", "noon", "", None, "13:00 pm"]},
-    "span": {0: ["0:00:00", "PT0S", "0 days"], 1: ["0:00:59.9", "PT59.9S", "-0:00:01", "-PT1S", "-1 day, 23:59:59"],
-        2: ["PT1M", "0:01", "0 days 00:30:00", "1:30:00", "P1DT1H", "1 day, 0:00:00"],
-        3: ["P1Y", "90", "P", "PT", "", None, "long"]},
-    "year": {0: ["1990", "1999.0"], 1: ["2009", "2005-06-07", "2005-06-07 12:00"], 2: ["9999"],
-        3: ["2010", "x", "", "inf", "nan"]},
-    "month": {0: ["1990-01", "1999-12", "1980-01"], 1: ["2000-01", "2000/1", "200012", "2000-06-07", "2030-01"],
-        2: ["2000-13", "2000", "?", "", "0000-01"]},
-    "written": {0: ["01.01.1970", "1.1.1970", "31.01.1970", "14.04.1912"], 1: ["01.02.1970", "1970-02-01"],
-        2: ["9999-12-31", "31.12.9999"], 3: ["30.02.1970", "?", ""]},
-    "moment": {0: ["01.01.1970 00:00", "1.1.1970 23:59"], 1: ["02.01.1970 00:00"],
-        2: ["01.01.1970 25:00", "01.01.1970", ""]},
-    "numbered": {0: ["1", "False"], 1: ["2", " 2 ", "true"], 2: ["yes", "0", "?", "1.0"]},
-    "coarse": {0: ["0"], 1: ["1"], 2: ["100", "150"], 3: ["?"]},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", CODES)
 def test_texts(name: str) -> None:
-    attribute, expected = of(name), {text: code for code, texts in RULES[name].items() for text in texts}
+    attribute, stated = of(name), CODES[name]
+    expected: dict[str | None, int] = {None: stated["null"]}
+    for code, texts in stated["of"].items():
+        whole = (re.sub(r"{9 x (\d+)}", lambda found: "9" * int(found[1]), text) for text in texts)
+        expected |= dict.fromkeys(whole, int(code))
     assert {text: coder(attribute)(text) for text in expected} == expected
     texts = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
     for kind in (*texts, pa.binary(), pa.large_binary(), pa.binary_view()):
         assert dict(zip(expected, codes([*expected], attribute, kind), strict=True)) == expected
 
 
-# Rules, type by type.
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 DECIMALS = [pa.decimal32(6, 2), pa.decimal64(12, 2), pa.decimal128(30, 2), pa.decimal256(70, 2)]

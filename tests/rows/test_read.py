@@ -140,8 +140,8 @@ def test_no_row_of_a_csv_file_makes_reading_fail(tmp_path: Path, data: bytes, ro
     assert cells(tmp_path / "t.csv", data) == rows
 
 
-def test_an_unclosed_quote_of_forty_megabytes_is_no_error(tmp_path: Path) -> None:
-    found = cells(tmp_path / "t.csv", b'a,b\n1,2\n"' + b"3,4\n" * 10_000_000)
+def test_an_unclosed_quote_of_eighteen_megabytes_is_no_error(tmp_path: Path) -> None:
+    found = cells(tmp_path / "t.csv", b'a,b\n1,2\n"' + b"3,4\n" * 4_500_000)
     assert found == [(b"1", b"2"), (None, None)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -355,7 +356,7 @@ def test_a_hopeless_plan_of_a_wide_table_is_no_button(folder: Path, serve: Calla
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_paper_shows_nothing_over_another(folder: Path, page: Any, private: bool) -> None:
+def test_reports_are_accessible_and_paper_shows_nothing_over_another(folder: Path, page: Any, private: bool) -> None:
     """Nor does anything lead beyond the edge; a report has no script, and no console message."""
     _, frames = generate("census", rows=2_000, seed=3)
     rows, schema, out = pl.concat(frames), Schema.from_toml(schema_toml("census")), folder / "page.html"
@@ -364,11 +365,36 @@ def test_paper_shows_nothing_over_another(folder: Path, page: Any, private: bool
         sklar.evaluate(rows, model.sample(2_000, seed=1), schema, report=out)
     else:
         sklar.report(model, out=out)
+    page.goto(out.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    accessible(page)
     page.set_viewport_size({"width": 718, "height": 1_015})
     page.goto(out.as_uri())
     page.emulate_media(media="print")
     assert page.evaluate(_OVERLAPS) == []
-    assert page.pdf(format="A4").startswith(b"%PDF")
+    displayed = page.evaluate("[...document.querySelectorAll('.charts')].map((it) => getComputedStyle(it).display)")
+    assert {*displayed} == {"block"}
+    if shutil.which("pdftotext") is None:
+        pytest.skip("no pdftotext")
+    # Of turned labels no box is where the letters are.
+    page.evaluate("document.querySelectorAll('svg text[transform]').forEach((each) => each.remove())")
+    page.pdf(path=folder / "page.pdf", prefer_css_page_size=True, print_background=True)
+    words = subprocess.run(["pdftotext", "-bbox", folder / "page.pdf", "-"], capture_output=True, text=True, check=True)
+    word = re.compile(r'<word xMin="([\d.]+)" yMin="([\d.]+)" xMax="([\d.]+)" yMax="([\d.]+)">(.*?)</word>')
+    pages = [word.findall(each) for each in words.stdout.split("<page ")[1:]]
+    assert len(pages) > 2
+    for held in pages:
+        # No white pages; on paper, too, every page says that it is private.
+        assert len(held) > 8
+        assert any(each[4] == "PRIVATE" and float(each[1]) < 40 for each in held) == private
+        boxes = np.array([each[:4] for each in held], dtype=float)
+        wide, tall = (
+            np.minimum(boxes[:, None, at + 2], boxes[None, :, at + 2])
+            - np.maximum(boxes[:, None, at], boxes[None, :, at])
+            for at in (0, 1)
+        )
+        over = np.argwhere(np.triu((wide > 1.5) & (tall > 0.45 * (boxes[:, 3] - boxes[:, 1])), 1))
+        assert over.size == 0, [held[at] for at in over[:3].ravel()]
 
 
 def test_a_release_outlives_a_killed_server(folder: Path, serve: Callable[..., Server], page: Any) -> None:
@@ -381,7 +407,7 @@ def test_a_release_outlives_a_killed_server(folder: Path, serve: Callable[..., S
     page.get_by_role("link", name="Go on: plan the budget").click()
     page.get_by_role("button", name="Use this plan").click()
     page.get_by_role("button", name="Release, and spend epsilon 1").click()
-    page.wait_for_url("**/t/people/release")
+    page.locator("[data-live]").wait_for()
     server.end(signal.SIGKILL)
     page.get_by_text("The studio does not answer.").wait_for()
     # What the browser says of a server that is gone is no error of the page.

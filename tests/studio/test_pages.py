@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import sklar
-from sklar.budget.forecast import forecast
+from sklar.budget.forecast import TWICE, forecast, group_of
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.custodian.draft import draft
@@ -261,6 +261,15 @@ def test_figures_are_those_of_the_command_line_the_notebook_and_the_report(revie
     for shown in (page, card):
         assert shown.index(f"{one} rows") < shown.index(f"{two} rows")
     sklar.fit(reviewed.folder / "people.csv", schema, epsilon=1.0).save(model)
+    # Of known levels the figures of a forecast are those of the release, and so is the attacker's bound.
+    report = reviewed.get("/t/people/report/page?release=1").said
+    expected = forecast(schema, rows=400, epsilon=1.0)
+    group, error = group_of(expected.schema.sizes, 400), TWICE * expected.one_way_error
+    assert (
+        f"One column {expected.grades[0]} A group of average size, {group}, comes back as {group - error:.0f}" in report
+    )
+    [limit] = re.findall(r"is right at most ([\d.]+%) of the time", page)
+    assert f"at most {limit} are right" in report
     answered = output_of(cli, "query", model, "sex = 'female'")
     count, interval = re.findall(r"estimate +([\d,]+),|interval +([\d,]+ to [\d,]+)", answered)
     row = ["female", count[0], interval[1]]

@@ -1,7 +1,4 @@
-"""Forged releases: consistent, written byte by byte as Sklar writes them. Each is refused for what it is, or listed.
-
-`python -m tests.trust.forgeries` makes genuine releases, forges them, and prints what verify says of every forgery.
-"""
+"""Forged releases: consistent, written byte by byte as Sklar writes them. Each is refused for what it is, or listed."""
 
 from __future__ import annotations
 
@@ -10,13 +7,10 @@ import json
 import math
 import struct
 import tomllib
-import warnings
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,11 +25,10 @@ from sklar.kernel.theorems import Budget, chance_of_one, round_up_scale
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode_column
 from sklar.rows.shares import count_tokens, join
-from sklar.trust.verify import VERDICTS, Verification, verify
 from tests.linked import small, tables
 from tests.trust import forge
-from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, make, table
-from tests.trust.forge import Arrays, Change, Document, forged, put, tables_of
+from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table
+from tests.trust.forge import Arrays, Change, Document, put, tables_of
 
 CODES = [encode_column(column, attribute) for column, attribute in zip(table(), SCHEMA.attributes, strict=True)]
 # Exact tables of the rows.
@@ -458,40 +451,3 @@ HIDDEN: dict[str, Callable[[bytes], bytes]] = {
     "bytes between members": between_members,
     "bytes behind a packed stream": behind_a_stream,
 }
-
-
-def forgeries(files: dict[str, Path], folder: Path) -> Iterator[tuple[str, Verification]]:
-    """All of them, each with what verify says."""
-    at = folder / "f.sklar"
-    for name, (kind, change, checks) in FORGERIES.items():
-        yield name, verify(forged(files[kind], change, at), refit="refit" in checks)
-    for name, (kind, change, _, _) in LISTED.items():
-        for refit in (False, True):
-            yield f"{name}{', --refit' if refit else ''}", verify(forged(files[kind], change, at), refit=refit)
-    for name, hide in HIDDEN.items():
-        at.write_bytes(hide(files["auto"].read_bytes()))
-        yield name, verify(at)
-
-
-def said(found: Verification) -> str:
-    """The first thing that failed or was not checked, or what was not tested."""
-    by = sorted(
-        found.checks, key=lambda each: (each.passed is not False, each.passed is not None, each.name == "model")
-    )
-    listed = [] if by[0].passed is False else [f"untested: {'; '.join(found.untested)}"] if found.untested else []
-    return " | ".join([f"{by[0].name}: {by[0].detail}", *listed])
-
-
-def main() -> None:
-    """Print a table of all forgeries: their name, what verify says, and the exit code."""
-    warnings.simplefilter("ignore")
-    with TemporaryDirectory() as temporary:
-        counts: Counter[str] = Counter()
-        for name, found in forgeries(make(Path(temporary)), Path(temporary)):
-            counts[found.verdict] += 1
-            print(f"{name:<60} {VERDICTS[found.verdict]}  {found.verdict:<15} {said(found):.150}")  # noqa: T201
-        print(", ".join(f"{number} {verdict}" for verdict, number in counts.items()))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """Genuine releases of very different shapes: verify finds nothing wrong with any of them, plainly and after a refit.
 
-`python -m tests.trust.shapes` makes them all and prints the verdicts. A genuine release fails by chance less than once
-in a million.
+A genuine release fails by chance less than once in a million.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ import sklar
 from sklar.budget.method import PAPER, Method
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
-from sklar.trust.verify import VERDICTS, Verification, verify
+from sklar.trust.verify import Verification, verify
 from tests.linked import small
 from tests.linked import tables as linked_tables
 from tests.trust import conftest as made
@@ -152,17 +150,3 @@ def both(make: Fit, folder: Path) -> tuple[Verification, Verification]:
     """What verify says of a release of this shape, plainly and after a refit."""
     make().save(path := folder / "m.sklar")
     return verify(path), verify(path, refit=True)
-
-
-def main() -> None:
-    """Print the verdicts."""
-    with TemporaryDirectory() as folder:
-        for name, make in SHAPES.items():
-            plain, refitted = both(make, Path(folder))
-            codes = " ".join(f"{VERDICTS[each.verdict]} {each.verdict:<16}" for each in (plain, refitted))
-            left = [f"{check.name}: {check.detail}" for check in refitted.checks if not check.passed]
-            print(f"{name:<34} {codes} {'; '.join(left):.140}", flush=True)  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

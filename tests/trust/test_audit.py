@@ -84,7 +84,7 @@ def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
 
 # All attacks, each with a few tries: sound code must pass whatever the effort, and flaws are for other tests.
 FEW = Effort(
-    wide_rows=20_000, neighbors={3: 120, 70_000: 4}, each=5, draws=20_000, once=6, twice=2, searches=10,
+    wide_rows=20_000, neighbors={3: 40, 70_000: 4}, each=5, draws=20_000, once=6, twice=2, searches=10,
 )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def test_sound_code_passes_and_every_attack_is_made_on_every_kind(tmp_path: Path
 
 def test_the_page_of_attacks_is_what_the_audit_does() -> None:
     """Written by python -m tests.flaws.attacks."""
-    assert PAGE.read_text() == page()
+    assert PAGE.read_text().split("-->\n\n")[-1] == page()
     assert all(part in by_kind.BY_KIND and kind in KINDS for part, kind in LESS)
 
 

@@ -72,7 +72,7 @@ def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> t
         node, text = parse(given), f"'{given}'"
     else:
         node, text = joined("and", *(_stated(*each, schema) for each in given.items())), str(dict(given))
-    expression, divided, _ = divide(node, schema)
+    expression, divided = divide(node, schema)
     finer, shares = divide_shapes(divided, schema, shapes, {schema.names[i] for i in expression.attributes})
     offsets = schema.measured.cells.offsets
     condition = Condition(

@@ -29,6 +29,9 @@ Codes = NDArray[np.int64]
 # Attributes, ascending, by their place in the measured schema.
 Subset: TypeAlias = tuple[int, ...]
 
+# Totals of an attribute's tables differ from the number of rows by noise alone; so many standard errors are not noise.
+_INCOMPLETE = 4.0
+
 
 def normal_quantile(level: float) -> float:
     """How many standard errors an interval of this level reaches to either side under normal noise."""
@@ -65,13 +68,18 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effects:
-    """All measured effects of the attributes `where`, by set; noise of the number of rows is independent of them."""
+    """All measured effects of the attributes `where`, by set; noise of the number of rows is independent of them.
+
+    Rows that have no level of some attribute stand in no cell of its tables. Where totals of tables show that there are
+    such rows of some of `where`, these are `lost`: the number of rows is that of the others.
+    """
 
     where: Subset
     sizes: tuple[int, ...]
     by_set: Mapping[Subset, Effect]
     n_rows: int
     n_rows_variance: float
+    lost: Subset = ()
 
 
 def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[NoisyTable]:
@@ -149,6 +157,16 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     """The effects of all sets of these attributes that some table holds, averaged over tables and stages."""
     chosen, (n, variance) = tuple(sorted(where)), rows_of(measured)
     tables, sizes = list(tables_of(measured, chosen)), tuple(int(measured.schema.sizes[i]) for i in chosen)
+    lossy = losing(measured) if measured.n_rows is not None else set()
+    lost = set(chosen) & lossy
+    if lossy:
+        # Tables that as many rows stand in: those that lose rows by the same attributes.
+        tables = [each for each in tables if set(each.attributes) & lossy == lost]
+        totals = [(each.counts.sum(), each.counts.size * each.variance) for each in tables if lost and not each.coarse]
+        if totals:
+            sums, variances = np.array(totals).T
+            variance = 1 / float(np.sum(1 / variances))
+            n = max(round(variance * float(np.sum(sums / variances))), 1)
     by_set = pool_tables([table for table in tables if not table.coarse], chosen, n)
     # A set whose own table was measured needs no coarse one. Of four attributes a table over coarse levels is not
     # followed: effects of three of them in it, which no other table may have, would have to be known too.
@@ -156,7 +174,8 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     for each in [table for table in chosen_tables if table.attributes not in by_set]:
         values = centered(each.counts / n, each.counts.ndim)
         by_set[each.attributes] = Effect(values=values, variance=each.variance / n**2, coarse=each.coarse)
-    return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance)
+    least = tuple(sorted(lost))
+    return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance, lost=least)
 
 
 def pool_tables(tables: Iterable[NoisyTable], where: Subset, n_rows: int) -> dict[Subset, Effect]:
@@ -192,13 +211,15 @@ def rows_of(measured: Measured) -> tuple[int, float]:
     return n, 1 / precision
 
 
-def misfit(measured: Measured, where: Sequence[int]) -> float:
-    """By how many standard errors the totals of these attributes' own tables differ from the public rows at most."""
-    n = measured.n_rows
-    if n is None:
-        return 0.0
-    own = (each for each in tables_of(measured, where, ()) if len(each.attributes) == 1 and not each.alone)
-    return max((abs(each.counts.sum() - n) / (each.counts.size * each.variance) ** 0.5 for each in own), default=0.0)
+def losing(measured: Measured) -> set[int]:
+    """Attributes whose own tables hold clearly fewer rows than there are, or more."""
+    own, n = range(measured.schema.n_attributes), measured.n_rows or 0
+    sums: dict[int, list[tuple[float, float]]] = {}
+    for each in tables_of(measured, own, ()):
+        if len(each.attributes) == 1 and not each.alone:
+            sums.setdefault(each.attributes[0], []).append((each.counts.sum() - n, each.counts.size * each.variance))
+    off = {i: sum(gap / v for gap, v in own) / sum(1 / v for _, v in own) ** 0.5 for i, own in sums.items()}
+    return {i for i, errors in off.items() if abs(errors) > _INCOMPLETE}
 
 
 def subsets(attributes: Sequence[int]) -> list[Subset]:

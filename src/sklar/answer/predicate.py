@@ -274,26 +274,36 @@ def resolve(node: Expression, schema: Schema, cuts: dict[str, set[int | float]] 
     return node.mapped(lambda leaf: _resolved(leaf, schema, cuts))
 
 
-def divide(node: Expression, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
-    """The predicate over a schema whose bins are divided where it cuts them, that schema, and the names of these bins.
+def divide(node: Expression, schema: Schema) -> tuple[Expression, Divided]:
+    """The predicate over a schema whose bins are divided where it cuts them, and that schema.
 
-    The caller must say what share of a bin each part has. What a rule determines is not divided; `exact` refuses to.
+    The caller must say what share of a bin each part has. What a rule determines is not divided.
     """
     cuts: dict[str, set[int | float]] = {}
-    tree = resolve(node, schema, None if exact else cuts)
+    tree = resolve(node, schema, cuts)
     divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
+    return lift(tree, divided), divided
+
+
+def cut_bins(schema: Schema, cuts: Mapping[str, Iterable[int | float]]) -> tuple[str, ...]:
+    """The names of bins that these numbers cut."""
     split = []
     for name, own in cuts.items():
         attribute = schema.attribute(name)
         bins = {int(attribute.bin_codes[attribute.bin_of(cut)]) for cut in own}
         split += [f"{name} {attribute.levels[code]}" for code in sorted(bins)]
+    return tuple(split)
 
-    def lift(leaf: Atom | _Interval) -> Atom:
+
+def lift(tree: Expression, divided: Divided) -> Expression:
+    """A resolved predicate over the levels of a schema whose bins are divided."""
+
+    def lifted(leaf: Atom | _Interval) -> Atom:
         if isinstance(leaf, _Interval):
             return leaf.atom(divided.schema.attributes[leaf.attribute])
         return Atom(attribute=leaf.attribute, levels=leaf.levels[divided.parts[leaf.attribute]])
 
-    return tree.mapped(lift), divided, tuple(split)
+    return tree.mapped(lifted)
 
 
 def borders(node: Expression, schema: Schema) -> dict[str, list[float]]:

@@ -1,16 +1,7 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
-Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen in its table and in the sums of two-way tables; over two in their own table; parities of up to three bits are
-linear. Over more attributes the answer is that of `infer` about the share of rows: an interval where nearly all of it
-was measured, else bounds that the noisy tables leave.
-
-A row that stands in no cell of an attribute is missing from sums over its levels. Such a sum is used only where the
-schema gives every value a level: it declares `missing` or `other`.
-
-A predicate that cuts a bin is answered with the share of the bin that the model's shape gives it. The standard error
-has a part for that share, as if nothing but its mean s were known: a beta distribution whose two parameters sum to 2,
-with variance s (1 - s) / 3.
+Both are what `infer` says of the table's rows: shares by the effects of all noisy tables, whose noise is known, times
+the number of rows. Intervals cover the release's noise; what else they cover, and what not, each answer says.
 """
 
 from __future__ import annotations
@@ -18,32 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, partial
-from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklar.answer import DEFAULT_LEVEL, effects
-from sklar.answer.condition import divide_shapes, level_classes, limits_of, shown_limits
-from sklar.answer.effects import Floats, NoisyTable, has_parities, normal_quantile
-from sklar.answer.infer import infer
-from sklar.answer.predicate import Expression, QueryError, borders, divide, parse
+from sklar.answer import DEFAULT_LEVEL
+from sklar.answer.effects import Floats, normal_quantile, pool_effects, subsets
+from sklar.answer.infer.inquiry import Inquiry
+from sklar.answer.infer.onestep import MOST_LISTED, grid
+from sklar.answer.infer.statistics import answer_measures
+from sklar.answer.infer.words import read_predicate
+from sklar.answer.predicate import QueryError, cut_bins, lift
 from sklar.budget.certificate import Measured
-from sklar.draw.decode import Shape
 from sklar.draw.repair import sample_codes
-from sklar.fitting.density import rows_beyond
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.rules import constrained
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
 
-# Classes of rows that the model's exact answer may tell apart; beyond it, rows are drawn and counted.
-_MAX_CLASSES = 1 << 20
-_MAX_SAMPLED = 1_000_000
-_SAMPLE_SEED = 0
+# Rows of dummies that are counted, and their seed.
+_MOST_DRAWN, _SEED = 1_000_000, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -82,15 +67,13 @@ class Estimate(Tabular):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Answer:
+class Answer(Tabular):
     """How many rows satisfy a predicate: by the noisy tables, with error bars, or None, and by the synthetic rows.
 
-    Where rows of each person are `counted` that were chosen at random, the interval includes `choosing_error`, a bound
-    on the standard error that choosing adds to a number of people: sqrt(n p (1 - p)) for the share p, since the sum of
-    p_i (1 - p_i) over people is largest where all p_i are equal. `split_error` is the part of the standard error that
-    is due to the shares of `split` bins. `beyond` says where the predicate asks beyond what a search found of numbers;
-    the interval is wider by the rows that may lie there, `beyond_most`. `low` and `high` may be `bounds` that noisy
-    tables leave, and no interval.
+    It is of `n_rows` rows. `low` and `high` are an interval, or `bounds` that noisy tables leave. Where rows of each
+    person are `counted` that were chosen at random, they include `choosing_error`, a bound on the standard error that
+    choosing adds to a number of people. `split` are bins that the predicate cuts, and `beyond` says where it asks
+    beyond what a search found of numbers: at most `beyond_most` rows may lie there.
     """
 
     predicate: str
@@ -101,86 +84,59 @@ class Answer:
     standard_error: float | None = None
     low: float | None = None
     high: float | None = None
+    bounds: bool = False
+    measured: float
     synthetic: float
     synthetic_by: str
-    measured_by: str
     counted: str = "rows"
     choosing_error: float | None = None
     split: tuple[str, ...] = ()
-    split_error: float | None = None
     beyond: tuple[str, ...] = ()
     beyond_most: float | None = None
-    bounds: bool = False
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
-    def __repr__(self) -> str:
-        if self.estimate is None:
-            rows = f"{self.synthetic:,.0f} of {self.n_rows:,}"
-            return f"Answer({self.predicate}: not measured, synthetic rows have {rows})"
-        interval = f"{self._ends} {self.low:,.0f} to {self.high:,.0f}"
-        beyond = f"; beyond what is known: {', '.join(self.beyond)}" if self.beyond else ""
-        return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval}{beyond})"
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line: the count and its interval."""
+        names = ("predicate", "estimate", "standard_error", "low", "high", "bounds", "synthetic")
+        return {name: [getattr(self, name)] for name in names}
 
-    @property
-    def _ends(self) -> str:
-        return "bounds" if self.bounds else f"{100 * self.level:.4g}% interval"
+    def __repr__(self) -> str:
+        _, facts = self._facts()
+        figures = "; ".join(f"{name} {fact}" for name, fact in facts.items())
+        return f"Answer({self.predicate}, of {self.n_rows:,}: {figures})"
 
     def _repr_html_(self) -> str:
-        title, *lines = self.lines()
-        facts = {line.strip()[:16].strip(): line.strip()[16:].strip() for line in lines}
-        return html_card(title.rstrip(":"), facts)
+        title, facts = self._facts()
+        return html_card(title, facts, verdict=self.cautions, notes=self.notes)
+
+    def _facts(self) -> tuple[str, dict[str, str]]:
+        """What was counted, and the figures."""
+        what = "Rows" if self.counted == "rows" else f"{self.counted.capitalize()},"
+        facts = {"estimate": "none"}
+        if self.low is not None and self.high is not None:
+            facts = {"estimate": f"{self.estimate:,.0f}, standard error {self.standard_error:,.1f}"}
+            ends = "bounds" if self.bounds else f"{100 * self.level:.4g}% interval"
+            facts[ends] = f"{self.low:,.0f} to {self.high:,.0f}"
+        facts["measured"] = f"{100 * self.measured:.0f}%"
+        facts["synthetic rows"] = f"{self.synthetic:,.0f} ({self.synthetic_by})"
+        return f"{what} with {self.predicate}, of {self.n_rows:,}", facts
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        what = "Rows" if self.counted == "rows" else f"{self.counted.capitalize()},"
-        lines = [f"{what} with {self.predicate}, of {self.n_rows:,}:"]
-        if self.estimate is None or self.standard_error is None or self.low is None or self.high is None:
-            lines.append(f"  estimate        none: {self.measured_by}.")
-        else:
-            low, high = (min(max(bound, 0.0), float(self.n_rows)) for bound in (self.low, self.high))
-            cut = (low, high) != (self.low, self.high)
-            lines += [
-                f"  estimate        {self.estimate:,.0f}, standard error {self.standard_error:,.1f}",
-                f"  {self._ends:<16}{low:,.0f} to {high:,.0f}"
-                + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
-                f"  measured by     {self.measured_by}",
-                "  covers          the release's noise"
-                + ", the choice of rows of people" * (self.choosing_error is not None)
-                + ", what shares of cut bins may be" * bool(self.split),
-            ]
-        if self.split:
-            named = ", ".join(self.split)
-            adds = "" if self.split_error is None else f"; that adds a standard error of {self.split_error:,.1f}"
-            lines.append(f"  cut bins        {named}: their shares are the model's, not measured{adds}")
-        if self.beyond_most is not None:
-            known = f"{', '.join(self.beyond)} nothing is known but that at most {self.beyond_most:,.0f} rows lie there"
-            lines.append(f"  CAUTION         beyond {known}: state edges that reach as far as rows may")
-        if self.choosing_error is not None:
-            lines.append(f"  choosing rows   has a standard error of at most {self.choosing_error:,.1f} of it")
-        return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
-
-
-class _Pooled(NamedTuple):
-    """The average of looks at a table by inverse variance: sums of `terms` noisy cells with standard errors `sds`."""
-
-    cells: Floats
-    variance: float
-    sds: tuple[float, ...]
-    terms: tuple[int, ...]
-
-    def reach(self, level: float, mechanism: str, size: int) -> float:
-        """How many standard errors an interval of this level reaches to either side of a sum over `size` cells."""
-        if mechanism == "gaussian" or size == 0:
-            return normal_quantile(level)
-        return _laplace_quantile(level, self.sds, tuple(size * terms for terms in self.terms))
+        title, facts = self._facts()
+        lines = [f"{title}:", *(f"  {name:<16}{fact}" for name, fact in facts.items())]
+        lines += [f"  note: {note}" for note in self.notes]
+        return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
 
 
 def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL) -> Estimate:
-    """The pooled noisy table of one or two attributes, with standard errors and confidence intervals."""
-    schema, normal = measured.schema.whole or measured.schema, normal_quantile(level)
+    """The noisy table of one or two attributes by all tables' effects, with standard errors and intervals."""
+    schema, reach = measured.schema.whole or measured.schema, normal_quantile(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
         raise QueryError(
             f"one or two different attributes have a measured table, got {len(names)}: {', '.join(names) or 'none'}. "
@@ -188,298 +144,93 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL) -> E
         )
     attributes = [schema.attribute(name) for name in names]
     sources = [schema.sources[schema.names.index(name)] for name in names]
-    where = sorted({source for source, _ in sources})
+    effects = pool_effects(measured, sorted({source for source, _ in sources}))
+    if effects.where not in effects.by_set:
+        raise QueryError("the model holds no two-way tables. Ask about one attribute.")
     # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
-    place = np.ix_(*(np.arange(int(measured.schema.sizes[i])) for i in where))
-    into = tuple(np.broadcast_arrays(*(own[place[where.index(source)]] for source, own in sources)))
-    shape, levels = tuple(each.n_levels for each in attributes), tuple(each.levels for each in attributes)
-    if has_parities(measured, len(where)):
-        masks = (np.logical_and.reduce([a == b for a, b in zip(into, cell, strict=True)]) for cell in np.ndindex(shape))
-        found = np.array([count_by_parities(measured, mask, where) for mask in masks])
-        counts, sd = (part.reshape(shape) for part in found.T)
-        half = sd * normal
-    else:
-        pooled = _pool(measured, where)
-        counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
-        np.add.at(counts, into, pooled.cells)
-        np.add.at(summed, into, 1)
-        sd = np.sqrt(pooled.variance * summed)
-        sizes, which = np.unique(summed, return_inverse=True)
-        reach = np.array([pooled.reach(level, measured.certificate.mechanism, int(size)) for size in sizes])
-        half = sd * reach[which].reshape(shape)
+    place = np.ix_(*(np.arange(size) for size in effects.sizes))
+    into = tuple(np.broadcast_arrays(*(own[place[effects.where.index(source)]] for source, own in sources)))
+    shape, n = tuple(each.n_levels for each in attributes), effects.n_rows
+
+    def summed(values: Floats) -> Floats:
+        table = np.zeros(shape)
+        np.add.at(table, into, values)
+        return table
+
+    # How many of the levels of each measured attribute a cell is of: the squares of the centered part of its indicator
+    # sum to k (1 - k / s), and its mean is k / s.
+    numbers: list[Any] = [summed(np.ones(effects.sizes))] * len(effects.where)
+    if len(effects.where) == len(names):
+        levels = [np.bincount(own, minlength=size) for (_, own), size in zip(sources, shape, strict=True)]
+        grids = dict(zip((source for source, _ in sources), np.ix_(*levels), strict=True))
+        numbers = [grids[i] for i in effects.where]
+    parts = [(k * (1 - k / size), (k / size) ** 2) for k, size in zip(numbers, effects.sizes, strict=True)]
+    shares, variances = summed(np.full(effects.sizes, 1 / math.prod(effects.sizes))), np.zeros(shape)
+    linear = np.zeros(shape)
+    for subset in subsets(effects.where):
+        others = tuple(axis for axis, i in enumerate(effects.where) if i not in subset)
+        effect, size = effects.by_set[subset], math.prod(effects.sizes[axis] for axis in others)
+        linear += summed(np.broadcast_to(np.expand_dims(effect.values, others), effects.sizes) / size)
+        variances += effect.variance * math.prod(each[axis in others] for axis, each in enumerate(parts))
+    # What is beside the effects is a part of the number of rows, whose noise is independent of theirs.
+    variances = n**2 * variances + shares**2 * effects.n_rows_variance
+    counts, errors = n * (shares + linear), np.sqrt(variances)
     return Estimate(
         names=names,
-        levels=levels,
+        levels=tuple(each.levels for each in attributes),
         counts=counts,
-        standard_errors=sd,
-        low=counts - half,
-        high=counts + half,
+        standard_errors=errors,
+        low=counts - reach * errors,
+        high=counts + reach * errors,
         level=level,
     )
 
 
 def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, exact: bool = False) -> Answer:
     """How many rows satisfy a predicate, with error bars where it was measured; `exact` refuses one that cuts a bin."""
-    schema, measured, parsed, normal = model.schema, model.measured, parse(predicate), normal_quantile(level)
-    stated, divided, split = divide(parsed, schema, exact=exact or model.dummies)
-    names = tuple(schema.names[i] for i in stated.attributes)
-    expression = stated.traced(divided.schema)
-    where = expression.attributes
-    asked_found = any(each.name in names and each.domain == "found" for each in schema.attributes)
-    shapes = model.shapes if split or asked_found else {}
-    _, shares = divide_shapes(divided, schema, shapes if split else {}, set(names if split else ()))
-    beyond, most_beyond = _beyond(model, parsed, shapes, normal)
-    parts = _Parts(of=divided.measured_parts, shares=shares)
-
-    count = partial(count_cells, measured, where=where, level=level)
-    direct: dict[str, Any] = {}
-    if len(where) > 2 and not has_parities(measured, len(where)):
-        direct, by = _inferred(model, predicate, level)
-        if direct:
-            direct |= {"low": direct["low"] - most_beyond, "high": direct["high"] + most_beyond}
-    else:
-        held = parts.whole(expression, where)
-        found = count(held)
-        by = found.by
-        low, high, error = found.count - found.half_width, found.count + found.half_width, 0.0
-        if split:
-            if has_parities(measured):
-                one_each = np.eye(held.size).reshape(-1, *held.shape)
-                cells = np.array([count(one).count for one in one_each]).reshape(held.shape)
-            else:
-                cells = _pool(measured, where).cells
-            # Errors of the shares of several cells, which were not measured, are taken to go together.
-            error = float(np.sum(np.maximum(cells, 0.0) * np.sqrt(held * (1 - held) / 3)))
-            direct["split_error"] = error
-            reach = math.hypot(found.half_width, normal * error)
-            # Whatever the shares are, the count lies between that of the whole bins and that of all bins touched.
-            least, most = (count(each.astype(np.float64)) for each in (held >= 1.0, held > 0.0))
-            low = max(found.count - reach, min(least.count - least.half_width, found.count))
-            high = min(found.count + reach, max(most.count + most.half_width, found.count))
-        sd = math.hypot(found.standard_error, error, most_beyond / normal)
-        direct |= {"estimate": found.count, "standard_error": sd, "low": low - most_beyond, "high": high + most_beyond}
-        if model.certificate.by_chance:
-            # The chance of choosing rows is part of the interval, here as in `infer`.
-            picked = min(max(found.count / model.n_rows, 0.0), 1.0)
-            error = direct["choosing_error"] = math.sqrt(model.n_rows * picked * (1 - picked))
-            direct["low"] = found.count - math.hypot(found.count - direct["low"], normal * error)
-            direct["high"] = found.count + math.hypot(direct["high"] - found.count, normal * error)
-            direct["standard_error"] = math.hypot(sd, error)
-    share, synthetic_by = _synthetic(model, expression, where, parts)
+    schema, certificate = model.schema, model.certificate
+    asked = read_predicate(predicate, schema, exact=exact or model.dummies)
+    inquiry = Inquiry(model, asked, level=level, target="table", counting=True)
+    found = answer_measures(inquiry)
+    (figure,), n, event = found.figures, inquiry.effects.n_rows, asked.measures[0].event
+    counts: dict[str, Any] = {}
+    if figure.low is not None and figure.high is not None:
+        # The noise of the number of rows, where that is measured, moves a count as much as it is of all cells.
+        whole = math.prod(inquiry.effects.sizes)
+        part = float(inquiry.holds(event, grid(inquiry.effects.sizes)).mean()) if whole <= MOST_LISTED else 0.0
+        change = inquiry.effects.n_rows_variance / n**2 * (part**2 - (figure.estimate - part) ** 2)
+        scale = n * math.sqrt(max(1 + change / max(figure.standard_error**2, 1e-300), 0.0))
+        counts = {"estimate": n * figure.estimate, "standard_error": scale * figure.standard_error}
+        ends = {"low": figure.low, "high": figure.high}
+        counts |= {end: counts["estimate"] + scale * (at - figure.estimate) for end, at in ends.items()}
+        if certificate.by_chance and figure.sampling_error is not None:
+            counts["choosing_error"] = n * figure.sampling_error
+    reference = inquiry.reference
+    held = inquiry.averaged(lambda codes: inquiry.holds(event, codes)[:, None])(reference.codes)[:, 0]
+    share, by = float(reference.union @ held), "the model's exact expectation"
+    if reference.drawn is not None:
+        by = f"counted in {reference.drawn:,} drawn rows"
+    if model.dummies and event is not None:
+        # Rows of dummies may have any number of an attribute's levels.
+        blocks = sample_codes(model.copula, min(model.n_rows, _MOST_DRAWN), _SEED)
+        bits, offsets = np.concatenate(list(blocks), axis=1).view(np.bool_), model.measured_schema.offsets
+        tree = lift(event, inquiry.finer).traced(inquiry.finer.schema)
+        here = tree.evaluate(lambda leaf: bits[offsets[leaf.attribute] :][: leaf.levels.size][leaf.levels].any(axis=0))
+        share, by = float(here.mean()), f"counted in {here.size:,} drawn rows"
     return Answer(
-        predicate=predicate.strip(),
-        attributes=names,
-        n_rows=model.n_rows,
+        predicate=asked.text,
+        attributes=tuple(schema.names[i] for i in sorted(asked.attributes)),
+        n_rows=n,
         level=level,
-        synthetic=model.n_rows * share,
-        synthetic_by=synthetic_by,
-        measured_by=by,
-        counted=model.certificate.counted,
-        split=split,
-        beyond=beyond,
-        beyond_most=most_beyond if beyond else None,
-        **direct,
+        bounds=figure.bounds,
+        measured=figure.measured,
+        synthetic=n * share,
+        synthetic_by=by,
+        counted=certificate.counted,
+        split=cut_bins(schema, asked.cuts),
+        beyond=tuple(f"'{name}' {limits}" for name, limits in inquiry.limits.items()),
+        beyond_most=sum(inquiry.beyond.values()) if inquiry.beyond else None,
+        notes=tuple(note for note in found.notes if not note.startswith("counted are")),
+        cautions=found.cautions,
+        **counts,
     )
-
-
-def _beyond(
-    model: Model, predicate: Expression, shapes: Mapping[str, Shape], reach: float
-) -> tuple[tuple[str, ...], float]:
-    """Beyond which limits of numbers that a search found a predicate asks, and how many rows lie there at most.
-
-    Levels at the ends hold rows beyond. The search's tables counted them: so many, and `reach` standard errors more.
-    """
-    said, most = [], 0.0
-    for name, numbers in borders(predicate, model.schema).items():
-        attribute = model.schema.attribute(name)
-        low, high = limits = limits_of(model, attribute, shapes) or (-math.inf, math.inf)
-        within = max([-math.inf, *(n for n in numbers if n < low)]), min([math.inf, *(n for n in numbers if n > high)])
-        if within == (-math.inf, math.inf):
-            continue
-        counted = rows_beyond(model.measured, name, *within)
-        said.append(f"'{name}' {shown_limits(attribute, limits)}")
-        most += model.n_rows if counted is None else max(counted[0], 0.0) + reach * counted[1]
-    return tuple(said), min(most, model.n_rows)
-
-
-class _Parts(NamedTuple):
-    """Measured levels divided into parts: by attribute, the level that each part is `of`, and its share of that."""
-
-    of: Sequence[NDArray[np.int64]]
-    shares: Sequence[Floats]
-
-    def whole(self, expression: Expression, where: Sequence[int]) -> Floats:
-        """The share of each cell of whole levels that a predicate over parts holds for."""
-        found = expression.cells({i: np.arange(self.of[i].size) for i in where}).astype(np.float64)
-        for axis, i in enumerate(where):
-            sums = np.zeros((self.of[i].max() + 1, self.of[i].size))
-            sums[self.of[i], np.arange(self.of[i].size)] = self.shares[i]
-            found = np.moveaxis(np.tensordot(sums, found, axes=(1, axis)), 0, axis)
-        # Shares of a level that is not divided sum to one, but for rounding.
-        return np.where(np.abs(found - np.rint(found)) < 1e-9, np.rint(found), found)
-
-    def drawn(self, i: int, codes: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
-        """Codes of parts in place of codes of whole levels of one attribute, drawn by their shares."""
-        of, shares = self.of[i], self.shares[i]
-        order = np.argsort(of, kind="stable")
-        if of.size == of.max() + 1:
-            return np.asarray(order[codes])
-        ends = [np.cumsum(shares[order[of[order] == k]]) for k in range(of.max() + 1)]
-        at = np.searchsorted(of[order] + np.concatenate(ends), codes + generator.random(codes.size), side="right")
-        return np.asarray(order[np.minimum(at, order.size - 1)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellCount:
-    """A sum of noisy cells: the count, its standard error, half its confidence interval, and what was summed."""
-
-    count: float
-    standard_error: float
-    half_width: float
-    by: str
-
-
-def count_cells(
-    measured: Measured, cells: NDArray[Any], where: Sequence[int], *, level: float = DEFAULT_LEVEL
-) -> CellCount:
-    """The rows in these cells, or shares of cells, of the table of one or two attributes, or of bits with parities."""
-    names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
-    if has_parities(measured, len(where)):
-        count, sd = count_by_parities(measured, cells, where)
-        half = sd * normal_quantile(level)
-        return CellCount(count=count, standard_error=sd, half_width=half, by=f"the noisy parities of {names}")
-    pooled, table = _pool(measured, where), f"the table of {names}"
-    if len(where) == 1 and len(pooled.terms) > 1:
-        table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
-    held, public = np.asarray(cells, dtype=np.float64), measured.n_rows
-    every = all(measured.schema.attributes[i].exhaustive for i in where)
-    # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    turned = bool(every and public is not None and np.sum(held**2) > np.sum((1 - held) ** 2))
-    held = 1 - held if turned else held
-    size, count = int(np.count_nonzero(held)), float(np.sum(pooled.cells * held))
-    sd = math.sqrt(float(np.sum(held**2)) * pooled.variance)
-    by = f"{size:,} noisy cell{'s' if size != 1 else ''} of {table}"
-    return CellCount(
-        count=(public or 0) - count if turned else count,
-        standard_error=sd,
-        half_width=sd * pooled.reach(level, measured.certificate.mechanism, size),
-        by=f"n less {by}" if turned else by,
-    )
-
-
-def _inferred(model: Model, predicate: str, level: float) -> tuple[dict[str, Any], str]:
-    """What `infer` says of rows of the table over more attributes, and by what it was measured, or why not."""
-    try:
-        found = infer(model, f"share({predicate})", level=level, target="table")
-    except QueryError as error:
-        return {}, f"no direct measurement exists over so many attributes; {error}"
-    (figure,), names = found.figures, ("estimate", "standard_error", "low", "high")
-    if figure.low is None:
-        return {}, f"no direct measurement exists over so many attributes; {found.cautions[0]}"
-    counts = {name: model.n_rows * getattr(figure, name) for name in names}
-    return {**counts, "bounds": figure.bounds}, f"all noisy tables, which speak of {100 * figure.measured:.0f}% of it"
-
-
-def count_by_parities(measured: Measured, cells: NDArray[Any], where: Sequence[int]) -> tuple[float, float]:
-    """The same by parities of one to three bits: the count and its standard error.
-
-    A cell of k bits is the sum over all sets S of them of (-1)^(sum of its bits in S) (n - 2 X_S) / 2^k, with X_S the
-    rows whose bits in S sum to an odd number: none for the empty set.
-    """
-    odd = effects.pooled_parities(measured, where)
-    rows, rows_variance = (float(measured.n_rows), 0.0) if measured.n_rows is not None else odd[()]
-    levels, shares, count, variance = np.indices(cells.shape), 0.0, 0.0, 0.0
-    for size in range(len(where) + 1):
-        for chosen in combinations(range(len(where)), size):
-            sign = 1 - 2 * (levels[list(chosen)].sum(axis=0) % 2)
-            share = float((sign * cells).sum()) / cells.size
-            shares += share
-            if chosen and share:
-                own, noise = odd[tuple(sorted(where[bit] for bit in chosen))]
-                count -= 2 * share * own
-                variance += (2 * share) ** 2 * noise
-    return count + shares * rows, math.sqrt(variance + shares**2 * rows_variance)
-
-
-def _pool(measured: Measured, where: Sequence[int]) -> _Pooled:
-    """The table of one or two attributes: their own, and of one also the sums of its trustworthy two-way tables."""
-    schema, own = measured.schema, tuple(sorted(where))
-    others = own if len(own) == 2 else [j for j, each in enumerate(schema.attributes) if each.exhaustive]
-    groups: dict[tuple[int, ...], list[NoisyTable]] = {}
-    for table in effects.tables_of(measured, own, others):
-        if set(own) <= set(table.attributes):
-            groups.setdefault(table.attributes, []).append(table)
-    if not groups:
-        raise QueryError("the model holds no two-way tables. Ask about one attribute.")
-    looks = []
-    for attributes, tables in groups.items():
-        precision = sum(1 / table.variance for table in tables)
-        cells = np.asarray(sum(table.counts / table.variance for table in tables) / precision)
-        summed = tuple(axis for axis, i in enumerate(attributes) if i not in own)
-        size = math.prod(cells.shape[axis] for axis in summed)
-        cells = cells.sum(axis=summed)
-        looks.append((cells if tuple(where) == own else cells.T, size / precision, size))
-    # Of each look: its cells, their variance, and how many noisy cells each is a sum of.
-    precision = sum(1 / variance for _, variance, _ in looks)
-    weights = [1 / variance / precision for _, variance, _ in looks]
-    return _Pooled(
-        cells=np.sum([weight * cells for weight, (cells, _, _) in zip(weights, looks, strict=True)], axis=0),
-        variance=1 / precision,
-        sds=tuple(weight * math.sqrt(v / terms) for weight, (_, v, terms) in zip(weights, looks, strict=True)),
-        terms=tuple(terms for _, _, terms in looks),
-    )
-
-
-@cache
-def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
-    """The same of a weighted sum X of independent Laplace variables.
-
-    Its characteristic function phi(t) is a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
-    P(|X| <= q) is 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
-    """
-    if sum(terms) == 1:
-        return -math.log1p(-level) / math.sqrt(2)
-    number = np.array(terms)
-    each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
-    # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
-    t = (np.arange(40_000) + 0.5) * 0.01
-    phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
-    # It falls with t: of a sum of many terms only the first few hundred matter.
-    t, phi = t[phi > 1e-14], phi[phi > 1e-14]
-    phi *= 2 / math.pi * 0.01 / t
-    low, high = 0.0, 50.0
-    # What is covered grows with q.
-    while high - low > 1e-12 * high:
-        q = (low + high) / 2
-        low, high = (q, high) if float(np.sin(q * t) @ phi) < level else (low, q)
-    return high
-
-
-def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts: _Parts) -> tuple[float, str]:
-    """The share of synthetic rows that satisfy a predicate over parts of levels, and how it was found."""
-    copula, schema = model.copula, model.measured_schema
-    probabilities, offsets, held = copula.components(), schema.offsets, 0
-    # Given the attributes that no rule forbids anything of, the model is as it was fitted; the others are drawn again.
-    if probabilities is not None and not set(where) & set(constrained(schema.allowed)):
-        classes, components = level_classes(expression), len(probabilities)
-        if math.prod(first.size for first, _ in classes.values()) <= _MAX_CLASSES // max(components // 256, 1):
-            # In a component attributes are independent, so classes of levels multiply.
-            joint = np.ones((components, 1))
-            for i in where:
-                first, which = classes[i]
-                own = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)[:, parts.of[i]] * parts.shares[i]
-                mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
-                mass /= mass.sum(axis=1, keepdims=True)
-                joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)
-            cells = expression.cells({i: classes[i][0] for i in where})
-            return float(joint.mean(axis=0) @ cells.ravel()), "the model's exact expectation"
-    rows = min(model.n_rows, _MAX_SAMPLED)
-    generator = np.random.Generator(np.random.SFC64(_SAMPLE_SEED))
-    for block in sample_codes(copula, rows, _SAMPLE_SEED):
-        if model.dummies:
-            bits = [block[offsets[i] : offsets[i + 1]].view(np.bool_) for i in range(schema.n_attributes)]
-            here = expression.evaluate(lambda leaf, bits=bits: bits[leaf.attribute][leaf.levels].any(axis=0))  # type: ignore[misc]
-        else:
-            here = expression.holds({i: parts.drawn(i, block[i], generator) for i in where})
-        held += int(np.count_nonzero(here))
-    return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"

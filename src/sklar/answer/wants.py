@@ -16,7 +16,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from sklar.answer import DEFAULT_LEVEL
-from sklar.answer.effects import normal_quantile
+from sklar.answer.effects import Effect, Effects, Floats, normal_quantile
+from sklar.answer.infer.onestep import means_of
 from sklar.answer.predicate import QueryError, find_attribute, is_name, parse, resolve, tokenize
 from sklar.budget.account import Account, choose_accountant, own_cost
 from sklar.budget.forecast import Forecast, forecast, within
@@ -50,36 +51,44 @@ _WANT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """A question about a sum of `cells` cells of a table, or about all of them (`whole`), and its margin in rows."""
+    """A question about a sum of `cells` cells of a table, which are `held`, or about all (`whole`), and its margin."""
 
     text: str
     attributes: tuple[int, ...]
     cells: int
     whole: bool
     within: float
+    held: Floats = field(compare=False)
 
     def reach(self, expected: Forecast) -> float:
         """Half the width of the answer's interval, in rows: for a table, of all its cells together."""
-        if len(self.attributes) == 1:
-            sd = float(expected.one_way_sd[self.attributes[0]])
-        else:
-            sd = float(expected.pair_sd[expected.schema.cells.pair(*sorted(self.attributes))])
-        if self.whole:
-            # Noise of cells is independent: all are within reach with the product of their chances.
-            return sd * normal_quantile(DEFAULT_LEVEL ** (1 / self.cells))
-        return sd * math.sqrt(self.cells) * normal_quantile(DEFAULT_LEVEL)
+        sizes, axes = expected.schema.sizes[list(self.attributes)], range(len(self.attributes))
+        parts, cells = np.maximum(1 - 1 / sizes, 1e-9), expected.one_way_sd[list(self.attributes)] ** 2
+        by_set: dict[tuple[int, ...], Effect] = {
+            (axis,): Effect(values=np.zeros(sizes[axis]), variance=cells[axis] / parts[axis]) for axis in axes
+        }
+        if len(axes) > 1:
+            # What a cell of a pair has beside its margins' contrasts.
+            whole = expected.pair_sd[expected.schema.cells.pair(*self.attributes)] ** 2
+            alone = float(whole - np.sum(cells / sizes[::-1] ** 2)) / float(np.prod(parts))
+            by_set[(0, 1)] = Effect(values=np.zeros(sizes), variance=alone)
+        where, shape = tuple(axes), tuple(sizes.tolist())
+        effects = Effects(where=where, sizes=shape, by_set=by_set, n_rows=1, n_rows_variance=0.0)
+        sd = math.sqrt(means_of({where: self.held[None]}, effects)[1][0, 0])
+        # All cells of a table are within reach with the product of their chances, or more (Sidak).
+        return sd * normal_quantile(DEFAULT_LEVEL ** (1 / self.cells) if self.whole else DEFAULT_LEVEL)
 
     def is_met(self, expected: Forecast) -> bool:
         """Whether the answer is as near as wanted."""
         return self.reach(expected) <= self.within
 
 
-def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Want:
+def read_want(text: str, schema: Schema, rows: int) -> Want:
     """What a person wants to know of a table of this schema."""
     match = _WANT.fullmatch(text.strip())
     if match is None:
         raise QueryError(
-            f"a want must be a question and a margin, got '{text}'. Example: region = 'North' within 2%, or age x "
+            f"this must be a question with its margin, got '{text}'. Example: region = 'North' within 2%, or age x "
             "income within 5% of rows."
         )
     try:
@@ -94,7 +103,9 @@ def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Wan
     if table:
         where = tuple(sorted({schema.sources[index][0] for index in table}))
         cells = math.prod(schema.attributes[index].n_levels for index in table)
-        return Want(text=text.strip(), attributes=where, cells=cells, whole=True, within=within)
+        held = np.zeros(schema.measured.sizes[list(where)])
+        held.flat[0] = 1.0
+        return Want(text=text.strip(), attributes=where, cells=cells, whole=True, within=within, held=held)
     hidden = {attribute.name for attribute in schema.private_domains}
     private = [token.text for token in tokenize(question) if is_name(token, schema) and token.text in hidden]
     if private:
@@ -109,12 +120,9 @@ def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Wan
             f"'{question}' is about {len(where)} attributes, and only tables of one and two are measured. Want a part "
             "of it."
         )
-    held = expression.cells({i: np.arange(measured.sizes[i]) for i in where})
-    cells = int(np.count_nonzero(held))
-    # As `query` counts: where every row has a cell, the others may be counted instead.
-    if public_rows and all(measured.attributes[i].exhaustive for i in where):
-        cells = min(cells, held.size - cells)
-    return Want(text=text.strip(), attributes=where, cells=max(cells, 1), whole=False, within=within)
+    held = expression.cells({i: np.arange(measured.sizes[i]) for i in where}).astype(np.float64)
+    cells = max(int(np.count_nonzero(held)), 1)
+    return Want(text=text.strip(), attributes=where, cells=cells, whole=False, within=within, held=held)
 
 
 def _table(question: str, schema: Schema) -> list[int]:
@@ -259,7 +267,7 @@ def plan(
         raise BudgetError('give what is wanted, or an epsilon to say what it answers. Example: want="sex within 2%".')
     expected = partial(forecast, known, rows=rows, delta=delta, neighbors=neighbors, method=method)
     first = expected(epsilon=1.0 if epsilon is None else epsilon)
-    wants = tuple(read_want(text, joint, rows, public_rows=first.rows_are_public) for text in texts)
+    wants = tuple(read_want(text, joint, rows) for text in texts)
     account = None
     if ledger is not None:
         account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(dataset or known.name)

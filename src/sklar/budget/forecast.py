@@ -109,9 +109,8 @@ class Forecast(Tabular):
     """Expected errors of one release.
 
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
-    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables that `query` uses:
-    over attributes that declare `missing` or `other`. `pair_sd`, shape
-    (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `split` is the share of the privacy
+    a count of each attribute's levels, and `pair_sd`, shape (m (m - 1) / 2,), that of a cell of each two-way table, by
+    all tables together, as `query` states them of rows whose number is public. `split` is the share of the privacy
     cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
     search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
     the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round. Of
@@ -371,10 +370,16 @@ def forecast(
         pair_sd, costs = np.sqrt(2 * one_way_sd[0] ** 2 + odd**2) / 2, _parity_costs(stages)
     else:
         two_way = [pairs, stages.reserve] if stages.reserve.size else [pairs]
-        # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
-        exhaustive = np.array([attribute.exhaustive for attribute in schema.attributes])
-        pair_sd = stages.pair_precision**-0.5
-        one_way_sd = plan.margin_sd(cells, one_way, stages.pair_precision, exhaustive)
+        # As `query` counts, by effects: a margin's contrasts from all tables, a pair's interaction from its own.
+        margins, two = plan.margin_sd(cells, one_way, stages.pair_precision) ** 2, stages.pair_precision**-1.0
+        part_of, (i, j) = 1 - 1 / cells.sizes, (each[: two.size] for each in cells.pairs)
+        both = margins[i] * part_of[i] / cells.sizes[j] ** 2 + margins[j] * part_of[j] / cells.sizes[i] ** 2
+        # The number of rows, where it is measured, by the totals of all tables.
+        totals = stages.looks * float(np.sum(first.scales(0) ** -2.0)) + float(np.sum(one_way**-2.0 / cells.sizes))
+        totals += float(np.sum(stages.pair_precision / cells.pair_sizes[: two.size]))
+        rows_variance = 0.0 if public is not None and (part is None or part.of_people) else 1 / totals
+        one_way_sd = np.sqrt(margins * part_of + rows_variance / cells.sizes**2)
+        pair_sd = np.sqrt(two * part_of[i] * part_of[j] + both + rows_variance / (cells.sizes[i] * cells.sizes[j]) ** 2)
         costs = {"one-way tables": float(np.sum(one_way**-2.0))}
         for stage, scales in enumerate(two_way if pairs.size else (), start=1):
             costs[f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}"] = float(np.sum(scales**-2.0))
@@ -431,7 +436,7 @@ def rms(sds: Doubles, sizes: NDArray[Any]) -> float:
 
 
 def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
-    """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
+    """Several epsilons of one table side by side, as text."""
     first, last = forecasts[0], forecasts[-1]
     schema, n_pairs = first.schema, first.pair_sd.size
     lines = [said("budget.foreseen", of=first, schema=schema, pairs=n_pairs)]
@@ -465,9 +470,6 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             errors = f"{within(each.one_way_error):>13} {within(each.pair_error):>13}"
             lines.append(f"{each.budget.rows_per_person:>8,}  {errors}{own}")
         lines += [said("budget.foreseen_rows"), ""]
-    bare = sum(not attribute.exhaustive for attribute in schema.attributes)
-    if bare and schema.n_attributes > 1:
-        lines.append(said("budget.foreseen_bare", bare=bare, of=schema.n_attributes))
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
@@ -516,20 +518,17 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
         only = ordered[0]
         budgets = [replace(only.budget, epsilon=only.budget.epsilon * factor) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)]
         ordered = [only._with(only.schema, budget) for budget in budgets]
-        ax.axvline(only.budget.epsilon, color="#9ca3af", linestyle=":", linewidth=1)
     first, epsilons = ordered[0], [each.budget.epsilon for each in ordered]
-    curves = [("two-way counts", "#c2410c", "s", "pair_error")] * bool(first.pair_sd.size)
-    for label, color, marker, name in (*curves, ("one-way counts", "#1f2937", "o", "one_way_error")):
-        errors = [TWICE * getattr(each, name) for each in ordered]
-        ax.plot(epsilons, errors, color=color, marker=marker, markersize=4.5, label=label)
-    ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows, 19 times out of 20")
+    for label, name in (("two-way counts", "pair_error"), ("one-way counts", "one_way_error"))[
+        not first.pair_sd.size :
+    ]:
+        ax.plot(epsilons, [TWICE * getattr(each, name) for each in ordered], marker="o", markersize=4.5, label=label)
+    title = f"{first.schema.name}: a count is within ±, {first.n_rows:,} rows"
+    ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows, 19 times out of 20", title=title)
     ax.set_xticks(epsilons, [f"{each:.4g}" for each in epsilons])
     ax.set_xticks([], minor=True)
     for which in ("major", "minor"):
         getattr(ax.yaxis, f"set_{which}_formatter")("{x:,.4g}")
-    ax.tick_params(which="both", labelsize=8)
-    ax.grid(visible=True, which="both", color="#e5e7eb", linewidth=0.7)
-    title = f"{first.schema.name}: a count is within ±, {first.n_rows:,} rows"
-    ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    ax.grid(visible=True, which="both", color="#e5e7eb")
     ax.legend(frameon=False)
     return figure

@@ -29,7 +29,7 @@ from sklar.public.tree import Known, Tree, joint_of
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
-RULES = 4
+RULES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

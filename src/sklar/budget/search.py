@@ -123,7 +123,7 @@ class Ladder:
             return _multiples(low, high, _round_up(size / _FEW))
         if (low > 0 and high < _REACH * low) or (high <= 0 and -low < _REACH * -high):
             return _multiples(low, high, _round_up(size / _EVEN))
-        return _within(low, high, np.concatenate([-_decades(max(-low, 0))[::-1], _decades(max(high, 0))]))
+        return _within(low, high, np.concatenate([-_decades(max(-low, 0))[:0:-1], _decades(max(high, 0))]))
 
     def divided(self, edges: Units, counts: Doubles, sd: Doubles, table: int) -> Units:
         """The edges of table number `table`: cells with a solid count, by noisy counts and their errors, divided."""
@@ -134,10 +134,10 @@ class Ladder:
         for index in np.flatnonzero(chosen).tolist():
             low, high = int(edges[index]), int(edges[index + 1])
             if table < len(self.spans):
-                parts.append(self._by_calendar(low, high, self.spans[table]))
+                parts.append(self._by_calendar(low, high, self.spans[table])[1:-1])
             else:
-                parts.append(_multiples(low, high, _round_up((high - low) / (_GRAINS if last else _DIVIDE))))
-        return np.unique(np.concatenate(parts))
+                parts.append(_multiples(low, high, _round_up((high - low) / (_GRAINS if last else _DIVIDE)))[1:-1])
+        return np.sort(np.concatenate(parts))
 
     def units(self, numbers: Ints | Doubles) -> Units:
         """Numbers on the attribute's axis in grains, those beyond the bounds in the outermost."""
@@ -281,7 +281,8 @@ def _multiples(low: int, high: int, width: int) -> Units:
 
 
 def _within(low: int, high: int, edges: Units) -> Units:
-    return np.unique(np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])).astype(np.int64)
+    """The bounds, and those of ascending edges that lie between them."""
+    return np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
             return
     described = Schema.load(schema_path)
     counts = Counter[str](attribute.known_from for attribute in described.attributes)
-    read = Counter(each.known_from for each in described.attributes if each.reviewed != "unread")
+    read = Counter[str](each.known_from for each in described.attributes if each.reviewed != "unread")
     parts = [f"{read[word]} {says}" for word, says in decisions.PROVENANCE.items() if read[word]]
     parts += [f"{len(described.unread)} accepted unread"] * bool(described.unread)
     unread = "What was accepted unread stands: releases will say so, and not cover what those entries state."

@@ -1,13 +1,14 @@
 """The same analysis of the real rows, of synthetic rows as if they were real, and by `infer`: for the custodian's eyes.
 
 Rows are analyzed by their raw values, with the statistics that `infer` takes of weighted records. Their standard errors
-are those of a bootstrap with Poisson weights: what a package says of rows that have no noise. A regression has the
-categories that `infer` tells apart. Rows are left out where a column in question has a value of no level.
+are those of a bootstrap with Poisson weights: what a package says of rows that have no noise. `infer` is asked about
+the table itself. A regression has the categories that it tells apart. Rows are left out where a column in question has
+a value of no level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,11 @@ import polars as pl
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.effects import Codes, Floats
 from sklar.answer.infer import answer_to
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, unit_of
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry
+from sklar.answer.infer.inside import unit_of
 from sklar.answer.infer.statistics import weigh
-from sklar.answer.predicate import Expression, QueryError
+from sklar.answer.infer.words import Product
+from sklar.answer.predicate import Expression, QueryError, lift
 from sklar.custodian.evaluate import NOTICE
 from sklar.custodian.evaluate.conjunctions import rows_that_count
 from sklar.custodian.evaluate.raw import read_values
@@ -69,7 +72,7 @@ class Compared(Tabular):
     def held(self) -> list[bool | None]:
         """Whether the interval of `infer` holds each figure of the real rows; None where it has none."""
         pairs = zip(self.real.figures, self.inferred.figures, strict=True)
-        return [None if b.low is None or b.high is None else b.low <= a.estimate <= b.high for a, b in pairs]
+        return [None if b.low is None or b.high is None else bool(b.low <= a.estimate <= b.high) for a, b in pairs]
 
     def lines(self) -> list[str]:
         """For a person to read."""
@@ -101,10 +104,12 @@ class _OfRows(Inquiry):
         vars(self).update(vars(inquiry))
         self.notes, self.cautions = [], []
         schema, asked = self.model.schema, sorted(self.asked.attributes)
-        codes = encode(frame.select(tuple(schema.columns)), schema)
+        rows = frame.select(tuple(schema.columns))
+        codes, finer = encode(rows, schema), encode(rows, self.finer.schema)
         kept = (codes[asked] >= 0).all(axis=0)
         self.rows, self.left_out = int(kept.sum()), int((~kept).sum())
-        self._codes, self._frame = codes[:, kept], frame.filter(pl.Series(kept))
+        self.effects = replace(self.effects, n_rows=self.rows)
+        self._codes, self._finer, self._frame = codes[:, kept], finer[:, kept], frame.filter(pl.Series(kept))
 
     def levels(self, codes: Codes, attribute: int) -> Codes:  # noqa: ARG002
         """The level of each row."""
@@ -114,15 +119,24 @@ class _OfRows(Inquiry):
         """1 for rows that satisfy a predicate, else 0."""
         if predicate is None:
             return np.ones(self.rows)
-        return predicate.holds({i: self._codes[i] for i in predicate.attributes}).astype(np.float64)
+        tree = lift(predicate, self.finer)
+        return tree.holds({i: self._finer[i] for i in tree.attributes}).astype(np.float64)
 
-    def numbers(self, attribute: int, codes: Codes) -> tuple[Floats, Floats]:
-        """The raw number of each row, where its level has a score, and no variance around it."""
-        own, (scores, _) = self.model.schema.attributes[attribute], super().numbers(attribute, codes)
+    def runs(self, codes: Codes) -> Iterator[Floats]:  # noqa: ARG002
+        """Rows as they are."""
+        yield np.ones(self.rows)
+
+    def range(self, product: Product) -> tuple[float, float]:  # noqa: ARG002
+        """Rows have the numbers that they have."""
+        return -np.inf, np.inf
+
+    def numbers(self, attribute: int, codes: Codes) -> Floats:
+        """The raw number of each row, where its level has a score."""
+        own, scores = self.model.schema.attributes[attribute], super().numbers(attribute, codes)
         if own.binned and own.name not in self.declared:
             values = read_values(self._frame.get_column(own.column), own)[0] / unit_of(own)[0]
             scores = np.where(np.isnan(scores), np.nan, values)
-        return scores, np.zeros(self.rows)
+        return scores
 
     def answer(self, like: Inference, about: str) -> Inference:
         """The analysis of these rows, titled as that of `infer` is."""
@@ -168,7 +182,7 @@ def compare(
     """
     target = None if plot is None else check_target(plot, (".png",), real, model)
     model = model if isinstance(model, Model) else load(model)
-    inquiry = Inquiry(model, question, level=level)
+    inquiry = Inquiry(model, question, level=level, target="table")
     if inquiry.asked.kind == "independent":
         raise QueryError("a test has no figures to compare. Ask for a difference or a correlation.")
     own = _OfRows(inquiry, pl.concat(rows_that_count(real, model.schema)[1]))

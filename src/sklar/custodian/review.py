@@ -222,9 +222,9 @@ def left_out(schema: Schema, draft: Draft | None) -> dict[str, str]:
 
 def bring_back(text: str, draft: Draft, name: str) -> str:
     """The file with a column that the draft left out, as an open question: a release would find its common values."""
-    if name not in left_out(Schema.from_toml(text), draft) or (seen := draft.column(name)) is None:
+    seen = draft.column(name) if name in left_out(Schema.from_toml(text), draft) else None
+    if seen is None or (proposal := searched(seen)).attribute is None:
         raise SchemaError(f"no column '{name}' was left out. Choose one of those that were.")
-    proposal = searched(seen)
     lines = [line for line in text.splitlines() if not line.startswith(f"{LEFT_OUT}{toml_value(name)}: ")]
     lines += ["", f"[attributes.{toml_key(name)}]", f"{PROPOSED}{proposal.proposed}.", f"{DECIDE}{proposal.decide}"]
     lines += [f"{key} = {toml_value(value)}" for key, value in describe_attribute(proposal.attribute).items()]

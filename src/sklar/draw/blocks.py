@@ -28,7 +28,7 @@ REFINED_ROWS = 1 << 17
 # So are those of models of many components, each of which has so many rows of a block, up to so many values in all.
 _ROWS_EACH, _MOST_VALUES = 16, 1 << 25
 # Rows of a component that are enough for exchanges, and the least fits that rows are drawn from.
-_ROWS_TO_EXCHANGE, _LEAST_FITS = 3, 2
+_ROWS_TO_EXCHANGE, _LEAST_FITS = 8, 2
 # Values that a sampler deals in NumPy before compiled code is worth loading: it deals a third as many at a time.
 _PLAIN_VALUES = 20_000_000
 # Up to this many components rows are dealt by NumPy's permutations: components side by side would be too few.
@@ -69,7 +69,7 @@ def component_rows(rows: int, components: int, fits: int, uniform: float, *, few
 
     A fit gets whole rounds, a row for each of its components; what is no round is spread over one of the fits, rounded
     by a uniform. Spread over all components it would move one-way counts by as much as the components differ. Values
-    are exchanged within a component, so that few rows are drawn from so few fits that each of theirs has three.
+    are exchanged within a component, so that few rows are drawn from so few fits that each of theirs has eight.
 
     >>> component_rows(10, 4, 2, 0.5, few=False).tolist(), component_rows(7, 6, 3, 0.5, few=True).tolist()
     ([3, 3, 2, 2], [2, 2, 2, 1])

@@ -81,6 +81,7 @@ class Shape:
     `bins`, shape (b,), says for each bin from which one its numbers are drawn: another one where noise alone filled it.
     `places` are numbers on the axis and `heights` what the distribution function reaches there: the number of the bin,
     from 0 on, and the share of the bin's rows below. Both ascend, shape (k,); between them the function is straight.
+    For drawing alone, `inside` says so of outer bins of public edges, where their own mean matters to inference.
     `means`, shape (b,), are those inside bins as far as they are known, and `errors` their standard errors.
     """
 
@@ -90,6 +91,7 @@ class Shape:
     rounding: Rounding | None = None
     means: Doubles | None = None
     errors: Doubles | None = None
+    inside: Ints | None = None
 
     @property
     def ends(self) -> tuple[Doubles, Doubles]:
@@ -282,7 +284,7 @@ class AxisDecoder:
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
         if self._shape is not None:
-            bins = self._shape.bins[bins]
+            bins = (self._shape.bins if self._shape.inside is None else self._shape.inside)[bins]
         low, high = self._low[bins], self._high[bins]
         if self._grain is not None:
             counted = self._count(bins, self._grain, generator)

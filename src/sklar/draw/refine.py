@@ -1,7 +1,7 @@
 """Rows moved so that their two-way tables come nearer to the model's, without leaving its distribution behind.
 
 At a large epsilon most of the error is sampling error. Within a component attributes are independent, so two of its
-rows may exchange their levels of one attribute: what comes out is as likely as what went in. Where noise is very small,
+rows may exchange their levels of one attribute: what comes out is as likely as what went in. Where that takes seconds,
 three-way tables are matched as well: an exchange is made where (m - 2) times the squares of pairs plus those of triples
 fall, so that every pair weighs as much as all triples that hold it.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.compiled import Worth, compiled
+from sklar.machine.threads import side_by_side
 
 if TYPE_CHECKING:
     from sklar.fitting.latent import LatentModel
@@ -33,30 +34,25 @@ _MOST_LEVELS = 20_000
 _STRIP = 512
 
 
-def refining_rounds(rows: int, attributes: int, levels: int) -> int:
-    """How often each value of a table of this size is offered an exchange: none where that takes long, or gigabytes."""
-    return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * attributes**2, 1))) if levels <= _MOST_LEVELS else 0
-
-
-# The same with three-way tables, of so many cells each on average: sampling is little of the error of larger ones.
-# Fewer rounds than these are not worth the time, nor is it worth compiling code for so little work in a round.
-_MOST_TRIPLE_WORK, _LEAST_TRIPLE_WORK = 1e9, 3e5
-_MOST_TRIPLE_CELLS = 512
+# The same with three-way tables, of so many cells in all: to predict them takes as long as exchanges do.
+# Fewer rounds than these are not worth the time, nor is it worth loading compiled code for so little work in a round.
+_MOST_TRIPLE_WORK, _LEAST_TRIPLE_WORK, _MOST_TRIPLE_CELLS = 1e9, 1e5, 1 << 21
 _LEAST_ROUNDS = 6
-# The total variation to expect of the noise in two-way tables up to which three-way tables are matched too.
-_LITTLE_NOISE = 0.03
 
 
-def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
-    """How often each value is offered an exchange that counts triples too: never where it costs more than it gains."""
+def refining_rounds(rows: int, cells: Cells) -> tuple[int, int]:
+    """How often each value of a table of this size is offered an exchange, and of what order tables are matched.
+
+    No exchange is offered where that takes long, or gigabytes, and three-way tables count where that takes seconds.
+    """
     m, sizes = cells.n_attributes, cells.sizes.astype(np.float64)
-    if m < 3 or noise > _LITTLE_NOISE:
-        return 0
-    total, squares = sizes.sum(), (sizes**2).sum()
-    all_cells = (total**3 - 3 * total * squares + 2 * (sizes**3).sum()) / 6
+    total, squares, cubes = ((sizes**power).sum() for power in (1, 2, 3))
     work = rows * m * (m - 1) * (m - 2) / 2
-    rounds = int(min(MOST_ROUNDS, _MOST_TRIPLE_WORK // work)) if work >= _LEAST_TRIPLE_WORK else 0
-    return rounds if all_cells <= _MOST_TRIPLE_CELLS * cells.n_triples and rounds >= _LEAST_ROUNDS else 0
+    rounds = int(min(MOST_ROUNDS, _MOST_TRIPLE_WORK // max(work, 1.0)))
+    few_cells = (total**3 - 3 * total * squares + 2 * cubes) / 6 <= _MOST_TRIPLE_CELLS
+    if work >= _LEAST_TRIPLE_WORK and rounds >= _LEAST_ROUNDS and few_cells:
+        return rounds, 3
+    return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * m**2, 1))) if cells.n_levels <= _MOST_LEVELS else 0, 2
 
 
 class Refiner:
@@ -112,17 +108,27 @@ def three_way_tables(probabilities: Floats, cells: Cells, free: Ints) -> tuple[F
     # In double precision, and rounded then: the same on any number of threads, as in `steady_pairs`.
     own = [np.ascontiguousarray(probabilities[:, cells.levels(int(i))].T, dtype=np.float64) for i in free]
     offsets, share = cells.offsets[free].tolist(), 1 / len(probabilities)
-    tables: list[Floats] = []
+    pairs = list(combinations(range(len(own) - 1), 2))
+
+    def products(pair: tuple[int, int]) -> list[Floats]:
+        # A strip of combinations of two at a time, with the levels of all attributes that come later.
+        first, second = (own[each] for each in pair)
+        one, two = (each.ravel() for each in np.indices((len(first), len(second))))
+        later, found = np.concatenate(own[pair[1] + 1 :]).T * share, list[Floats]()
+        for strip in (slice(start, start + _STRIP) for start in range(0, one.size, _STRIP)):
+            found.append(((first[one[strip]] * second[two[strip]]) @ later).astype(np.float32))
+        ends = np.cumsum([len(each) for each in own[pair[1] + 1 : -1]])
+        return [table.ravel() for table in np.split(np.concatenate(found), ends, axis=1)]
+
+    tables = [table for found in side_by_side(products, pairs) for table in found]
     places: list[list[tuple[int, ...]]] = [[] for _ in own]
     start = 0
-    for i, j, k in combinations(range(len(own)), 3):
-        both = (own[i][:, None, :] * own[j][None, :, :]).reshape(-1, len(probabilities))
-        tables.append(np.asarray(both @ own[k].T * share, dtype=np.float32).ravel())
+    for (i, j, k), table in zip(combinations(range(len(own)), 3), tables, strict=True):
         steps = {i: len(own[j]) * len(own[k]), j: len(own[k]), k: 1}
         zero = start - sum(offsets[a] * step for a, step in steps.items())
         for a, b, c in ((i, j, k), (j, i, k), (k, i, j)):
             places[a].append((b, c, zero, steps[a], steps[b], steps[c]))
-        start += tables[-1].size
+        start += table.size
     return np.concatenate(tables), np.array(places, dtype=np.int64)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -157,11 +158,53 @@ def write_frames(
                 _stream(columns, frames).sink_ndjson(temporary)
             else:
                 _stream(columns, frames).sink_ipc(temporary, compression="lz4", record_batch_size=_ROW_GROUP)
+                if shown is not None:
+                    _mark_arrow(temporary)
         except BaseException:
             # polars opens the file in a thread of its own, which may do so a moment after the stream has broken: what
             # is removed before that would come back.
             time.sleep(_SETTLED)
             raise
+
+
+def _mark_arrow(path: Path) -> None:
+    """Put `MARK` into the schema that ends an Arrow file: polars leaves its metadata empty.
+
+    The file ends with a footer, which is a flatbuffer, its length, and a magic word. Offsets in a flatbuffer lead
+    forward alone: a footer, a schema and the metadata stand before the old footer, and lead into it.
+    """
+    with path.open("r+b") as file:
+        file.seek(-10, os.SEEK_END)
+        (size,) = struct.unpack("<i6x", file.read(10))
+        start = file.seek(-10 - size, os.SEEK_END)
+        old = file.read(size)
+
+        def follow(at: int) -> int:
+            return at + int.from_bytes(old[at : at + 4], "little")
+
+        def slots(table: int) -> list[int]:
+            """Where the fields of a table stand; 0 for those that it has not."""
+            above = table - struct.unpack_from("<i", old, table)[0]
+            (length,) = struct.unpack_from("<H", old, above)
+            return [at and table + at for at in (*struct.unpack_from(f"<{length // 2 - 2}H", old, above + 4), 0, 0)]
+
+        version, schema, *blocks = slots(follow(0))
+        order, fields = slots(follow(schema))[:2]
+        texts = [text.encode() for item in MARK.items() for text in item]
+        strings = [struct.pack("<I", len(text)) + text + bytes(4 - len(text) % 4) for text in texts]
+        room = -(-(100 + len(b"".join(strings))) // 8) * 8
+        # Each list of slots stands before its table: of the footer at 20, the schema at 52, the metadata at 88.
+        new = struct.pack("<I8H", 20, 14, 20, 16, 4, 8, 12, 0, 0)
+        leads = [room + follow(at) - 28 - 4 * k if at else 0 for k, at in enumerate(blocks[:2])]
+        new += struct.pack("<iIIIhxx", 16, 52 - 24, *leads, struct.unpack_from("<h", old, version)[0] if version else 0)
+        new += struct.pack("<6H", 12, 16, 12, 4, 8, 0)
+        ends = struct.unpack_from("<h", old, order)[0] if order else 0
+        new += struct.pack("<iIIhxx4x", 12, room + follow(fields) - 56, 72 - 60, ends)
+        new += struct.pack("<II4HiII", 1, 88 - 76, 8, 12, 4, 8, 8, 100 - 92, 100 + len(strings[0]) - 96)
+        footer = (new + b"".join(strings)).ljust(room, b"\0") + old
+        file.seek(start)
+        file.truncate()
+        file.write(footer + struct.pack("<i", len(footer)) + b"ARROW1")
 
 
 def check_tables(path: str | Path, kind: str) -> Path:

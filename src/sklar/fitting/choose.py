@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.plan import RULES
-from sklar.draw.refine import refining_rounds, steady_pairs, triple_rounds
+from sklar.draw.refine import refining_rounds, steady_pairs
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
 from sklar.fitting.descent import (
@@ -59,10 +59,11 @@ LOUD, MOST_DAMPING, LEAST_START, START = 0.06, 5.0, 0.3, 0.7
 # Damping up to `SMALL` contrasts, and beyond, where most levels are rare, and learn the sooner with less of it.
 DAMPING, WIDE_DAMPING = 0.01, 0.003
 MAX_STEPS = 1200
-# Components of a fit, so many times the contrasts times a power of that variation, within these limits; and of all fits
-# that are united, which averages away three-way structure that each of them invents.
-PER_CONTRAST, NOISE_POWER, COMPONENTS = 0.089, -0.75, (150, 400)
-UNITED, FITS = 2_400, (6, 16)
+# Components of a fit, so many times the contrasts times a power of that variation, within these limits, and one over
+# the variation at least, up to so many; and of all fits that are united, which averages away three-way structure that
+# each of them invents.
+PER_CONTRAST, NOISE_POWER, COMPONENTS, MOST_COMPONENTS = 0.089, -0.75, (150, 400), 800
+UNITED, FITS = 2_400, (3, 16)
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
 _CACHED = 65_536
@@ -270,7 +271,7 @@ def starting(estimates: Estimates) -> tuple[Start, int]:
     cells, noise = estimates.cells, max(expected_noise(estimates), 1e-9)
     n_contrasts, times = cells.n_levels - cells.n_attributes, noise / LOUD
     affordable = MAX_STEP / step_operations(cells, Start(components=1), estimates.wider)
-    wanted = np.clip(PER_CONTRAST * n_contrasts * noise**NOISE_POWER, *COMPONENTS)
+    wanted = max(np.clip(PER_CONTRAST * n_contrasts * noise**NOISE_POWER, *COMPONENTS), min(1 / noise, MOST_COMPONENTS))
     components = int(max(min(wanted, affordable), COMPONENTS[0]))
     components -= components % KINDS if estimates.ties else 0
     start = Start(
@@ -362,10 +363,8 @@ def tied_in(estimates: Estimates) -> tuple[int, ...]:
 
 def refined(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
     """The model as a file holds it, with as many rounds of exchanges as a table of its size affords: a public rule."""
-    cells, n_rows = model.schema.cells, estimates.n_rows
-    triples = triple_rounds(n_rows, cells, expected_noise(estimates))
-    rounds = triples or refining_rounds(n_rows, cells.n_attributes, cells.n_levels)
-    return completed(as_stored(replace(model, rounds=rounds, matched=3 if triples else 2), bits), estimates, bits)
+    rounds, matched = refining_rounds(estimates.n_rows, model.schema.cells)
+    return completed(as_stored(replace(model, rounds=rounds, matched=matched), bits), estimates, bits)
 
 
 def completed(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:

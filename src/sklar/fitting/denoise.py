@@ -43,8 +43,7 @@ class Margins(NamedTuple):
 class Targets:
     """Two readings of every two-way table, as probabilities with the margins `levels`, shape (n_cells,) each.
 
-    `precision`, shape (m, m), has inverse variances of the tables' noise over their mean, zero on the diagonal; `noise`
-    is the variance of a cell's share in a table of precision 1.
+    `precision`, shape (m, m), has inverse variances of the tables' noise over their mean, zero on the diagonal.
     """
 
     cells: Cells
@@ -52,7 +51,6 @@ class Targets:
     noisy: Floats
     shrunk: Floats
     precision: Doubles
-    noise: float
 
     def mixed(self, shrinkage: float) -> Floats:
         """What to fit: `shrinkage` of the shrunk tables and the rest of the noisy ones."""
@@ -232,12 +230,7 @@ def denoise_tables(estimates: Estimates, levels: Doubles) -> Targets:
 
     side_by_side(fill, cells.alike())
     return Targets(
-        cells=cells,
-        levels=levels,
-        noisy=noisy,
-        shrunk=shrunk,
-        precision=relative_precision(cells, estimates.pair_sd),
-        noise=float(1 / np.mean(estimates.pair_sd**-2.0)) / estimates.n_rows**2 if cells.n_pairs else 0.0,
+        cells=cells, levels=levels, noisy=noisy, shrunk=shrunk, precision=relative_precision(cells, estimates.pair_sd)
     )
 
 

@@ -37,7 +37,7 @@ _MOST_SIBLINGS = 128
 # Simulated tables of 130 cells: noise alone showed rows far out in none of 1,500 (4.5: in one). A far cell of 4, 5, 6
 # or 7 standard errors was seen in 7, 28, 69 and 92% of 300 (4.5: 27, 69, 94 and 99%), as Phi(z - 5.5) has it.
 _WINDOWS, _SURE, _NEXT, _BEYOND = (1, 2, 4, 8), 5.5, 1.5, 3.5
-_PARTS = (*_WINDOWS, 16, 32, 64, 128)
+_PARTS, _SURE_PARTS = (*_WINDOWS, 16, 32, 64, 128), 4.5
 # Numbers end where the next cell has, by this many standard errors, less than this part of the rows of the last one.
 _SURELY, _SHARP = 2.0, 0.25
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
@@ -114,17 +114,17 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> De
     """The density that noisy tables of a search show."""
     cells, below, variances = _pooled(ladder, tables, scale)
     first, last = _support(below[0], variances[0])
-    ends = low, high = int(cells[0][first]), int(cells[0][last])
+    low, high = int(cells[0][first]), int(cells[0][last])
     if first < last:
-        flipped = [[sign * each[::-1] for each in own] for sign, own in ((-1, cells), (1, below), (1, variances))]
-        ends = low, high = -_reach(*flipped, cells[0].size - 1 - first), _reach(cells, below, variances, last)
+        mirrored = [-each[::-1] for each in cells], [each[::-1] for each in below], [each[::-1] for each in variances]
+        low, high = -_reach(*mirrored, cells[0].size - 1 - first), _reach(cells, below, variances, last)
         first, last = int(np.searchsorted(cells[0], low, "right")) - 1, int(np.searchsorted(cells[0], high))
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)
     if first < last:
         masses[own] = project(below[0][own], max(float(below[0][own].sum()), 0.0))
     for level in range(1, len(cells)):
-        masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level], ends)
+        masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level], (low, high))
     return Density(
         edges=cells[-1],
         masses=masses,
@@ -136,12 +136,12 @@ def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> De
 
 
 def _descend(
-    parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles, ends: tuple[int, int]
+    parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles, within: tuple[int, int]
 ) -> Doubles:
-    """The rows of a table's cells between the ends, which add up to those of the cells above: pieces of constant
+    """The rows of a table's cells within two ends, which add up to those of the cells above: pieces of constant
     density.
     """
-    outer = np.searchsorted(edges, ends[0], "right") - 1, np.searchsorted(edges, ends[1])
+    outer = np.searchsorted(edges, within[0], "right") - 1, np.searchsorted(edges, within[1])
     starts = np.clip(np.searchsorted(edges, parents), *outer).tolist()
     found = np.zeros(rows.size)
     for mass, own in zip(masses.tolist(), map(slice, starts, starts[1:]), strict=False):
@@ -222,13 +222,13 @@ def _reach(cells: Sequence[Units], rows: Sequence[Doubles], variances: Sequence[
     Rows are seldom seen to their very last: one cell more is taken, but where that surely has less than a part of the
     rows of the last one. There numbers end inside of the last: its parts say where.
     """
-    start, stop = 0, rows[0].size
+    start, stop, ends = 0, rows[0].size, cells[0][last - 1 : last + 1]
     for level, (edges, own, noise) in enumerate(zip(cells, rows, variances, strict=True)):
         if level:
             start, stop = np.searchsorted(edges, ends).tolist()
             if not 1 < stop - start <= _MOST_SIBLINGS:
                 break
-            last = start + (_support(own[start:stop], noise[start:stop], _PARTS, _BEYOND)[1] or stop - start)
+            last = start + (_support(own[start:stop], noise[start:stop], _PARTS, _SURE_PARTS)[1] or stop - start)
         if last < stop and not _ending(own, noise, last):
             return int(edges[last + 1])
         ends = edges[last - 1 : last + 1]
@@ -237,7 +237,8 @@ def _reach(cells: Sequence[Units], rows: Sequence[Doubles], variances: Sequence[
 
 def _ending(rows: Doubles, variances: Doubles, last: int) -> bool:
     """Whether the next cell surely has less than a part of the rows of the one before it."""
-    return bool(rows[last] + _SURELY * np.sqrt(variances[last]) < _SHARP * rows[last - 1])
+    most, least = (rows[at] + sign * _SURELY * np.sqrt(variances[at]) for at, sign in ((last, 1), (last - 1, -1)))
+    return bool(most < _SHARP * least)
 
 
 def _grown(rows: Doubles, variances: Doubles, last: int) -> int:
@@ -308,7 +309,7 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         moments = moments and (moments[0][attribute.bin_codes], moments[1])
         if (attribute.name, "domain") not in answers:
             shape = _with_means(attribute, interpolated(attribute, own), rows, moments)
-            shapes[attribute.name] = replace(shape, bins=_seen_bins(own[attribute.bin_codes] / errors[index]))
+            shapes[attribute.name] = replace(shape, inside=_seen_bins(own[attribute.bin_codes] / errors[index]))
             continue
         finding, tables = answers[attribute.name, "domain"]
         ladder = ladder_of(asked_of(finding, attribute))

@@ -35,9 +35,6 @@ from sklar.kernel.queries import Distances, Tables
 from sklar.machine.spill import room_for
 
 MARGIN_WEIGHT = 3.0
-# A residual of z times its noise pulls 1 + min((z / STANDS_OUT)^2, MOST_PULL) times as hard, over the mean of that: a
-# fit is stopped early for the sake of noise, and what is still far off then is none.
-STANDS_OUT, MOST_PULL = 3.0, 3.0
 # Up to this many contrasts a step looks at the whole residual, and compiles nothing (`benchmarks.start --crossover`);
 # and as many of the residual's rows are held at a time.
 SMALL = 256
@@ -228,15 +225,11 @@ class Loss:
         self._weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
         for first in range(0, len(self._weighted), _BLOCK):
             self._weighted[first : first + _BLOCK] *= weights.rows(first, first + _BLOCK)
-        if len(self._weighted) <= SMALL:
-            sd = STANDS_OUT * np.sqrt(np.maximum(targets.noise, 1e-30) * weights.rows(0, len(self._weighted)))
-            self._unit = np.divide(1, sd, out=np.zeros_like(sd), where=sd > 0)
-            self._ones = np.ones(sd.size, dtype=np.float32)
 
     def whole_gradient(self, found: Floats, pull: Floats, room: Room) -> None:
         """The gradient of the tables' part in the contrasts F, shape (d - m, D), times D / 2, into `pull`.
 
-        It is R F, with R = weights (F F^T / D - target), for each fit by itself, what stands out of its noise pressed.
+        It is R F, with R = weights (F F^T / D - target), for each fit by itself.
         """
         own, out = (
             each.reshape(len(found), room.fits, each.shape[1] // room.fits).swapaxes(0, 1) for each in (found, pull)
@@ -250,15 +243,6 @@ class Loss:
             residual[:] = [self.tied.predict(each, every) for each in own]
         residual *= self._weights.rows(0, len(found))
         residual -= self._weighted
-        # How far residuals stand out of their noise: z = w r / sqrt(w v) for a weight w.
-        factor = np.multiply(residual, self._unit, out=room.pressed.reshape(shape))
-        np.square(factor, out=factor)
-        np.minimum(factor, np.float32(MOST_PULL), out=factor)
-        factor += 1
-        for each, pressed in zip(residual, factor, strict=True):
-            each *= pressed
-            # A product with ones is the fastest sum.
-            each *= np.float32(pressed.size / max(np.dot(pressed.ravel(), self._ones), 1))
         if self.tied is None:
             np.matmul(residual, own, out=out)
         else:
@@ -323,7 +307,6 @@ class Room:
         contrasts, self.fits = cells.n_levels - cells.n_attributes, fits
         self.strip = room_for(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, np.float32)
         self.rows = room_for((contrasts, components), np.float32)
-        self.pressed = room_for(fits * contrasts**2 if contrasts <= SMALL else 0, np.float32)
 
 
 class _Group(NamedTuple):

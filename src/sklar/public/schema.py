@@ -353,8 +353,10 @@ class Schema(Remembering):
         return tuple(attribute.name for attribute in self.attributes if not attribute.reviewed)
 
     def _repr_html_(self) -> str:
-        shown = {"attribute": "name", "type": "kind", "levels": "n_levels", "known from": "known_from"}
+        shown = {"attribute": "name", "type": "kind", "levels": "n_levels"}
         columns = {title: [getattr(each, name) for each in self.attributes] for title, name in shown.items()}
+        said = {False: "not reviewed", "unread": "accepted unread"}
+        columns["known from"] = [said.get(each.reviewed, each.known_from) for each in self.attributes]
         facts = {"protects": "any one row" if self.person is None else f"any one person, by '{self.person.column}'"}
         return html_card(f"Schema of '{self.name}'", facts, columns, verdict=self.standing)
 

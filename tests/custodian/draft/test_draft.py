@@ -176,6 +176,8 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
     ("smoker", some("Y", "N"), {"kind": "boolean", "texts": ("N", "Y")}),
     # Codes in digits are categories; numbers that nearly all differ, but are not in a row, are quantities.
     ("ZIP Code", numbers(1_000, 90_000), {"kind": "categorical", "n_values": 100, "prefix": 2, "length": 5}),
+    ("ZIP Code", [*(str(98_101 + i % 9) for i in range(3_000)), *(str(10_000 + 97 * i) for i in range(400))],
+        {"kind": "categorical", "domain": "private", "prefix": 0}),
     ("branch", [f"{i:04}" for i in numbers(0, 900)], {"n_values": 100, "prefix": 2, "length": 4, "other": True}),
     ("ward code", numbers(100, 190), {"domain": "private", "prefix": 0}),
     ("region_id", numbers(1, 12), {"kind": "categorical", "domain": "private"}),
@@ -184,6 +186,7 @@ CENTURIES = tuple(days(dt.date(year, 1, 1)) for year in (1900, 2100))
     ("hours-per-week", numbers(1, 99), {"domain": "private", "edges": (0, 169)}),
     ("pct_done", numbers(0, 100), {"domain": "private", "edges": (0, 101)}),
     ("lat", decimals(-80, 80, 5), {"edges": (-90.0, 90.0), "step": None, "at_most": 30, "weight": 3.0}),
+    ("long", [f"{i / 3:.5f}" for i in range(-300, 300)], {"edges": (-180.0, 180.0), "at_most": 30}),
     ("share", decimals(0, 1, 5), {"domain": "private", "edges": (0.0, 1.0)}),
     ("income", numbers(0, 10**6), {"domain": "private", "edges": (0, 10**9)}),
     ("balance", numbers(-500, 500), {"domain": "private", "edges": (-(10**9), 10**9)}),

@@ -40,7 +40,7 @@ def test_every_part_is_there_and_says_private() -> None:
     text = " ".join(read(document).text)
     for part in (
         *("worst things", "Every column: what to use, and what not", "Quantiles of numbers"),
-        *("How columns go together", "Errors of counts"),
+        *("How columns go together", "Mean total variation distance of tables"),
         *("Trained on synthetic rows, tested on real ones", "Synthetic counts are scaled", "real test rows; 0:"),
     ):
         assert part in text
@@ -50,7 +50,7 @@ def test_every_part_is_there_and_says_private() -> None:
     # Fixed on screen, and in the margin of every printed page.
     assert ".banner.top{position:sticky" in document
     assert '@page{@top-center{content:"PRIVATE · not for publication"' in document
-    assert f"{found.result('two-way').tv:.4f}" in document
+    assert found.distances in text
     for attribute in SCHEMA.attributes:
         what = "Numbers" if attribute.kind == "integer" else "Levels"
         assert f"<title>{what} of {attribute.name}" in document

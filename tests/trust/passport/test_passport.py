@@ -17,12 +17,15 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 import sklar
-from sklar.answer.report.render import plain
+from sklar.answer.report.publish import shown_of
+from sklar.answer.report.render import bound, plain
 from sklar.budget.method import Method
+from sklar.budget.risk import risk_of
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
 from sklar.files.write import MARK
@@ -97,7 +100,8 @@ def test_hostile_names_cannot_break_out(folder: Path) -> None:
 
 def test_the_first_page_says_what_the_folder_holds(folder: Path) -> None:
     """Files with their sizes, how to verify and cite, and for search engines what the other descriptions say."""
-    text = (folder / "index.html").read_text()
+    text, model = (folder / "index.html").read_text(), sklar.load(folder / MODEL)
+    uses, limit = shown_of(model, MODEL)["uses"], bound(risk_of(model.certificate).right(1)[1])
     page = Reader()
     page.feed(text)
     page.close()
@@ -109,6 +113,15 @@ def test_the_first_page_says_what_the_folder_holds(folder: Path) -> None:
     said = " ".join(" ".join(page.text).split())
     assert all(name in said for name in FILES)
     assert f"{(folder / 'report.html').stat().st_size / 1000:.1f} kB" in said
+    # Verdicts, figures and the attacker's bound are those of report and README, word for word.
+    readme, checklist = ((folder / name).read_text() for name in ("README.md", "nist_sp_800_226.md"))
+    report = " ".join(re.sub("<[^>]*>", " ", (folder / "report.html").read_text()).split())
+    for name, used in (("One column", uses["one"]), ("Two columns together", uses["pairs"])):
+        assert f"**{name}: {used['grade']}.** {used['words']}" in readme
+        assert all(f"{name} {used['grade']} {used['words']}" in page for page in (said, report))
+        assert f"{used['grade']}: ± {used['error']:,.0f} rows" in checklist
+    assert all(f"right at most {limit} of the time" in text for text in (readme, checklist))
+    assert all(f"at most {limit} are right" in page for page in (said, report))
     croissant = json.loads((folder / "croissant.json").read_text())
     assert croissant["citeAs"] in said
     [block] = re.findall(r'<script type="application/ld\+json">(.*?)</script>', text)
@@ -121,11 +134,17 @@ def test_the_first_page_says_what_the_folder_holds(folder: Path) -> None:
     assert EVIL in {each["name"] for each in found["variableMeasured"]}
 
 
-def test_every_file_says_that_rows_are_synthetic(folder: Path) -> None:
+def test_every_file_says_that_rows_are_synthetic(folder: Path, tmp_path: Path) -> None:
     readme = (folder / "README.md").read_text()
     assert readme.partition("---\n\n")[2].startswith("**SYNTHETIC DATA")
     assert (folder / "SYNTHETIC.txt").read_text().startswith("THE ROWS IN THIS FOLDER ARE SYNTHETIC.")
     assert set(MARK) < set(pl.read_parquet_metadata(folder / ROWS_PARQUET))
+    model, arrow, stated = sklar.load(folder / MODEL), tmp_path / "x.arrow", {k.encode() for k in MARK}
+    model.write(arrow, 300, seed=1)
+    with pa.memory_map(str(arrow)) as file:
+        tables = pa.ipc.open_file(file).read_all(), model.sample(3, seed=1, to="arrow")
+    assert all({*table.schema.metadata} == stated for table in tables)
+    assert pl.read_ipc(arrow).equals(model.sample(300, seed=1))
     assert list(pl.read_parquet_schema(folder / ROWS_PARQUET)) == [each.name for each in SCHEMA.released]
     for check in ("Labels", "Disclosure", "Structure", "Documentation"):
         assert f"| {check} |" in readme

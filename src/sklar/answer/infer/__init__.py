@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sklar.answer.infer.inquiry import Declared, Figure, Inference, Inquiry, Target
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Target
+from sklar.answer.infer.inside import Declared
 from sklar.answer.infer.numerical import infer_function
-from sklar.answer.infer.statistics import (
-    answer_formula,
-    answer_independence,
-    answer_measures,
-    answer_quantiles,
-    answer_ratios,
-)
+from sklar.answer.infer.statistics import answer_formula, answer_independence, answer_measures, answer_quantiles
 from sklar.answer.infer.words import QUANTILES
 
 if TYPE_CHECKING:
@@ -37,6 +32,4 @@ def answer_to(inquiry: Inquiry) -> Inference:
         return answer_formula(inquiry)
     if asked.kind == "independent":
         return answer_independence(inquiry)
-    if asked.linear is not None:
-        return answer_ratios(inquiry)
     return answer_quantiles(inquiry) if asked.measures[0].word in QUANTILES else answer_measures(inquiry)

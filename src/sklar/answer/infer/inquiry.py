@@ -6,33 +6,33 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import limits_of, shown_limits
-from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile, pool_effects
-from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
-from sklar.answer.infer.words import FUNCTIONS, Product, Statistic, is_plain, read_question
-from sklar.answer.predicate import Expression, QueryError
-from sklar.draw.decode import Shape
+from sklar.answer.effects import Codes, Floats, Subset, normal_quantile, pool_effects
+from sklar.answer.infer.inside import DESIGN, RUNS, Declared, Inside, Scores, inside_of, score
+from sklar.answer.infer.onestep import MOST_LISTED, Linearized, OneStep, one_step, refer
+from sklar.answer.infer.words import FUNCTIONS, QUANTILES, Product, Statistic, read_question
+from sklar.answer.predicate import Expression, QueryError, cut_bins, lift
+from sklar.fitting.density import rows_beyond
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.outputs import grain
-from sklar.public.schema import Attribute
+from sklar.machine.wording import said
+from sklar.public.schema import Attribute, divide_schema
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
 
 Target = Literal["population", "table"]
 Interval: TypeAlias = tuple[float, float] | None
-# What the caller says of an attribute's scores: midpoints of bins, or a number for each level by its name.
-Declared: TypeAlias = "Literal['midpoint'] | Mapping[str, float]"
+RecordFunction = Callable[[Codes], Floats]
 
 # Below this share of its influence function a statistic is to a good part the model's guess.
 MEASURED = 0.95
-# Totals of complete rows differ from their number by noise alone; so many standard errors are not noise.
-_INCOMPLETE = 5.0
 # An interval this many times as wide as that of the rows themselves is pointed out.
 _WIDE = 3.0
 _ABOUT = {
@@ -43,20 +43,18 @@ _ABOUT = {
     "everyone": "the table itself",
     "events": "the table's people with events",
 }
-# What is lost inside bins is cautioned about from this part of a standard error on.
-_CODED = 0.2
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
-# By how much the variance inside bins may differ from that of the fitted shape, as a part of it.
-SPREAD = 0.75
-# Axes that are shown in another unit: what one of it is on the axis, and its name.
-_UNITS: dict[str, tuple[float, str]] = {
-    "date": (1.0, "days since 1970-01-01"),
-    "datetime": (1e6, "seconds since 1970-01-01"),
-    "time": (1e6, "seconds since midnight"),
-    "duration": (1e6, "seconds"),
-    "yearmonth": (1.0, "months since the year 0"),
-}
+# By how much what shapes say inside bins may be wrong, as a part of what it changes.
+_SPREAD = 0.75
+# What shapes say is cautioned about where that is more than so many of the errors that tables state.
+_CODED = 3.0
+# Of a figure whose interval is so much of its possible values nearly nothing is known.
+_NEARLY_ALL = 0.9
+# A small move of numbers, as a part of their bins.
+_STEP = 1e-3
+# Means inside bins of each number whose errors are followed to their ends.
+_SWUNG = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +129,7 @@ class Inference(Tabular):
         rows = [asdict(figure) for figure in self.figures]
         if self.test is not None:
             rows = [{"name": self.question, **asdict(self.test)}]
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
     def lines(self) -> list[str]:
         """For a person to read."""
@@ -165,7 +163,7 @@ class Inference(Tabular):
             # Decimals that show two digits of a standard error.
             power = math.log10(figure.standard_error) if 0 < figure.standard_error < math.inf else -3
             digits, error = min(max(1 - math.floor(power), 0), 10), ""
-            interval = "unbounded" if figure.measured >= MEASURED else "none"
+            interval = "none"
             if figure.low is not None and figure.high is not None:
                 interval = f"{figure.low:,.{digits}f} to {figure.high:,.{digits}f}" + " (bounds)" * figure.bounds
                 error = "" if figure.bounds else f"{figure.standard_error:,.{digits}f}"
@@ -175,88 +173,23 @@ class Inference(Tabular):
         return [row[:-1] for row in rows] if all(figure.p_value is None for figure in self.figures) else rows
 
 
-class Scores(NamedTuple):
-    """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set.
-
-    `errors` are the standard errors of means inside bins, `widths` those of what is drawn there, and `hidden` the
-    variances of numbers around these means.
+class Unknown(NamedTuple):
+    """What is not known inside bins does to q statistics: what shapes `changed`, shape (q,), a covariance, (q, q), how
+    far it reaches below and above, (2, q), and how far shares of cut bins may put them `off`.
     """
 
-    values: Floats
-    by: str
-    errors: Floats | float = 0.0
-    widths: Floats | float = 0.0
-    hidden: Floats | float = 0.0
-
-    @property
-    def known(self) -> Floats:
-        """1 for levels that have a score, else 0."""
-        return np.where(np.isnan(self.values), 0.0, 1.0)
-
-    @property
-    def filled(self) -> Floats:
-        """The scores, 0 where there is none."""
-        return np.nan_to_num(self.values, nan=0.0)
-
-
-def unit_of(attribute: Attribute) -> tuple[float, str]:
-    """What one of the unit that a number is shown in is on its axis, and the unit's name."""
-    return _UNITS.get(attribute.kind, (1.0, ""))
-
-
-def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapping[str, Shape]]) -> Scores:
-    """A number's own score, a truth value, what the caller declares, or the mean or midpoint inside a bin."""
-    name = attribute.name
-    values = np.full(attribute.n_levels, np.nan)
-    if isinstance(said, Mapping):
-        unknown = sorted(set(said) - set(attribute.levels))
-        if unknown:
-            raise QueryError(
-                f"attribute '{name}' has no level '{unknown[0]}', got a score for it. "
-                f"Its levels are {', '.join(attribute.levels[:12])}."
-            )
-        values[[attribute.levels.index(level) for level in said]] = list(said.values())
-        return Scores(values=values, by="declared scores")
-    if said not in (None, "midpoint"):
-        raise QueryError(
-            f"scores of '{name}' must be 'midpoint' or a number for each level, got {said!r}. "
-            "Example: scores={'education': {'Bachelors': 13}}."
-        )
-    if not attribute.binned:
-        numbers = [0, 1] if attribute.boolean else [value for value in attribute.values if isinstance(value, int)]
-        if len(numbers) < len(attribute.values) or not numbers:
-            raise QueryError(
-                f"attribute '{name}' holds categories, which have no mean. Ask for a share, such as "
-                f"share({name} = '{attribute.levels[0]}'), or declare scores."
-            )
-        values[: len(numbers)] = numbers
-        return Scores(values=values, by="0 and 1" if attribute.boolean else "the numbers themselves")
-    unit, named = unit_of(attribute)
-    shape, step = None if said == "midpoint" else shapes().get(name), grain(attribute)
-    edges = np.asarray(attribute.edges, dtype=np.float64)
-    means = edges[:-1] + np.diff(edges) / 2
-    if shape is not None and shape.means is not None:
-        means = shape.means
-    if step is not None:
-        # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
-        means = np.maximum(means - float(step) / 2, edges[:-1] if shape is None else edges[:-1][shape.bins])
-    errors, widths, hidden = np.zeros((3, values.size))
-    if shape is not None and shape.errors is not None:
-        lows, highs = shape.ends
-        widths[attribute.bin_codes] = np.maximum(highs - lows - float(step or 0), 0.0) / unit
-        errors[attribute.bin_codes] = shape.errors / unit
-        hidden[attribute.bin_codes] = shape.variances / unit**2
-    values[attribute.bin_codes] = means / unit
-    values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
-    by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
-    if step is not None and np.all(np.diff(edges) <= float(step)):
-        by = "the numbers themselves"
-    said_by = by + (f", in {named}" if named else "")
-    return Scores(values, said_by, errors, widths, hidden)
+    changed: Floats
+    covariance: Floats
+    reach: Floats
+    off: Floats
 
 
 class Inquiry:
-    """A question to a model. Records are codes of the measured attributes `where`, shape (records, attributes)."""
+    """A question to a model. Records are codes of the measured attributes `where`, shape (records, attributes).
+
+    What it tells of records depends on its state: the `run` in which numbers inside bins are looked at (None: at their
+    means), numbers `moved` by parts of their bins, and the `bound` to which shares of cut bins may go (-1, 1).
+    """
 
     def __init__(
         self,
@@ -266,19 +199,20 @@ class Inquiry:
         level: float = DEFAULT_LEVEL,
         target: str | None = None,
         scores: Mapping[str, Declared] | None = None,
+        exact: bool = False,
+        counting: bool = False,
     ) -> None:
         """Read and check a question: about the "population" that rows were drawn from, or the "table" itself.
 
-        By default a population, but for releases that count several rows of each person.
+        By default a population, but for releases that count several rows of each person. `exact` refuses to cut bins;
+        `counting` answers for a copula without components, of which only counts of one or two attributes are known.
         """
-        several = model.certificate.count == "rows" and model.certificate.rows > 1
+        schema, certificate = model.schema, model.certificate
+        several = certificate.count == "rows" and certificate.rows > 1
         self.declared = dict(scores or {})
-        unknown = next((name for name in self.declared if name not in model.schema.names), None)
-        if model.copula.components() is None:
-            raise QueryError(
-                "inference needs a model of whole attributes, and this one is the paper's copula over dummies. Fit "
-                "another to the same noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
-            )
+        unknown = next((name for name in self.declared if name not in schema.names), None)
+        if model.copula.components() is None and not counting:
+            raise QueryError(said("answer.no_components"))
         if unknown is not None:
             raise QueryError(
                 f"scores are given for '{unknown}', which is no attribute of the schema. Correct its name."
@@ -286,11 +220,8 @@ class Inquiry:
         if target not in (None, "population", "table"):
             raise QueryError(f"the target must be 'population' or 'table', got '{target}'.")
         if target == "population" and several:
-            raise QueryError(
-                "a population is inferred from independent rows, and this release counts several rows of each person. "
-                "Ask about the target 'table'."
-            )
-        self.asked = asked = read_question(question, model.schema) if isinstance(question, str) else question
+            raise QueryError(said("answer.several_rows"))
+        self.asked = asked = read_question(question, schema, exact=exact) if isinstance(question, str) else question
         sums = any(measure.word == "sum" for measure in asked.measures)
         if target == "population" and sums:
             raise QueryError("a sum is of the rows of a table. Ask about the target 'table', or for a mean.")
@@ -298,18 +229,32 @@ class Inquiry:
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
         # many independent rows, also where several rows of a person are chosen, without replacement.
-        self.population = self.target == "population" or model.certificate.by_chance
+        self.population = self.target == "population" or certificate.by_chance
         self.where: Subset = tuple(sorted({self.source(i) for i in asked.attributes}))
         self.effects = pool_effects(model.measured, self.where)
         self.reference = refer(model.copula, model.settings, self.where)
         self.notes: list[str] = []
         self.cautions: list[str] = []
         self.limits: dict[str, str] = {}
+        self.limited: dict[str, tuple[float, float]] = {}
+        self.finer = divide_schema(schema, {name: sorted(own) for name, own in asked.cuts.items()})
+        self.run: int | None = None
+        self.moved: dict[int, Any] = {}
+        self.bound = 0
+        # Numbers at the means of their bins, as where too many records have slices of their own.
+        self.flat = len(self.reference.codes) > MOST_LISTED // (RUNS if asked.kind == "function" else 1)
+        self._ranks: dict[int, int] = {}
         self._scored: dict[int, Scores] = {}
-        # Whether what is not known of variances inside bins is added to a statistic.
-        self.spread = False
+        self._inside = cache(self._look_inside)
+        self._tilts = cache(self._tilted)
         # Shapes of all numbers are fitted together.
         self._shapes = cache(lambda: model.shapes)
+        for name in asked.cuts:
+            self._ranks[schema.names.index(name)] = len(self._ranks)
+        # By attribute: the most rows that may lie beyond what a search found of it, where the question asks of these.
+        self.beyond: dict[int, float] = {}
+        for name, numbers in asked.borders.items():
+            self._reach_beyond(name, numbers)
 
     def source(self, attribute: int) -> int:
         """The measured attribute that decides an attribute's level."""
@@ -320,112 +265,287 @@ class Inquiry:
         source, levels = self.model.schema.sources[attribute]
         return np.asarray(levels[codes[:, self.where.index(source)]])
 
-    def holds(self, predicate: Expression | None, codes: Codes) -> Floats:
-        """1 for records that satisfy a predicate, else 0."""
-        if predicate is None:
-            return np.ones(len(codes))
-        columns = dict(zip(self.where, codes.T, strict=True))
-        return predicate.traced(self.model.schema).holds(columns).astype(np.float64)
-
     def is_number(self, attribute: Attribute) -> bool:
         """Whether an attribute enters a formula as one number: an axis, a truth value, or declared scores."""
         return attribute.binned or attribute.boolean or attribute.name in self.declared
+
+    def _look_inside(self, attribute: int) -> Inside:
+        own, finer = (schema.attributes[attribute] for schema in (self.model.schema, self.finer.schema))
+        return inside_of(own, finer, self.finer.parts[attribute], self._shapes().get(own.name))
+
+    def _limits(self, name: str) -> str | None:
+        """The limits of what a search found of a number, which an answer names; None where it has none."""
+        own = self.model.schema.attribute(name)
+        if own.domain != "found" or not (limits := limits_of(self.model, own, self._shapes())):
+            return None
+        self.limited[name] = limits
+        shown = self.limits[name] = shown_limits(own, limits)
+        return shown
 
     def scores(self, attribute: int) -> Scores:
         """What an attribute's levels stand for; the answer will say so."""
         if attribute not in self._scored:
             own = self.model.schema.attributes[attribute]
-            scores = self._scored[attribute] = score(own, self.declared.get(own.name), self._shapes)
+            scores = score(own, self.declared.get(own.name), lambda: self._inside(attribute))
+            self._scored[attribute] = scores
+            if scores.inside is not None:
+                self._ranks.setdefault(attribute, len(self._ranks))
             if scores.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
-            if not scores.known.all():
+            if np.isnan(scores.values).any():
                 fate = "null in the function's table" if self.asked.kind == "function" else "left out"
                 self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are {fate}")
-            if own.name not in self.declared and (limits := limits_of(self.model, own, self._shapes())):
-                shown = self.limits[own.name] = shown_limits(own, limits)
-                self.cautions.append(
-                    f"'{own.name}' is limited to {shown}, where the search saw rows: what lies beyond, if anything, "
-                    "counts as if it lay at the end. For more, state edges in the schema that reach as far as rows may."
-                )
+            if own.name not in self.declared and (shown := self._limits(own.name)):
+                self.cautions.append(said("answer.limited", name=own.name, limits=shown))
         return self._scored[attribute]
 
-    def numbers(self, attribute: int, codes: Codes) -> tuple[Floats, Floats]:
-        """The number of each record, NaN where it has none, and the variance around it."""
-        scores, levels = self.scores(attribute), self.levels(codes, attribute)
-        return scores.values[levels], (np.zeros_like(scores.values) + scores.hidden)[levels]
+    def _slices(self, attribute: int, run: int) -> int:
+        """Which slice of its bins an attribute has in a run."""
+        return int(DESIGN[self._ranks[attribute] % len(DESIGN), run])
 
-    def product(self, product: Product, codes: Codes) -> tuple[Floats, Floats]:
-        """The same of a product of functions of attributes; around it, where it is a number as it is."""
-        value, hidden = np.ones(len(codes)), np.zeros(len(codes))
+    def numbers(self, attribute: int, codes: Codes) -> Floats:
+        """The number of each record, NaN where it has none."""
+        values, _, inside = self.scores(attribute)
+        if inside is not None:
+            if self.run is not None:
+                values = np.where(inside.widths > 0, inside.points[:, self._slices(attribute, self.run)], values)
+            values = inside.moved(values, self.moved.get(attribute, 0.0) * inside.widths)
+        return np.asarray(values[self.levels(codes, attribute)])
+
+    def product(self, product: Product, codes: Codes) -> Floats:
+        """The same of a product of functions of attributes."""
+        value: Any = 1.0
         for function, attribute in product:
-            own, around = self.numbers(attribute, codes)
+            own = self.numbers(attribute, codes)
             with np.errstate(all="ignore"):
                 found = FUNCTIONS[function](own)
             if np.any(np.isfinite(own) & ~np.isfinite(found)):
                 name = self.model.schema.names[attribute]
                 self.cautions.append(f"rows in which {function}({name}) has no value are left out.")
-            value, hidden = value * found, around if is_plain(product) else hidden
-        return np.where(np.isfinite(value), value, np.nan), hidden
+            value = value * found
+        return np.where(np.isfinite(value), value, np.nan)
+
+    def range(self, product: Product) -> tuple[float, float]:
+        """Between which values a product lies, whatever numbers of bins are."""
+        low, high = 1.0, 1.0
+        for function, attribute in product:
+            values, _, inside = self.scores(attribute)
+            known = [values] if inside is None else [values, inside.lows.ravel(), inside.highs.ravel()]
+            ends = np.array([reach(np.concatenate(known)) for reach in (np.nanmin, np.nanmax)])
+            with np.errstate(all="ignore"):
+                corners = np.outer([low, high], np.nan_to_num(FUNCTIONS[function](ends), nan=-np.inf))
+            low, high = float(corners.min()), float(corners.max())
+            if function == "log" and inside is not None and np.nanmin(inside.lows) <= 0:
+                reaching = np.nonzero(inside.lows[:, 0] <= 0)[0]
+                levels, union = self.levels(self.reference.codes, attribute), self.reference.union
+                part = float(np.isin(levels, reaching) @ union)
+                self.cautions.append(said("answer.log_zero", name=self.model.schema.names[attribute], part=100 * part))
+        return low, high
+
+    def holds(self, predicate: Expression | None, codes: Codes) -> Floats:
+        """The share of each record that satisfies a predicate: 0 or 1 but where it cuts bins."""
+        if predicate is None:
+            return np.ones(len(codes))
+        tree = lift(predicate, self.finer).traced(self.finer.schema)
+        columns, names = dict(zip(self.where, codes.T, strict=True)), self.model.schema.names
+        cut = [i for i in self._ranks if names[i] in self.asked.cuts and self.source(i) in tree.attributes]
+
+        def held(slices: Sequence[int]) -> Floats:
+            chosen = zip(cut, slices, strict=True)
+            parts = {self.source(i): self._inside(i).parts[self.levels(codes, i), k] for i, k in chosen}
+            return tree.holds(columns | parts).astype(np.float64)
+
+        if self.bound:
+            return self._ends(predicate, codes, cut, held)[self.bound > 0]
+        if not cut or self.run is not None:
+            return held([self._slices(i, self.run or 0) for i in cut])
+        shares, whole = np.zeros(len(codes)), np.zeros(len(codes))
+        for run in range(RUNS):
+            slices = [self._slices(i, run) for i in cut]
+            masses = [self._inside(i).masses[self.levels(codes, i), k] for i, k in zip(cut, slices, strict=True)]
+            weights = np.prod(masses, axis=0)
+            shares, whole = shares + weights * held(slices), whole + weights
+        return np.asarray(shares / whole)
+
+    def _ends(
+        self, predicate: Expression, codes: Codes, cut: Sequence[int], held: Callable[[Sequence[int]], Floats]
+    ) -> tuple[Floats, Floats]:
+        """The least and the largest share of each record that may satisfy a predicate, whatever lies inside bins."""
+        if len(cut) > 2:
+            raise QueryError(said("answer.many_cut", got=len(cut)))
+        every = np.stack([held(slices) for slices in product(range(RUNS), repeat=len(cut))])
+        low, high = every.min(axis=0), every.max(axis=0)
+        for i in cut if len(cut) == 1 else ():
+            inside, levels = self._inside(i), self.levels(codes, i)
+            for level in np.unique(levels[low < high]):
+                rows = np.flatnonzero((levels == level) & (low < high))
+                patterns, which = np.unique(every[:, rows], axis=1, return_inverse=True)
+                ends = np.array([inside.shares(level, pattern, self.quantile) for pattern in patterns.T])
+                low[rows], high[rows] = ends[which.ravel()].T
+        state = self.bound, self.run
+        self.bound, self.run = 0, None
+        middle = self.holds(predicate, codes)
+        self.bound, self.run = state
+        for i, most in self.beyond.items():
+            # Of rows beyond all numbers that a search saw nothing is known but how many there are at most.
+            values, levels = self._inside(i).means, self.levels(codes, i)
+            for level in {int(np.nanargmin(values)), int(np.nanargmax(values))}:
+                rows = levels == level
+                share = min(most / max(self.effects.n_rows * float(self.reference.union @ rows), 1e-300), 1.0)
+                sure = rows & ((middle < 1e-9) | (middle > 1 - 1e-9))
+                low[sure], high[sure] = np.maximum(middle[sure] - share, 0), np.minimum(middle[sure] + share, 1)
+        return np.minimum(low, middle), np.maximum(high, middle)
+
+    def _reach_beyond(self, name: str, numbers: Sequence[float]) -> None:
+        """Note how many rows may lie beyond the limits of a number that a search found, where a question asks of them.
+
+        Levels at the ends hold rows beyond. The search's tables counted them: so many, and some standard errors more.
+        """
+        attribute = self.model.schema.attribute(name)
+        if attribute.domain != "found":
+            return
+        low, high = limits_of(self.model, attribute, self._shapes()) or (-math.inf, math.inf)
+        within = max([-math.inf, *(n for n in numbers if n < low)]), min([math.inf, *(n for n in numbers if n > high)])
+        if within == (-math.inf, math.inf):
+            return
+        counted, n = rows_beyond(self.model.measured, name, *within), self.effects.n_rows
+        most = n if counted is None else min(max(counted[0], 0.0) + self.quantile * counted[1], n)
+        self.beyond[self.model.schema.names.index(name)] = most
+        limits = self.limits[name] = shown_limits(attribute, (low, high))
+        self.cautions.append(said("answer.beyond", name=name, limits=limits, most=most))
 
     def kept(self, codes: Codes) -> Floats:
         """The weight of each record by what the question weighs by; 0 where it has none, or is not asked about."""
         held = self.holds(self.asked.given, codes)
         if self.asked.weight is None:
             return held
-        weights = np.nan_to_num(self.numbers(self.asked.weight, codes)[0], nan=0.0)
+        weights = np.nan_to_num(self.numbers(self.asked.weight, codes), nan=0.0)
         if np.any(weights < 0):
-            name = self.model.schema.names[self.asked.weight]
-            raise QueryError(f"weights must not be negative, and '{name}' has levels below zero. Weigh by another.")
+            raise QueryError(said("answer.negative_weights", name=self.model.schema.names[self.asked.weight]))
         return held * weights
 
-    def caution_few(self, unclear: Sequence[str]) -> None:
-        """Say of which groups nothing is known."""
-        if unclear:
-            listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
-            self.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
+    def runs(self, codes: Codes) -> Iterator[Floats]:
+        """Run after run, the weight of each record: how much of it has the numbers of this run."""
+        if self.flat or not self._ranks:
+            yield np.ones(len(codes))
+            return
+        for run in range(RUNS):
+            self.run, weights = run, np.full(len(codes), 1 / RUNS)
+            for i in self._ranks:
+                inside, levels, at = self._inside(i), self.levels(codes, i), self._slices(i, run)
+                weights = weights * (RUNS * inside.masses[levels, at])
+                if (tilt := self._tilts(i)) is not None:
+                    flat = np.ravel_multi_index(codes.T, self.reference.sizes)
+                    weights = weights * (1 + tilt[flat] * np.nan_to_num(inside.points[:, at] - inside.means)[levels])
+            yield weights
+        self.run = None
 
-    def inside(self, attribute: int, within: Callable[[Codes], Floats]) -> float:
-        """The variance that where numbers lie inside their bins adds to their sum over records `within`, by row.
+    def averaged(self, function: RecordFunction) -> RecordFunction:
+        """The mean of a function of records over where in their bins numbers lie, shape (records, q)."""
 
-        The errors of bins' means are independent. The mean of a part f of a bin's rows may differ from that of the
-        rest by `_APART` of its width, and from that of all by 1 - f times as much.
+        def evaluate(codes: Codes) -> Floats:
+            total: Any = 0.0
+            for weights in self.runs(codes):
+                total = total + weights[:, None] * function(codes)
+            return np.asarray(total)
+
+        return evaluate
+
+    def _tilted(self, attribute: int) -> Floats | None:
+        """How much more often a record has larger numbers of its bin, as a part per unit, by the model: as the share of
+        the other columns' levels rises from bin to bin. None where records are drawn, or a rule sets the number.
         """
-        scores, shares = self.scores(attribute), self._shares(attribute, within)
-        others = 1 - shares / np.maximum(self._shares(attribute), 1e-300)
-        return float(np.sum(shares**2 * (scores.errors**2 + (others * _APART * scores.widths) ** 2)))
+        own, reference = self.model.schema.attributes[attribute], self.reference
+        levels, bins = self.model.schema.sources[attribute][1], own.bin_codes
+        if reference.drawn is not None or bins.size < 2 or not np.array_equal(levels, np.arange(own.n_levels)):
+            return None
+        inside, axis = self._inside(attribute), self.where.index(self.source(attribute))
+        shares = np.moveaxis(reference.union.reshape(reference.sizes), axis, 0)
+        given = shares / np.maximum(shares.sum(axis=tuple(range(1, shares.ndim)), keepdims=True), 1e-300)
+        order = np.argsort(inside.means[bins], kind="stable")
+        bins = bins[order][np.concatenate([[True], np.diff(inside.means[bins][order]) > 0])]
+        if bins.size < 2:
+            return None
+        tilt = np.zeros_like(given)
+        tilt[bins] = np.gradient(given[bins], inside.means[bins], axis=0) / np.maximum(given[bins], 1e-12)
+        reach = np.nan_to_num(np.abs(inside.points - inside.means[:, None]).max(axis=1))
+        most = np.where(reach > 0, 1 / np.maximum(reach, 1e-300), 0.0).reshape(-1, *[1] * (given.ndim - 1))
+        return np.asarray(np.moveaxis(np.clip(tilt, -most, most), 0, axis).ravel())
 
-    def shifts(self) -> Iterator[None]:
-        """Turn after turn, the score of one level of a number is off by its standard error.
+    def unknown(self, evaluate: Callable[[], Floats], influence: RecordFunction, *, swung: bool = True) -> Unknown:
+        """What is not known inside bins, and what it does to statistics, shape (q,), near the model.
 
-        Beside other columns a function may look at parts of a bin's rows, whose means differ (`inside`): as if all did.
+        The errors of bins' means are independent; the `_SWUNG` largest effects of each number are followed to their
+        ends. Numbers in a bin may depend on other columns: of the rows for which a statistic rises more with them than
+        for others, they may be higher by `_APART` of its width. And where in bins numbers of these rows lie is chance.
         """
-        apart = _APART if len(self.where) > 1 else 0.0
-        for attribute, scores in list(self._scored.items()):
-            errors = np.broadcast_to(np.hypot(scores.errors, apart * scores.widths), scores.values.shape)
-            for level in np.flatnonzero(errors):
-                self._scored[attribute] = scores._replace(values=scores.values + np.eye(errors.size)[level] * errors)
-                yield
-            self._scored[attribute] = scores
-        self.spread = True
-        yield
-        self.spread = False
 
-    def _shares(self, attribute: int, within: Callable[[Codes], Floats] | None = None) -> Floats:
-        """The shares of an attribute's levels by the model, of records `within` or all."""
-        codes, size = self.reference.codes, self.model.schema.attributes[attribute].n_levels
-        weights = self.reference.union if within is None else self.reference.union * within(codes)
-        return np.bincount(self.levels(codes, attribute), weights, size).astype(np.float64)
+        codes, weights = self.reference.codes, self.reference.union
+        start, here, changed = evaluate(), influence(codes), np.zeros(1)
+        if not self.flat:
+            self.flat = True
+            changed = start - evaluate()
+            self.flat = False
+        total = np.outer(changed, changed) * _SPREAD**2 + np.zeros((start.size, start.size))
+        squares = np.zeros((2, start.size))
+        for i, (values, _, inside) in list(self._scored.items()):
+            if inside is None:
+                continue
+            self.moved = {i: _STEP}
+            slopes = (influence(codes) - here) / _STEP
+            self.moved = {}
+            levels, rows = self.levels(codes, i), np.arange(len(codes))
+            by_level = csr_array((weights, (levels, rows)), shape=(values.size, rows.size))
+            widths, sums = np.where(inside.widths > 0, inside.widths, np.inf), by_level @ slopes
+            means = (sums / np.maximum(by_level.sum(axis=1), 1e-300)[:, None])[levels]
+            apart = _APART / 2 * (by_level @ np.abs(slopes - means))
+            around = slopes - (0.0 if self.target == "population" else means)
+            chance = (weights * (inside.hidden / widths**2)[levels]) @ around**2 / self.effects.n_rows
+            total += np.diag(np.sum(apart**2, axis=0) + chance)
+            errors = inside.errors / widths
+            ends = self.quantile * errors * np.array([-1.0, 1.0])[:, None, None] * sums.T
+            largest = np.argsort(-np.abs(sums * errors[:, None]).max(axis=1))[: _SWUNG if swung else 0]
+            room = [(inside.lows[:, 0] - inside.means) / widths, (inside.highs[:, -1] - inside.means) / widths]
+            for level in largest[errors[largest] > 0]:
+                for side, reach in enumerate((-self.quantile, self.quantile)):
+                    move = np.zeros(values.size)
+                    move[level] = np.clip(reach * errors[level], room[0][level], room[1][level])
+                    self.moved = {i: move}
+                    ends[side, :, level] = np.nan_to_num(evaluate() - start)
+            self.moved = {}
+            off = (ends[1] - ends[0]) / (2 * self.quantile)
+            squares += [
+                np.sum(np.minimum(ends.min(axis=0), 0) ** 2, 1),
+                np.sum(np.maximum(ends.max(axis=0), 0) ** 2, 1),
+            ]
+            squares -= self.quantile**2 * np.sum(off**2, axis=1)
+            total += off @ off.T
+        whole = np.sqrt(np.maximum(squares + self.quantile**2 * np.diag(total), 0.0))
+        none = np.zeros(start.size)
+        return Unknown(none + changed, total, whole, none + self._cut_off(influence))
 
-    def _hidden(self, attribute: int) -> float:
-        """The part of a number's variance that lies inside its bins, as if it were even there."""
-        scores = self._scored[attribute]
-        shares, own = self._shares(attribute) * scores.known, scores.filled
-        inside = float(shares @ (np.zeros_like(own) + scores.widths) ** 2) / 12
-        return inside / max(inside + float(shares @ own**2 - (shares @ own) ** 2 / shares.sum()), 1e-300)
+    def _cut_off(self, function: RecordFunction) -> Floats | float:
+        """How far means over records of a function of shares of cut bins may be off, shape (q,)."""
+        if not self.asked.cuts and not self.beyond:
+            return 0.0
+        codes, ends = self.reference.codes, []
+        here = function(codes)
+        for self.bound in (-1, 1):
+            ends.append(np.abs(function(codes) - here))
+        self.bound = 0
+        return np.asarray(self.reference.union @ np.maximum(*ends))
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
         return one_step(self.effects, self.reference, linear)
+
+    def linear(self, function: RecordFunction) -> OneStep:
+        """The estimates of means over records of a function, shape (records, q)."""
+        own = self.averaged(function)
+        here = own(self.reference.codes)
+        means, by_fit = self.reference.union @ here, self.reference.weights @ here
+        scale = np.abs(here).max(axis=0)
+        return self.one_step(Linearized(values=means, by_fit=by_fit, influence=own, scale=scale))
 
     def figure(
         self,
@@ -437,44 +557,83 @@ class Inquiry:
         ends: Interval = None,
         tested: bool = False,
         bounds: Callable[[], Interval] = lambda: None,
+        unknown: Unknown | None = None,
+        at: int = 0,
+        possible: tuple[float, float] = (-math.inf, math.inf),
     ) -> Figure:
-        """A figure whose gradient by the one-step estimates is `slope`, shape (q,).
+        """A figure whose gradient by the one-step estimates is `slope`, shape (q,), and whose `ends` are those by them.
 
-        Where too little of it was measured, no error says how wrong the model may be: it has `bounds`, or nothing.
+        What is `unknown` inside bins makes its interval wider. Where too little of it was measured, no error says how
+        wrong the model may be: it has `bounds`, or none.
         """
 
         def error(covariance: Floats) -> float:
             return math.sqrt(max(float(slope @ covariance @ slope), 0.0))
 
-        whole, measured = error(step.covariance(population=self.population)), step.measured(slope)
-        ends, known = ends or (estimate - self.quantile * whole, estimate + self.quantile * whole), measured >= MEASURED
-        held = None if known else bounds()
-        low, high = (each if math.isfinite(each) else None for each in (ends if known else held or (math.inf,) * 2))
+        alone, measured = error(step.covariance(population=self.population)), step.measured(slope)
+        hidden = changed = below = above = off = 0.0
+        if unknown is not None:
+            hidden, changed, off = unknown.covariance[at, at] ** 0.5, abs(unknown.changed[at]), float(unknown.off[at])
+            below, above = unknown.reach[:, at].tolist()
+        low, high = ends or (estimate - self.quantile * alone, estimate + self.quantile * alone)
+        whole, known = math.hypot(alone, hidden), measured >= MEASURED
+        low = estimate - math.hypot(estimate - low, below) - off
+        high = estimate + math.hypot(high - estimate, above) + off
+        held = (low, high) if known else bounds() or (-math.inf, math.inf)
+        if math.isfinite(held[0] + held[1]):
+            if changed > _CODED * alone:
+                self.cautions.append(
+                    said("answer.inside", name=name, changed=changed, errors=changed / max(alone, 1e-300))
+                )
+            least, most = possible
+            outside = max(least - estimate, estimate - most)
+            if outside > whole / 2 or min(held[1], most) - max(held[0], least) > _NEARLY_ALL * (most - least):
+                self.cautions.append(said("answer.impossible", name=name, got=estimate, low=least, high=most))
+            held = min(max(held[0], least), most), max(min(held[1], most), least)
+        found = math.isfinite(held[0] + held[1])
+        tested = tested and known and whole > 0 and off == 0
         return Figure(
             name=name,
             estimate=estimate,
             standard_error=whole,
-            low=low,
-            high=high,
+            low=held[0] if found else None,
+            high=held[1] if found else None,
             measured=measured,
             noise_error=error(step.noise),
             sampling_error=error(step.sampling) if self.population else None,
-            model_error=error(step.model),
-            p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and known and whole > 0 else None,
-            bounds=held is not None,
+            model_error=math.hypot(error(step.model), hidden),
+            p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested else None,
+            bounds=found and (not known or off > 0),
         )
 
-    def test(self, step: OneStep, own: slice = slice(None)) -> WaldTest:
-        """Whether all of these are zero, by Wald's test: chi-square with as many degrees of freedom as they have."""
+    def test(self, values: Floats, covariance: Floats, measured: float) -> WaldTest | None:
+        """Whether all of these are zero, by Wald's test: chi-square with as many degrees of freedom as they have; none
+        where too little of them was measured.
+        """
         from scipy.special import chdtrc
 
-        values, vectors = np.linalg.eigh(step.covariance(population=self.population)[own, own])
-        clear = values > 1e-9 * values.max()
-        statistic, degrees = float(np.sum((step.values[own] @ vectors)[clear] ** 2 / values[clear])), int(clear.sum())
-        measured = 1 - np.trace(step.beyond[own, own]) / max(np.trace(step.influence[own, own]), 1e-300)
         if measured < MEASURED:
-            self.cautions.append(f"only {measured:.0%} of what is tested was measured; the model says the rest")
+            self.cautions.append(said("answer.untested", measured=100 * measured))
+            return None
+        roots, vectors = np.linalg.eigh(covariance)
+        clear = roots > 1e-9 * roots.max()
+        statistic, degrees = float(np.sum((values @ vectors)[clear] ** 2 / roots[clear])), int(clear.sum())
         return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
+
+    def caution_few(self, unclear: Sequence[str]) -> None:
+        """Say of which groups nothing is known."""
+        if unclear:
+            listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
+            self.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
+
+    def _hidden(self, attribute: int) -> float:
+        """The part of a number's variance that lies inside its bins."""
+        values, _, inside = self._scored[attribute]
+        size = values.size
+        shares = np.bincount(self.levels(self.reference.codes, attribute), self.reference.union, size)
+        own, shares = np.nan_to_num(values), shares * np.isfinite(values)
+        hidden = 0.0 if inside is None else float(shares @ inside.hidden)
+        return hidden / max(hidden + float(shares @ own**2 - (shares @ own) ** 2 / max(shares.sum(), 1e-300)), 1e-300)
 
     def inference(
         self,
@@ -484,58 +643,36 @@ class Inquiry:
         joint: Mapping[str, WaldTest] | None = None,
     ) -> Inference:
         """The answer, with everything that has to be said beside it."""
+        certificate, attributes = self.model.certificate, self.model.measured_schema.attributes
         bounded = [figure for figure in figures if figure.low is not None and not figure.bounds]
         least = min((figure.measured for figure in figures), default=1.0)
         if least < MEASURED:
-            self.cautions.append(
-                f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it, and nothing "
-                "says how wrong that may be. There is no interval, but bounds that the noisy tables leave, or nothing."
-            )
-        parts = {self.model.schema.names[i]: self._hidden(i) for i in self._scored}
-        for name, part in parts.items() if self.asked.coded else ():
-            if any(abs(each.estimate) * part > _CODED * each.standard_error for each in bounded):
-                self.cautions.append(
-                    f"about {100 * part:.2g}% of the variance of '{name}' lies inside its bins, whose numbers count as "
-                    "equal here: the same of raw values may differ by about such a part."
-                )
-        apart = math.sqrt(math.prod(parts.values()))
-        correlated = any(measure.word == "corr" for measure in self.asked.measures)
-        if correlated and any(apart > each.standard_error for each in bounded):
-            self.cautions.append(
-                f"inside bins numbers may depend on one another in ways that no table shows: up to {apart:.2g} of the "
-                "correlation. Narrower bins leave less."
-            )
-        if self.model.certificate.count == "rows":
-            self.cautions.append(
-                f"of each person at most {self.model.certificate.rows_per_person:,} rows count: where people with more "
-                "rows differ, this is not the answer for all rows."
-            )
+            self.cautions.append(said("answer.unmeasured", measured=100 * least))
+        binned = [i for i, own in self._scored.items() if own.inside is not None]
+        quantiles = any(measure.word in QUANTILES for measure in self.asked.measures)
+        for i in binned if self.flat and not quantiles else ():
+            self.cautions.append(said("answer.flat", part=100 * self._hidden(i), name=self.model.schema.names[i]))
+        if self.asked.cuts:
+            self.cautions.append(said("answer.cut", named=", ".join(cut_bins(self.model.schema, self.asked.cuts))))
+        if certificate.by_chance:
+            self.cautions.append(said("answer.some_rows", most=certificate.rows_per_person or 1))
+        if self.effects.lost:
+            listed = ", ".join(f"'{attributes[i].name}'" for i in self.effects.lost)
+            self.cautions.append(said("answer.lost_rows", listed=listed, n=self.effects.n_rows))
+        taken = certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
         wide = max((each.standard_error / each.sampling_error for each in bounded if each.sampling_error), default=0.0)
-        certificate, attributes = self.model.certificate, self.model.measured_schema.attributes
-        lost = misfit(self.model.measured, self.where) > _INCOMPLETE
-        if lost:
-            self.cautions.append(
-                "the tables of these attributes do not add up to the number of rows: many rows have no level of them. "
-                "Figures are off by up to their share."
-            )
-        taken = not lost and certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
-        widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
-        function = "the means of " if self.asked.kind == "function" else ""
-        inside, bins = (
-            f"where {function}numbers lie inside their bins",
-            any(np.any(own.errors) for own in self._scored.values()),
-        )
         chance = "sampling" if self.target == "population" else "the choice of rows of people"
-        covered = [each for each, has in ((chance, self.population), (inside, bins and not self.asked.coded)) if has]
-        covers = " and ".join(["the release's noise", *covered]) + (
-            f", but not {inside}" if bins and self.asked.coded else ""
-        )
+        inside = "where numbers lie inside their bins"
+        has = {"the release's noise": True, chance: self.population, inside: binned and not self.flat}
+        covered = [each for each, applies in has.items() if applies]
+        excluded = f", but not {inside}" if binned and self.flat else ""
         notes = {
-            f"intervals cover {covers}": bool(bounded),
-            widest: wide > _WIDE,
+            f"intervals cover {' and '.join(covered)}{excluded}": bool(bounded),
+            "bounds cover the release's noise, and whatever was not measured": any(each.bounds for each in figures),
+            said("answer.wide", times=wide): wide > _WIDE,
             f"counted are {certificate.counted}": certificate.count not in (None, "everyone"),
             "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",
-            "every row is taken to have a level of every attribute": taken,
+            "every row is taken to have a level of every attribute": taken and not self.effects.lost,
         }
         given = f" where {self.asked.given_text}" if self.asked.given is not None else ""
         return Inference(

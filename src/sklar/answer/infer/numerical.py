@@ -20,17 +20,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sklar.answer.effects import Codes, Floats
-from sklar.answer.infer.inquiry import Figure, Inference, Inquiry
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, RecordFunction, Unknown
 from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep
 from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.machine.extras import lazily
+from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,17 +122,9 @@ class Curve(NamedTuple):
         return np.asarray(np.interp(mean, self.at, self.values - self.at) + mean)
 
 
-def linearize_weighed(
-    inquiry: Inquiry,
-    records: Listed,
-    prepare: Callable[[], Weighed],
-    influence: Callable[[Codes], Floats] | None = None,
-) -> tuple[OneStep, list[Curve]]:
-    """The one-step estimates of a statistic, by its influence function where that is known, and each figure's curve.
-
-    It is prepared again for other scores of levels.
-    """
-    shares, prepared = records.shares, prepare()
+def linearize(inquiry: Inquiry, records: Listed, prepared: Weighed) -> tuple[OneStep, list[Curve], RecordFunction]:
+    """The one-step estimates of a statistic, each figure's curve, and the influence function."""
+    shares, n = records.shares, inquiry.effects.n_rows
 
     def statistic(weights: Floats) -> Floats:
         try:
@@ -141,45 +133,18 @@ def linearize_weighed(
             return np.full(at.size, math.nan)
 
     at = prepared(shares)
-    if not np.isfinite(at).all():
-        raise QueryError("the model leaves no rows of which this has a value. Ask about more rows.")
-    if influence is None:
-        step, psi = _by_cells(inquiry, records, prepare, statistic, at)
-    else:
-        by_fit = np.stack([prepared(weights) for weights in records.fits])
-        step = inquiry.one_step(
-            Linearized(values=at, by_fit=by_fit, influence=influence, inside=_shifted(inquiry, prepare, shares, at))
-        )
-        psi = influence(records.codes)
-        psi = psi - shares @ psi
-    return step, _curves(inquiry, records, statistic, step, psi, at)
-
-
-def _shifted(inquiry: Inquiry, prepare: Callable[[], Weighed], shares: Floats, at: Floats) -> Floats:
-    """What is not known of numbers inside bins adds to the variance of a statistic."""
-    return sum(((prepare()(shares) - at) ** 2 for _ in inquiry.shifts()), start=np.zeros(at.size))
-
-
-def _by_cells(
-    inquiry: Inquiry, records: Listed, prepare: Callable[[], Weighed], statistic: Weighed, at: Floats
-) -> tuple[OneStep, Floats]:
-    """The one-step estimates by derivatives toward cells, and psi on records."""
-    shares, n = records.shares, inquiry.effects.n_rows
     if (number := records.cells.shape[1]) > _MOST_MOVES or at.size > _MOST_FIGURES:
-        raise QueryError(
-            f"a statistic is of at most {_MOST_FIGURES:,} numbers and columns with {_MOST_MOVES:,} cells in their "
-            f"measured tables, got {at.size:,} and {number:,}. Name fewer columns, or ones of fewer levels."
-        )
+        raise QueryError(said("answer.many_cells", figures=_MOST_FIGURES, cells=_MOST_MOVES, got=at.size, and_=number))
     psi = influence_of(statistic, records, at)
     psi = psi - shares @ psi
-    flat = np.ravel_multi_index(records.codes.T, inquiry.reference.sizes)
+    flat, sizes = np.ravel_multi_index(records.codes.T, inquiry.reference.sizes), inquiry.reference.sizes
 
     def influence(codes: Codes) -> Floats:
-        return np.asarray(psi[np.searchsorted(flat, np.ravel_multi_index(codes.T, inquiry.reference.sizes))])
+        places = np.searchsorted(flat, np.ravel_multi_index(codes.T, sizes))
+        return np.asarray(psi[places] + sum(by * _slopes(inquiry, i, psi)[places] for i, by in inquiry.moved.items()))
 
     by_fit = np.stack([statistic(weights) for weights in records.fits])
-    inside = _shifted(inquiry, prepare, shares, at)
-    step = inquiry.one_step(Linearized(values=at, by_fit=by_fit, influence=influence, inside=inside))
+    step = inquiry.one_step(Linearized(values=at, by_fit=by_fit, influence=influence))
     generator = np.random.Generator(np.random.SFC64(_SEED))
     whole = shares / shares.sum()
     if not records.whole:
@@ -193,7 +158,26 @@ def _by_cells(
             influence=step.influence + beyond,
             beyond=step.beyond + beyond,
         )
-    return step, psi
+    with np.errstate(all="ignore"):
+        return step, _curves(inquiry, records, statistic, step, psi, at), influence
+
+
+def _slopes(inquiry: Inquiry, attribute: int, psi: Floats) -> Floats:
+    """How psi rises as numbers move by the width of their bins, by its neighbors on either side; 0 where not listed."""
+    sizes, inside = inquiry.reference.sizes, inquiry.scores(attribute).inside
+    axis, own = inquiry.where.index(inquiry.source(attribute)), np.zeros_like(psi)
+    if inside is None or len(psi) < math.prod(sizes) or sizes[axis] != inside.means.size:
+        return own
+    known = np.flatnonzero(np.isfinite(inside.means))
+    known = known[np.argsort(inside.means[known], kind="stable")]
+    known = known[np.concatenate([[True], np.diff(inside.means[known]) > 0])]
+    if known.size < 2:
+        return own
+    table, found = (np.moveaxis(each.reshape(*sizes, -1), axis, 0) for each in (psi, own))
+    edge: Any = 2 if known.size > 2 else 1
+    found[known] = np.gradient(table[known], inside.means[known], axis=0, edge_order=edge)
+    found *= inside.widths.reshape(-1, *[1] * (found.ndim - 1))
+    return own
 
 
 def _curves(
@@ -237,20 +221,23 @@ def _curves(
     return curves
 
 
-def figures_of_weighed(
-    inquiry: Inquiry, names: Sequence[str], step: OneStep, curves: Sequence[Curve], *, tested: bool = False
+def figures_of_function(
+    inquiry: Inquiry, names: Sequence[str], step: OneStep, curves: Sequence[Curve], unknown: Unknown
 ) -> list[Figure]:
     """The figures of a statistic; where its derivative says too little, without an interval."""
-    figures, slopes = [], np.eye(step.values.size)
-    moved = step.values - np.array([float(curve.value(0.0)) for curve in curves])
-    for name, curve, value, mean, slope in zip(names, curves, step.values, moved, slopes, strict=True):
-        if curve.missed > _BROKEN:
-            figures.append(inquiry.figure(name, float(value), slope, step, ends=(-math.inf, math.inf)))
-            continue
-        error = math.sqrt(max(float(slope @ step.covariance(population=inquiry.population) @ slope), 1e-300))
-        low, high = curve.value(mean + inquiry.quantile * error * np.array([-1, 1])).tolist()
-        local = slope * (high - low) / (2 * inquiry.quantile * error)
-        figures.append(inquiry.figure(name, float(curve.value(mean)), local, step, ends=(low, high), tested=tested))
+    figures = []
+    for at, (name, curve) in enumerate(zip(names, curves, strict=True)):
+        value, slope, ends = float(step.values[at]), np.eye(len(names))[at], (-math.inf, math.inf)
+        if curve.missed <= _BROKEN:
+            mean = value - float(curve.value(0.0))
+            error = math.sqrt(max(float(step.covariance(population=inquiry.population)[at, at]), 1e-300))
+            low, high = curve.value(mean + inquiry.quantile * error * np.array([-1, 1])).tolist()
+            value, ends, slope = (
+                float(curve.value(mean)),
+                (low, high),
+                slope * (high - low) / (2 * inquiry.quantile * error),
+            )
+        figures.append(inquiry.figure(name, value, slope, step, ends=ends, unknown=unknown, at=at))
     for least, most, told in ((_CURVED, _BROKEN, "the interval may be too narrow"), (_BROKEN, math.inf, "it has none")):
         own = [name for name, each in zip(names, curves, strict=True) if least < each.missed <= most]
         if own:
@@ -291,12 +278,17 @@ def infer_function(
         labels[:] = own
         return values
 
-    def prepare() -> Weighed:
-        return partial(called, table_of(inquiry, records.codes))
+    def prepared() -> Weighed:
+        runs = [(table_of(inquiry, records.codes), weights) for weights in inquiry.runs(records.codes)]
+        table, parts = pl.concat([own for own, _ in runs]), np.concatenate([weights for _, weights in runs])
+        return lambda weights: called(table, np.tile(weights, len(runs)) * parts)
 
+    table_of(inquiry, records.codes)
+    statistic = prepared()
     _require_statistic(called, table_of(inquiry, records.codes), records.shares)
-    step, curves = linearize_weighed(inquiry, records, prepare)
-    figures = figures_of_weighed(inquiry, labels, step, curves)
+    step, curves, influence = linearize(inquiry, records, statistic)
+    hidden = inquiry.unknown(lambda: prepared()(records.shares), influence)
+    figures = figures_of_function(inquiry, labels, step, curves, hidden)
     return inquiry.inference(f"{named} of {', '.join(columns)}", figures)
 
 
@@ -307,7 +299,7 @@ def table_of(inquiry: Inquiry, codes: Codes) -> pl.DataFrame:
         attribute = inquiry.model.schema.attributes[index]
         own = inquiry.levels(codes, index)
         if inquiry.is_number(attribute) or all(isinstance(value, int) for value in attribute.values):
-            columns[attribute.name] = pl.Series(inquiry.scores(index).values[own], nan_to_null=True)
+            columns[attribute.name] = pl.Series(inquiry.numbers(index, codes), nan_to_null=True)
         else:
             levels = dict(enumerate(attribute.levels)) | {attribute.missing_code: None}
             columns[attribute.name] = [levels[each] for each in own.tolist()]

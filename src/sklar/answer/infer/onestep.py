@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from sklar.answer.effects import Codes, Effect, Effects, Floats, Subset, centered, subsets
 from sklar.draw.blocks import Copula
-from sklar.draw.repair import repair
+from sklar.draw.repair import repair, sample_codes
 from sklar.public.rules import constrained
 
 # By how much the true density may differ from the model's in what was not measured: relative, root mean square. With
@@ -94,12 +94,18 @@ class Reference:
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
     """What a model of components says of these attributes."""
-    components = np.asarray(copula.components())
+    components, schema, chosen = np.asarray(copula.components()), copula.schema, tuple(sorted(where))
+    sizes = tuple(int(schema.sizes[i]) for i in chosen)
+    if components.ndim == 0:
+        # The paper's copula over dummies: its valid records, which need not agree with the noisy tables.
+        draws = np.concatenate(list(sample_codes(copula, _DRAWN, _SEED)), axis=1)
+        if len(draws) == schema.n_levels:
+            draws = np.stack([draws[schema.cells.levels(i)].argmax(axis=0) for i in range(schema.n_attributes)])
+        return _counted(chosen, sizes, draws[list(chosen)].astype(np.int64), 1)
     # Version 1 to 3: the components of one fit follow those of another, as many of each.
     fits = int(settings.get("fits") or 1)
     fits = fits if len(components) % fits == 0 else 1
-    schema, chosen = copula.schema, tuple(sorted(where))
-    sizes, ruled = tuple(int(schema.sizes[i]) for i in chosen), set(chosen) & set(constrained(schema.allowed))
+    ruled = set(chosen) & set(constrained(schema.allowed))
     if ruled or math.prod(sizes) > (_MOST_CELLS if len(chosen) <= 2 else MOST_LISTED):
         # Independent draws, the same number from each fit, mended where they break a rule.
         if ruled:
@@ -107,9 +113,7 @@ def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> 
             codes = _mended(copula, fits)[list(chosen)]  # type: ignore[arg-type]
         else:
             codes = _draw(copula, fits, chosen, np.random.Generator(np.random.SFC64(_SEED)))
-        weights = (np.arange(_DRAWN) % fits == np.arange(fits)[:, None]).astype(np.float64)
-        weights /= weights.sum(axis=1, keepdims=True)
-        return Reference(where=chosen, sizes=sizes, codes=codes.T, weights=weights, drawn=_DRAWN)
+        return _counted(chosen, sizes, codes, fits)
     # All combinations of levels: within a component attributes are independent. The joint table of two groups of
     # attributes is one product of matrices.
     half = 1
@@ -125,6 +129,16 @@ def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> 
     tables = np.stack([(one.T @ other).ravel() for one, other in zip(*groups, strict=True)])
     weights = tables / tables.sum(axis=1, keepdims=True)
     return Reference(where=chosen, sizes=sizes, codes=grid(sizes), weights=weights, drawn=None)
+
+
+def _counted(where: Subset, sizes: tuple[int, ...], codes: Codes, fits: int) -> Reference:
+    """Records that were drawn, draw k from fit k modulo their number: each combination once."""
+    distinct, at = np.unique(codes, axis=1, return_inverse=True)
+    draws = codes.shape[1]
+    weights = np.stack([np.bincount(at.ravel()[k::fits], minlength=distinct.shape[1]) for k in range(fits)])
+    return Reference(
+        where=where, sizes=sizes, codes=distinct.T, weights=weights / weights.sum(axis=1, keepdims=True), drawn=draws
+    )
 
 
 def grid(sizes: Sequence[int]) -> Codes:
@@ -160,16 +174,14 @@ def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.
 class Linearized:
     """q statistics near the fitted model: its `values`, those of its fits, (fits, q), and psi as a function of codes.
 
-    `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that
-    knows of no row with some property is taken to be sure to a row. `inside`, shape (q,), are variances of what levels
-    do not tell: where in a bin its numbers lie.
+    `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that knows of no row with
+    some property is taken to be sure to a row.
     """
 
     values: Floats
     by_fit: Floats
     influence: Callable[[Codes], Floats]
     scale: Floats | None = None
-    inside: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -198,6 +210,17 @@ class OneStep:
         beyond, whole = (max(float(slope @ each @ slope), 0.0) for each in (self.beyond, self.influence))
         return 1.0 if beyond == 0 else max(1 - beyond / max(whole, beyond), 0.0)
 
+    def part_measured(self, own: slice = slice(None)) -> float:
+        """The share of the variances of some of the influence functions that was measured."""
+        beyond, whole = (np.trace(each[own, own]) for each in (self.beyond, self.influence))
+        return float(1 - beyond / max(whole, 1e-300))
+
+    def of(self, places: Codes) -> OneStep:
+        """Some of the estimates."""
+        squares = ("noise", "sampling", "model", "influence", "beyond")
+        own = {name: getattr(self, name)[np.ix_(places, places)] for name in squares}
+        return replace(self, values=self.values[places], **own)
+
 
 def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneStep:
     """The one-step estimates of these statistics."""
@@ -225,8 +248,6 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
             positive = np.diag(spread) > 0
             spread = spread * positive * positive[:, None]
         between = between + spread
-    if linear.inside is not None:
-        between = between + np.diag(linear.inside)
     return OneStep(
         values=linear.values - union @ here + seen,
         noise=noise_covariance(coefficients, effects),
@@ -313,6 +334,13 @@ def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Float
     """The sum over effects of coefficients times values, shape (q,)."""
     terms = [part.reshape(len(part), -1) @ effects[subset].values.ravel() for subset, part in coefficients.items()]
     return np.asarray(np.sum(terms, axis=0))
+
+
+def means_of(functional: Functional, effects: Effects) -> tuple[Floats, Floats]:
+    """The means of functions of measured sets by noisy tables alone, shape (q,), and their covariance by noise."""
+    coefficients = parts(functional)
+    whole = sum(function.reshape(len(function), -1).mean(axis=1) for function in functional.values())
+    return np.asarray(whole + applied(coefficients, effects.by_set)), noise_covariance(coefficients, effects)
 
 
 def noise_covariance(coefficients: Functional, effects: Effects) -> Floats:

@@ -1,14 +1,15 @@
-"""The statistics that can be asked for, linearized around the fitted model.
+"""The statistics that can be asked for, as functions of means that noisy tables tell, or linearized around the model.
 
-Shares and means, of all rows or of groups, are ratios of linear functionals: the share of a group is one, and so is the
-mean of a number that some rows do not have. Both its terms are noisy. Its interval is Fieller's (1954), the set of t
-for which numerator - t x denominator is within its error of zero.
+A measure is a function of means over records: a share or a mean of rows of a group is one divided by another, a
+standard deviation one of three, a correlation one of six. The means are linear in the tables, so they are known without
+bias and with exact errors. The interval is the range of the function over their ellipsoid of `quantile` standard
+errors: of a ratio that is Fieller's (1954), the set of t for which numerator - t x denominator is within its error of
+zero.
 
-Correlations and regressions are of first order around the model. A row with a missing value of any attribute in
-question is left out, as statistical packages do. A linear regression solves E[x (y - x'b)] = 0; with A = E[x x'] the
-influence function of b is A^-1 x (y - x'b), a product of two sums over attributes, so a sum of functions of pairs: all
-of it was measured. A logistic regression has A = E[p (1 - p) x x'] and A^-1 x (y - p), of which x p is a function of
-all regressors together.
+Regressions are of first order around the model. A row with a missing value of any attribute in question is left out,
+as statistical packages do. A linear regression solves E[x (y - x'b)] = 0; with A = E[x x'] the influence function of b
+is A^-1 x (y - x'b), a product of two sums over attributes, so a sum of functions of pairs: all of it was measured. A
+logistic regression has A = E[p (1 - p) x x'] and A^-1 x (y - p), of which x p is a function of all regressors together.
 """
 
 from __future__ import annotations
@@ -18,28 +19,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
-from sklar.answer.infer.inquiry import SPREAD, Figure, Inference, Inquiry, Interval, unit_of
-from sklar.answer.infer.numerical import Weighed, figures_of_weighed, linearize_weighed, listed_records
-from sklar.answer.infer.onestep import (
-    MOST_LISTED,
-    Linearized,
-    OneStep,
-    Reference,
-    applied,
-    grid,
-    noise_covariance,
-    parts,
-)
-from sklar.answer.infer.words import FAMILIES, Factor, Measure, Product, is_plain, shown
+from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, RecordFunction
+from sklar.answer.infer.inside import inside_of, unit_of
+from sklar.answer.infer.onestep import MOST_LISTED, Linearized, Reference, grid, means_of
+from sklar.answer.infer.words import FAMILIES, QUANTILES, Factor, Measure, Product, is_plain, shown
 from sklar.answer.predicate import QueryError
-from sklar.public.outputs import grain
+from sklar.machine.wording import said
 
-RecordFunction = Callable[[Codes], Floats]
+# A statistic of weights on records, shape (records,): q numbers.
+Weighed = Callable[[Floats], Floats]
 
 _MOST_FIGURES = 1_000
 # Functions of records that are held at once: 400 MB.
@@ -50,63 +43,212 @@ CLEAR = 4.0
 # Categories with fewer standard errors of rows than this are taken together.
 CLEAR_LEVEL = 8.0
 _NEWTON = 30
-_ERRORS = ("standard_error", "noise_error", "sampling_error", "model_error")
 # The covariance of an interaction is one square matrix of so many contrasts.
 _MOST_CONTRASTS = 3_000
-_DETERMINED = "the regressors must not determine one another, and by the model they do. Leave one of them out."
-_SEPARATED = (
-    "a logistic regression needs an outcome that the regressors leave open, and by the model they decide it, or one "
-    "another. Leave one of them out."
-)
+# Steps to an end of an ellipsoid's range, and those of derivatives, in standard errors.
+_ROUNDS, _NEAR = 12, 1e-3
+_ERRORS = ("standard_error", "noise_error", "sampling_error", "model_error")
+_ANY = (-math.inf, math.inf)
 
 
-class Ratio(NamedTuple):
-    """The mean of one function of records over that of another, or over all rows; `scale` is the largest numerator.
+class Word(NamedTuple):
+    """A measure as a function of means, shape (k, figures), which of them it divides by, and its possible values."""
 
-    `inside` is the numerator's variance by where in their bins numbers lie.
+    value: Callable[[Floats], Floats]
+    below: tuple[int, ...]
+    possible: tuple[float, float]
+
+
+def _ratio(means: Floats) -> Floats:
+    return np.asarray(means[0] / means[1])
+
+
+def _deviation(means: Floats) -> Floats:
+    square, mean, all_ = means
+    return np.asarray(np.sqrt(np.maximum(square / all_ - (mean / all_) ** 2, 0.0)))
+
+
+def _correlation(means: Floats) -> Floats:
+    both, one, other, x, y, all_ = means
+    return np.asarray((both * all_ - x * y) / np.sqrt((one * all_ - x**2) * (other * all_ - y**2)))
+
+
+_WORDS = {
+    "mean": Word(_ratio, (1,), _ANY),
+    "share": Word(_ratio, (1,), (0.0, 1.0)),
+    "odds": Word(_ratio, (1,), (0.0, math.inf)),
+    "sum": Word(lambda means: means[0], (), _ANY),
+    "sd": Word(_deviation, (2,), (0.0, math.inf)),
+    "corr": Word(_correlation, (5,), (-1.0, 1.0)),
+}
+
+
+class Moments(NamedTuple):
+    """Figures, as functions of means of `columns` over records: figure f is the word's value of the means `at[f]`."""
+
+    names: list[str]
+    columns: RecordFunction
+    at: Codes
+    word: Word
+
+
+def moments_of(inquiry: Inquiry) -> Moments:
+    """The measure that a question asks for, or two that it divides, of every group, or compared with the first."""
+    asked, groups = inquiry.asked, list(groups_of(inquiry))
+    own = [_moments_of(inquiry, measure) for measure in asked.measures]
+    (names, _, at, word), width = own[0], sum(int(each.at.max()) + 1 for each in own)
+    if len(own) > 1:
+        at, word = np.hstack([at, own[1].at + int(at.max()) + 1]), _joined(word, own[1].word, at.shape[1], "ratio")
+    each = len(names)
+    labels = [", ".join(filter(None, (label, name))) for name, _ in groups for label in names]
+    places = np.concatenate([at + width * number for number in range(len(groups))])
+    if asked.compared:
+        joins = " less " if asked.compared == "difference" else " over "
+        labels = [label + joins + labels[number % each] for number, label in enumerate(labels)][each:]
+        places = np.hstack([places, np.tile(places[:each], (len(groups), 1))])[each:]
+        word = _joined(word, word, at.shape[1], asked.compared)
+
+    def columns(codes: Codes) -> Floats:
+        block = np.hstack([one.columns(codes) for one in own])
+        return np.hstack([mask[:, None] * block for mask in _masks(inquiry, groups, codes)])
+
+    return Moments([label or asked.measures[0].text for label in labels], columns, places, word)
+
+
+def _joined(one: Word, other: Word, size: int, how: str) -> Word:
+    """One measure of `size` means over another one, or less it."""
+    (low, high), (least, most) = one.possible, other.possible
+    if how == "difference":
+        below = (*one.below, *(size + each for each in other.below))
+        value = lambda means: one.value(means[:size]) - other.value(means[size:])  # noqa: E731
+        return Word(value, below, (low - most, high - least))
+    below = (*one.below, size, *(size + each for each in other.below))
+    value = lambda means: one.value(means[:size]) / other.value(means[size:])  # noqa: E731
+    return Word(value, below, (0.0, math.inf) if min(low, least) >= 0 else _ANY)
+
+
+def _moments_of(inquiry: Inquiry, measure: Measure) -> Moments:
+    """A measure of all records."""
+    word = _WORDS[measure.word]
+    if measure.levels is not None:
+        index, attribute = measure.levels, inquiry.model.schema.attributes[measure.levels]
+        names, size = [f"{attribute.name} = {level}" for level in attribute.levels], attribute.n_levels
+        eye = np.column_stack([np.eye(size), np.ones(size)])
+        at = np.column_stack([np.arange(size), np.full(size, size)])
+        return Moments(names, lambda codes: eye[inquiry.levels(codes, index)], at, word)
+    if measure.event is not None:
+
+        def shares(codes: Codes) -> Floats:
+            held = inquiry.holds(measure.event, codes)
+            return np.column_stack([held, 1 - held if measure.word == "odds" else np.ones(len(codes))])
+
+        return Moments([""], shares, np.array([[0, 1]]), word)
+    low, high = inquiry.range(measure.products[0])
+    if measure.word in ("mean", "sum"):
+        n = inquiry.effects.n_rows if measure.word == "sum" else 1
+        possible = (low, high) if n == 1 else (n * min(low, 0.0), n * max(high, 0.0))
+        word = word._replace(possible=possible)
+
+    def columns(codes: Codes) -> Floats:
+        values = np.stack([inquiry.product(each, codes) for each in measure.products])
+        known = np.isfinite(values).all(axis=0)
+        if measure.word in ("mean", "sum"):
+            return np.column_stack([n * np.where(known, values[0], 0.0), known])[:, :size]
+        # Nearer to zero squares have more digits.
+        x = np.where(known, values - centers[:, None], 0.0)
+        powers = [x[0] * x[1], x[0] ** 2, x[1] ** 2, x[0], x[1]] if len(x) > 1 else [x[0] ** 2, x[0]]
+        return np.column_stack([*powers, known])
+
+    here = np.stack([inquiry.product(each, inquiry.reference.codes) for each in measure.products])
+    centers = np.nanmean(np.where(np.isfinite(here).any(axis=1, keepdims=True), here, 0.0), axis=1)
+    size = {"mean": 2, "sum": 1, "sd": 3, "corr": 6}[measure.word]
+    return Moments([""], columns, np.arange(size)[None], word)
+
+
+def gradient(value: Callable[[Floats], Floats], at: Floats, errors: Floats) -> Floats:
+    """The slopes of figures by their means, shape (figures, k), at `at`."""
+    slopes = np.zeros_like(at)
+    for place in range(at.shape[1]):
+        moved = np.zeros_like(at)
+        moved[:, place] = _NEAR * errors[:, place] + 1e-7 * np.abs(at[:, place]) + _LEAST
+        slopes[:, place] = (value((at + moved).T) - value((at - moved).T)) / (2 * moved[:, place])
+    return np.where(np.isfinite(slopes), slopes, 0.0)
+
+
+def reached(word: Word, at: Floats, covariance: Floats, quantile: float) -> Floats:
+    """The least and the largest value of figures over the ellipsoids of `quantile` standard errors around their means,
+    shape (figures, 2); infinite where what is divided by may be zero there, as then any value may be true.
     """
-
-    label: str
-    numerator: RecordFunction
-    denominator: RecordFunction | None
-    scale: float
-    inside: float = 0.0
-
-
-def linear_in(ratios: Sequence[Ratio], reference: Reference) -> Linearized:
-    """Numerators and denominators, one after the other: they are linear in the shares of records."""
-    terms = [term for one in ratios for term in ((one.numerator, one.scale, one.inside), (one.denominator, 1.0, 0.0))]
-    functions = [function for function, *_ in terms if function is not None]
-    scales, inside = np.array([figures for function, *figures in terms if function is not None]).T
-
-    def evaluate(codes: Codes) -> Floats:
-        return np.stack([function(codes) for function in functions], axis=1)
-
-    values = evaluate(reference.codes)
-    means, by_fit = reference.union @ values, reference.weights @ values
-    return Linearized(values=means, by_fit=by_fit, influence=evaluate, scale=scales, inside=inside)
+    errors = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0.0))
+    below = list(word.below)
+    clear = np.all(np.abs(at[:, below]) > quantile * errors[:, below], axis=1)
+    ends = np.tile(word.value(at.T)[:, None], 2)
+    for side, sign in enumerate((-1, 1)):
+        place = at
+        for _ in range(_ROUNDS):
+            moved = np.einsum("fij,fj->fi", covariance, gradient(word.value, place, errors))
+            lengths = np.sqrt(np.maximum(np.sum(moved * gradient(word.value, place, errors), axis=1), 1e-300))
+            place = at + sign * quantile * moved / lengths[:, None]
+            found = word.value(place.T)
+            done = np.abs(found - ends[:, side]) <= 1e-6 * np.abs(found - ends[:, 1 - side])
+            ends[:, side] = found
+            if done.all():
+                break
+    known = clear & np.isfinite(ends).all(axis=1)
+    return np.where(known[:, None], ends, np.array([-math.inf, math.inf]))
 
 
-def fieller(values: Floats, covariance: Floats, quantile: float) -> tuple[float, float]:
-    """The interval of a ratio N / D, of `values` with this covariance: all t with (N - t D)^2 <= z^2 Var(N - t D).
+def answer_measures(inquiry: Inquiry) -> Inference:
+    """A measure, or two divided, by groups or not, and compared or not."""
+    from scipy.sparse import csr_array
 
-    Infinite where D itself is within z standard errors of zero: then every ratio may be the true one.
-    """
-    (n, d), ((nn, nd), (_, dd)) = values.tolist(), covariance.tolist()
-    leading = d**2 - quantile**2 * dd
-    if leading <= 0:
-        return -math.inf, math.inf
-    middle = n * d - quantile**2 * nd
-    root = math.sqrt(max(middle**2 - leading * (n**2 - quantile**2 * nn), 0.0))
-    return (middle - root) / leading, (middle + root) / leading
-
-
-def answer_ratios(inquiry: Inquiry) -> Inference:
-    """`mean(x)`, `share(predicate)`, `share(x)`: of all rows, or by groups; and differences from the first group."""
-    ratios = asked_ratios(inquiry)
-    if 2 * len(ratios) * max(len(inquiry.reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
+    asked, reference = inquiry.asked, inquiry.reference
+    moments = moments_of(inquiry)
+    size = int(moments.at.max()) + 1
+    if size * max(len(reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
         raise QueryError("these are too many groups of too many levels at once. Ask about fewer of them, with where.")
-    figures = figures_of(inquiry, ratios, inquiry.one_step(linear_in(ratios, inquiry.reference)))
+    step, word, count = inquiry.linear(moments.columns), moments.word, len(moments.names)
+
+    def evaluate() -> Floats:
+        means = reference.union @ inquiry.averaged(moments.columns)(reference.codes)
+        with np.errstate(all="ignore"):
+            return word.value(means[moments.at].T)
+
+    at, covariance = step.values[moments.at], step.covariance(population=inquiry.population)
+    inner = covariance[moments.at[:, :, None], moments.at[:, None, :]]
+    with np.errstate(all="ignore"):
+        values = word.value(at.T)
+        slopes = gradient(word.value, at, np.sqrt(np.maximum(np.diagonal(inner, axis1=1, axis2=2), 0.0)))
+        ends = reached(word, at, inner, inquiry.quantile)
+    clear = np.asarray(np.isfinite(ends).all(axis=1))
+    inquiry.caution_few([name for name, known in zip(moments.names, clear, strict=True) if not known])
+    # Nothing but the model says what groups are that noise hides.
+    estimates = np.where(clear, values, np.nan_to_num(evaluate()))
+    weights = csr_array(
+        (slopes.ravel(), (moments.at.ravel(), np.repeat(np.arange(count), at.shape[1]))), shape=(size, count)
+    )
+    figured = inquiry.averaged(lambda codes: np.asarray(moments.columns(codes) @ weights))
+    unknown = inquiry.unknown(evaluate, figured, swung=word.value is not _ratio)
+    tested = asked.compared == "difference" or asked.measures[0].word == "corr"
+    figures = []
+    for number, name in enumerate(moments.names):
+        own = moments.at[number]
+        simple = word.value is _ratio and moments.at.shape[1] == 2
+        function = inquiry.averaged(lambda codes, own=own: moments.columns(codes)[:, own])  # type: ignore[misc]
+        figures.append(
+            inquiry.figure(
+                name,
+                float(estimates[number]),
+                slopes[number],
+                step.of(own),
+                ends=(float(ends[number, 0]), float(ends[number, 1])),
+                tested=tested and len(asked.measures) == 1,
+                bounds=partial(bounds_of, inquiry, function, unknown.reach[:, number]) if simple else lambda: None,
+                unknown=unknown,
+                at=number,
+                possible=word.possible,
+            )
+        )
     return inquiry.inference(title_of(inquiry), figures)
 
 
@@ -120,45 +262,9 @@ def title_of(inquiry: Inquiry) -> str:
     return what + by + ("" if asked.weight is None else f" weighted by {names[asked.weight]}")
 
 
-def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list[Figure]:
-    """The figures of these ratios, or of their differences from the first group; unclear ones are cautioned about."""
-    covariance, values = step.covariance(population=inquiry.population), step.values
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    # Of each ratio: its value, its gradient by all terms, its interval, and whether its denominator is above zero.
-    found: list[tuple[float, Floats, Interval, bool]] = []
-    top = 0
-    for ratio in ratios:
-        slope = np.eye(1, values.size, top)[0]
-        if ratio.denominator is None:
-            found.append((float(values[top]), slope, None, True))
-            top += 1
-            continue
-        both, bottom = slice(top, top + 2), top + 1
-        # What is divided by is never zero; the interval tells that it may be.
-        below = float(values[bottom]) if abs(values[bottom]) > _LEAST else _LEAST
-        slope[both] = 1 / below, -values[top] / below**2
-        clear = bool(values[bottom] > inquiry.quantile * errors[bottom])
-        interval = fieller(values[both], covariance[both, both], inquiry.quantile)
-        found.append((float(values[top]) / below, slope, interval, clear))
-        top += 2
-    unclear = [ratio.label for ratio, (*_, clear) in zip(ratios, found, strict=True) if not clear]
-    inquiry.caution_few(unclear)
-    if not inquiry.asked.compared:
-        return [
-            inquiry.figure(ratio.label, estimate, slope, step, ends=interval, bounds=partial(bounds_of, inquiry, ratio))
-            for ratio, (estimate, slope, interval, _) in zip(ratios, found, strict=True)
-        ]
-    each, figures = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by), []
-    for number in range(each, len(ratios)):
-        (here, slope, _, clear), (there, base_slope, _, base_clear) = found[number], found[number % each]
-        label, known = f"{ratios[number].label} less {ratios[number % each].label}", clear and base_clear
-        ends = None if known else (-math.inf, math.inf)
-        figures.append(inquiry.figure(label, here - there, slope - base_slope, step, ends=ends, tested=known))
-    return figures
-
-
-def bounds_of(inquiry: Inquiry, ratio: Ratio) -> Interval:
-    """What the noisy two-way tables leave open of a ratio, whatever larger tables are; None where it is too much work.
+def bounds_of(inquiry: Inquiry, function: RecordFunction, unknown: Floats) -> Interval:
+    """What the noisy two-way tables leave open of the ratio of two means, whatever larger tables are; None where it is
+    too much work. `function` is of records, shape (records, 2), and `unknown` how far bins reach below and above.
 
     The mean of a function is at least that of its least value over all other attributes, given two of them, and at most
     that of the largest: means of functions of one pair, which are known up to noise. Of all pairs the best count, all
@@ -167,63 +273,25 @@ def bounds_of(inquiry: Inquiry, ratio: Ratio) -> Interval:
     effects, pairs = inquiry.effects, list(combinations(range(len(inquiry.where)), 2))
     if math.prod(effects.sizes) > MOST_LISTED or not {*combinations(inquiry.where, 2)} <= {*effects.by_set}:
         return None
-    codes, reach = grid(effects.sizes), normal_quantile(1 - (1 - inquiry.level) / (4 * len(pairs)))
+    reach = normal_quantile(1 - (1 - inquiry.level) / (4 * len(pairs)))
+    top, bottom = function(grid(effects.sizes)).T.reshape(2, *effects.sizes)
 
-    def ends(function: RecordFunction) -> tuple[float, float]:
-        table, found = function(codes).reshape(effects.sizes), []
+    def ends(table: Floats) -> tuple[float, float]:
+        found = []
         for i, j in pairs:
             others = tuple(axis for axis in range(table.ndim) if axis not in (i, j))
             both = np.stack([table.min(axis=others), table.max(axis=others)])
-            coefficients = parts({(inquiry.where[i], inquiry.where[j]): both})
-            means = both.mean(axis=(1, 2)) + applied(coefficients, effects.by_set)
-            noise = np.diag(noise_covariance(coefficients, effects))
+            means, noise = means_of({(inquiry.where[i], inquiry.where[j]): both}, effects)
             # A function's variance is at most a quarter of its squared range.
             sampling = inquiry.population * np.ptp(both, axis=(1, 2)) ** 2 / (4 * effects.n_rows)
-            found.append(means + reach * np.sqrt(noise + sampling) * [-1, 1])
+            found.append(means + reach * np.sqrt(np.diag(noise) + sampling) * [-1, 1])
         lows, highs = np.transpose(found)
         return float(max(lows.max(), table.min())), float(min(highs.min(), table.max()))
 
-    (low, high), (least, most) = ends(ratio.numerator), ends(ratio.denominator) if ratio.denominator else (1.0, 1.0)
-    error = inquiry.quantile * math.sqrt(ratio.inside)
+    (low, high), (least, most) = ends(top), ends(bottom)
     if least <= 0:
         return None
-    return min((low - error) / least, (low - error) / most), max((high + error) / least, (high + error) / most)
-
-
-def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
-    """What is asked of every group, group after group: of rows with these levels of some attributes."""
-    asked, attributes, groups = inquiry.asked, inquiry.model.schema.attributes, list(groups_of(inquiry))
-    measure = asked.measures[0]
-
-    def column(index: int, values: Floats) -> RecordFunction:
-        return lambda codes: np.asarray(values[inquiry.levels(codes, index)])
-
-    def level(index: int, code: int) -> RecordFunction:
-        return column(index, np.eye(1, attributes[index].n_levels, code)[0])
-
-    def multiplied(terms: Sequence[RecordFunction]) -> RecordFunction:
-        return lambda codes: math.prod((term(codes) for term in terms), start=np.ones(len(codes)))
-
-    ratios, everyone = [], not asked.by and asked.given is None
-    for name, group in groups:
-        within: list[RecordFunction] = [partial(inquiry.holds, asked.given), *(level(i, code) for i, code in group)]
-        below, scale, inside = [] if everyone else within, 1.0, 0.0
-        if measure.event is not None:
-            tops: dict[str, RecordFunction] = {name or "share": partial(inquiry.holds, measure.event)}
-        elif measure.levels is not None:
-            index, after = measure.levels, f", {name}" if name else ""
-            of, levels = attributes[index].name, attributes[index].levels
-            tops = {f"{of} = {each}{after}": level(index, code) for code, each in enumerate(levels)}
-        else:
-            index = measure.products[0][0].attribute
-            scores = inquiry.scores(index)
-            tops, scale = {name or "mean": column(index, scores.filled)}, float(np.abs(scores.filled).max())
-            inside = inquiry.inside(index, multiplied(within))
-            if not everyone or not scores.known.all():
-                below = [*within, column(index, scores.known)]
-        bottom = multiplied(below) if below else None
-        ratios += [Ratio(label, multiplied([*within, top]), bottom, scale, inside) for label, top in tops.items()]
-    return ratios
+    return min(low / least, low / most) - float(unknown[0]), max(high / least, high / most) + float(unknown[1])
 
 
 def groups_of(inquiry: Inquiry) -> Iterator[tuple[str, list[tuple[int, int]]]]:
@@ -247,102 +315,26 @@ def _masks(inquiry: Inquiry, groups: Sequence[tuple[str, list[tuple[int, int]]]]
     return [math.prod((inquiry.levels(codes, i) == code for i, code in group), start=kept) for _, group in groups]
 
 
-def answer_measures(inquiry: Inquiry) -> Inference:
-    """Any other measure, or two divided, by groups or not: by their numerical influence function."""
-    records, names = listed_records(inquiry), list[str]()
-
-    def prepare() -> Weighed:
-        names[:], statistic = weigh(inquiry, records.codes)
-        return statistic
-
-    step, curves = linearize_weighed(inquiry, records, prepare)
-    tested = inquiry.asked.compared == "difference" or inquiry.asked.measures[0].word == "corr"
-    figures = figures_of_weighed(inquiry, names, step, curves, tested=tested and len(inquiry.asked.measures) == 1)
-    return inquiry.inference(title_of(inquiry), figures)
-
-
 def weigh(inquiry: Inquiry, codes: Codes) -> tuple[list[str], Weighed]:
     """The figures that a question asks for, and their values as a function of the weights of records."""
-    if inquiry.asked.kind == "formula":
+    asked = inquiry.asked
+    if asked.kind == "formula":
         design = design_of(inquiry)
-        coefficients, scale = coefficients_of(design, codes), np.exp if inquiry.asked.compared else np.asarray
+        coefficients, scale = coefficients_of(design, codes), np.exp if asked.compared else np.asarray
         return ["(intercept)", *design.names], lambda weights: scale(coefficients(weights))
-    asked, groups = inquiry.asked, list(groups_of(inquiry))
-    masks = _masks(inquiry, groups, codes)
-    measured = [_prepared(inquiry, measure, codes) for measure in asked.measures]
-    names = [", ".join(filter(None, (label, name))) for name, _ in groups for label in measured[0]]
-    each = len(measured[0])
-    if asked.compared:
-        joins = " less " if asked.compared == "difference" else " over "
-        names = [name + joins + first for name, first in zip(names[each:], names[:each] * len(groups), strict=False)]
+    if asked.measures[0].word not in QUANTILES:
+        moments = moments_of(inquiry)
+        columns = inquiry.averaged(moments.columns)(codes)
+        return moments.names, lambda weights: moments.word.value((weights @ columns)[moments.at].T)
+    groups, values = list(groups_of(inquiry)), inquiry.product(asked.measures[0].products[0], codes)
+    order, masks = np.argsort(values)[: np.isfinite(values).sum()], _masks(inquiry, groups, codes)
 
-    def statistic(weights: Floats) -> Floats:
-        tops, *bottoms = (np.array([one(weights * mask) for mask in masks for one in own.values()]) for own in measured)
-        with np.errstate(all="ignore"):
-            values = tops / bottoms[0] if bottoms else tops
-            if asked.compared:
-                first = np.tile(values[:each], len(groups) - 1)
-                values = values[each:] - first if asked.compared == "difference" else values[each:] / first
-        return np.asarray(values)
+    def quantiles(weights: Floats) -> Floats:
+        upto = [np.cumsum((weights * mask)[order]) for mask in masks]
+        places = [np.searchsorted(each, asked.measures[0].part * each[-1]) for each in upto]
+        return values[order][np.minimum(places, order.size - 1)]
 
-    return [name or asked.measures[0].text for name in names], statistic
-
-
-def _prepared(inquiry: Inquiry, measure: Measure, codes: Codes) -> dict[str, Callable[[Floats], float]]:
-    """A measure of records, as a function of their weights; of shares, one for each level."""
-    if measure.levels is not None:
-        own, attribute = inquiry.levels(codes, measure.levels), inquiry.model.schema.attributes[measure.levels]
-        columns = {f"{attribute.name} = {name}": 1.0 * (own == code) for code, name in enumerate(attribute.levels)}
-        return {name: partial(_measured, "share", column[None], 0 * column[None]) for name, column in columns.items()}
-    if measure.event is not None:
-        x = inquiry.holds(measure.event, codes)[None]
-        return {"": partial(_measured, measure.word, x, 0 * x)}
-    x, hidden = np.stack([inquiry.product(each, codes) for each in measure.products], axis=1)
-    known = np.isfinite(x).all(axis=0)
-    hidden *= inquiry.spread if measure.word == "corr" else 1 + SPREAD * inquiry.spread
-    rows, part = inquiry.effects.n_rows, measure.part
-    statistic = partial(_measured, measure.word, x[:, known], hidden[:, known], part=part, rows=rows)
-    return {"": lambda weights: statistic(weights[known])}
-
-
-def _measured(word: str, x: Floats, hidden: Floats, weights: Floats, part: float = 0.5, rows: int = 1) -> float:
-    """A measure of columns, shape (k, records), with variances around them; NaN where no weight is left."""
-    total = float(weights.sum())
-    if word == "sum":
-        return rows * float(weights @ x[0])
-    if total <= 0:
-        return math.nan
-    if word == "corr":
-        return correlate(x, hidden, weights, rows)
-    mean = float(weights @ x[0]) / total
-    if word in ("mean", "share"):
-        return mean
-    if word == "odds":
-        return mean / (1 - mean) if mean < 1 else math.nan
-    if word == "sd":
-        return math.sqrt(float(weights @ ((x[0] - mean) ** 2 + hidden[0])) / total)
-    order = np.argsort(x[0])
-    upto = np.cumsum(weights[order]) / total
-    return float(x[0][order][min(np.searchsorted(upto, part), order.size - 1)])
-
-
-def correlate(columns: Floats, hidden: Floats, weights: Floats, rows: int) -> float:
-    """The correlation of two columns, NaN where one does not vary; with what hidden variances around them may change.
-
-    Means inside bins vary less than numbers, each by a factor R^2. The correlation of numbers lies between R R' and
-    1 / (R R') of that of means: where they depend on nothing but their bins, and where on one another, linearly. And
-    in so many rows it differs by chance.
-    """
-    total = float(weights.sum())
-    centered = columns - (columns @ weights / total)[:, None]
-    moments = (centered * weights) @ centered.T / total
-    variances = np.diag(moments)
-    if np.any(np.sqrt(variances) <= 1e-6 * np.abs(columns).max(axis=1)):
-        return math.nan
-    found, parts_ = float(moments[0, 1] / math.sqrt(math.prod(variances))), hidden @ weights / total / variances
-    around = (centered[0] ** 2 + hidden[0]) * hidden[1] + centered[1] ** 2 * hidden[0]
-    chance = float(weights @ around) / total / math.prod(variances) / (rows * total)
-    return found + math.hypot(found * (math.sqrt(math.prod(1 + SPREAD * parts_)) - 1), math.sqrt(chance))
+    return [name or asked.measures[0].text for name, _ in groups], quantiles
 
 
 def answer_quantiles(inquiry: Inquiry) -> Inference:
@@ -393,15 +385,13 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
 
 def _ends(inquiry: Inquiry, index: int) -> tuple[Floats, Floats]:
     """Between which numbers each level lies, NaN where it has none."""
-    attribute, values = inquiry.model.schema.attributes[index], inquiry.scores(index).values
+    attribute, (values, _, inside) = inquiry.model.schema.attributes[index], inquiry.scores(index)
     if not attribute.binned or isinstance(inquiry.declared.get(attribute.name), Mapping):
         return values, values
-    lows, highs = values.copy(), values.copy()
-    edges = np.asarray(attribute.edges, dtype=np.float64)
-    unit, _ = unit_of(attribute)
-    lows[attribute.bin_codes] = edges[:-1] / unit
-    highs[attribute.bin_codes] = np.maximum(edges[1:] - float(grain(attribute) or 0), edges[:-1]) / unit
-    return lows, highs
+    inside = inside or inside_of(attribute, attribute, np.arange(attribute.n_levels), None)
+    limits = np.array(inquiry.limited.get(attribute.name, _ANY)) / unit_of(attribute)[0]
+    lows, highs = (np.clip(each, *limits) for each in (inside.lows[:, 0], inside.highs[:, -1]))
+    return np.where(np.isnan(lows), values, lows), np.where(np.isnan(highs), values, highs)
 
 
 def answer_independence(inquiry: Inquiry) -> Inference:
@@ -420,13 +410,15 @@ def answer_independence(inquiry: Inquiry) -> Inference:
         )
     if pair not in inquiry.effects.by_set:
         raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
-    step = inquiry.one_step(interaction(inquiry.reference, pair, partial(inquiry.holds, inquiry.asked.given)))
+    within = partial(inquiry.holds, inquiry.asked.given)
+    step = inquiry.one_step(interaction(inquiry.reference, pair, within))
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
         for name in (schema.names[i] for i in inquiry.asked.names)
         if name in schema.determined
     ]
-    return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=inquiry.test(step))
+    test = inquiry.test(step.values, step.covariance(population=inquiry.population), step.part_measured())
+    return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=test)
 
 
 def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> Linearized:
@@ -469,17 +461,26 @@ def answer_formula(inquiry: Inquiry) -> Inference:
             f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
             "release with a larger epsilon."
         )
-    records = listed_records(inquiry)
-    step, curves = linearize_weighed(
-        inquiry, records, lambda: coefficients_of(design, records.codes), influence=influence_of_formula(design)
-    )
-    first, *others = figures_of_weighed(inquiry, ["(intercept)", *design.names], step, curves, tested=True)
-    figures = [replace(first, p_value=None), *others]
-    joint, at = {}, 1
+    reference = inquiry.reference
+    coefficients, influence = coefficients_of(design, reference.codes), influence_of_formula(design)
+    by_fit = np.stack([coefficients(weights) for weights in reference.weights])
+    values = coefficients(reference.union)
+    step = inquiry.one_step(Linearized(values=values, by_fit=by_fit, influence=influence))
+    unknown = inquiry.unknown(lambda: coefficients_of(design, reference.codes)(reference.union), influence)
+    figures = [
+        inquiry.figure(
+            name, float(step.values[at]), np.eye(values.size)[at], step, tested=at > 0, unknown=unknown, at=at
+        )
+        for at, name in enumerate(["(intercept)", *design.names])
+    ]
+    joint, start = dict[str, Any](), 1
+    whole = step.covariance(population=inquiry.population) + unknown.covariance
     for product_, term in zip(asked.terms, design.terms, strict=True):
-        if len(term.names) > 1 and all(each.low is not None for each in figures[at : at + len(term.names)]):
-            joint[shown(product_, inquiry.model.schema)] = inquiry.test(step, slice(at, at + len(term.names)))
-        at += len(term.names)
+        own = slice(start, start + len(term.names))
+        start = own.stop
+        if len(term.names) > 1 and all(each.low is not None and not each.bounds for each in figures[own]):
+            test = inquiry.test(step.values[own], whole[own, own], step.part_measured(own))
+            joint |= {} if test is None else {shown(product_, inquiry.model.schema): test}
     if np.isnan(design.columns(inquiry.reference.codes)).any():
         inquiry.notes.append("rows in which one of these attributes is missing are left out")
     kinds = {"logistic": "of the log odds of", "Poisson": "of the log of the mean of", "linear": "of"}
@@ -496,10 +497,12 @@ def answer_formula(inquiry: Inquiry) -> Inference:
 
 def exponential(figure: Figure) -> Figure:
     """The ratio that a coefficient says: ends are moved with it, errors to first order."""
-    ratio = math.exp(min(figure.estimate, 500.0))
-    ends = {end: None if (at := getattr(figure, end)) is None else math.exp(min(at, 500.0)) for end in ("low", "high")}
-    errors = {each: None if (error := getattr(figure, each)) is None else ratio * error for each in _ERRORS}
-    return replace(figure, estimate=ratio, **ends, **errors)
+    ratio, ends = math.exp(min(figure.estimate, 500.0)), ("low", "high")
+    moved: dict[str, Any] = {
+        end: at if at is None else math.exp(min(at, 500.0)) for end in ends for at in [getattr(figure, end)]
+    }
+    moved |= {each: at if at is None else ratio * at for each in _ERRORS for at in [getattr(figure, each)]}
+    return replace(figure, estimate=ratio, **moved)
 
 
 class Term(NamedTuple):
@@ -585,7 +588,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
 
 
 def _number(inquiry: Inquiry, product_: Product) -> Term:
-    return Term((shown(product_, inquiry.model.schema),), lambda codes: inquiry.product(product_, codes)[0][:, None])
+    return Term((shown(product_, inquiry.model.schema),), lambda codes: inquiry.product(product_, codes)[:, None])
 
 
 def _term(inquiry: Inquiry, product_: Product) -> Term:
@@ -650,7 +653,7 @@ def _mean(x: Floats, family: str) -> tuple[Floats, Floats]:
     return p, p * (1 - p)
 
 
-def solve(records: Records, weights: Floats, family: str) -> tuple[Floats, Floats]:
+def solve(records: Records, weights: Floats, family: str, names: Sequence[str] = ()) -> tuple[Floats, Floats]:
     """Coefficients, shape (q,), and A^-1, shape (q, q), by Newton's method: one step of it in a linear regression."""
     x, y, kept = records
     weights = weights * kept
@@ -667,33 +670,50 @@ def solve(records: Records, weights: Floats, family: str) -> tuple[Floats, Float
         scale = np.sqrt(np.maximum(np.diag(moments), 1e-300))
         values, vectors = np.linalg.eigh(moments / np.outer(scale, scale))
         if values[0] < 1e-9:
-            raise QueryError(_DETERMINED if linear else _SEPARATED)
+            raise QueryError(
+                said("answer.determined" if linear else "answer.separated", names=_largest(vectors, names))
+            )
         inverse = np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
         step = inverse @ (x.T @ (weights * (y - p)))
         solution = solution + (step if linear else np.clip(step, -5.0, 5.0))
         if linear or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
             return solution, inverse
-    raise QueryError(_SEPARATED)
+    raise QueryError(said("answer.separated", names=_largest(vectors, names)))
+
+
+def _largest(vectors: Floats, names: Sequence[str]) -> str:
+    """The columns that are determined by one another most of all."""
+    size = np.abs(vectors[:, 0])
+    found = [name for name, each in zip(["the rest", *names], size, strict=False) if each > size.max() / 2]
+    return " and ".join(f"'{name}'" for name in found[:4])
 
 
 def coefficients_of(design: Design, codes: Codes) -> Weighed:
     """The coefficients of a regression as a function of the weights of records."""
-    records = design.records(codes)
-    return lambda weights: solve(records, weights, design.family)[0]
+    runs = [(design.records(codes), weights) for weights in design.inquiry.runs(codes)]
+    x, y, kept = (np.concatenate(each) for each in zip(*(own for own, _ in runs), strict=True))
+    records = Records(x, y, kept * np.concatenate([weights for _, weights in runs]))
+    return lambda weights: solve(records, np.tile(weights, len(runs)), design.family, design.names)[0]
 
 
 def influence_of_formula(design: Design) -> RecordFunction:
     """The influence function of the coefficients of a regression at the model."""
-    inquiry = design.inquiry
-    reference = inquiry.reference
-    solution, inverse = solve(design.records(reference.codes), reference.union, design.family)
+    inquiry, codes = design.inquiry, design.inquiry.reference.codes
+    solution = coefficients_of(design, codes)(inquiry.reference.union)
+
+    def slopes(codes: Codes) -> Floats:
+        x, _, kept = design.records(codes)
+        curved = kept * _mean(x @ solution, design.family)[1]
+        return np.asarray((x[:, :, None] * x[:, None, :]).reshape(len(x), -1) * curved[:, None])
+
+    moments = inquiry.reference.union @ inquiry.averaged(slopes)(codes)
+    inverse = np.linalg.inv(moments.reshape(solution.size, -1))
 
     def influence(codes: Codes) -> Floats:
         x, y, kept = design.records(codes)
-        psi = (x * (kept * (y - _mean(x @ solution, design.family)[0]))[:, None]) @ inverse
-        return np.asarray(psi)
+        return np.asarray((x * (kept * (y - _mean(x @ solution, design.family)[0]))[:, None]) @ inverse)
 
-    return influence
+    return inquiry.averaged(influence)
 
 
 def clearness(design: Design) -> float:
@@ -710,8 +730,5 @@ def clearness(design: Design) -> float:
         x, _, kept = design.records(codes)
         return np.asarray(kept * ((x[:, 1:] - center) / spread @ smallest) ** 2)[:, None]
 
-    here = square(reference.codes)
-    step = design.inquiry.one_step(
-        Linearized(values=reference.union @ here, by_fit=reference.weights @ here, influence=square)
-    )
+    step = design.inquiry.linear(square)
     return float(step.values[0] / max(math.sqrt(step.noise[0, 0]), 1e-300))

@@ -16,8 +16,8 @@ Names, values and predicates are written as `query` takes them (`answer.predicat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -30,6 +30,7 @@ from sklar.answer.predicate import (
     QueryError,
     Token,
     TokenReader,
+    borders,
     find_attribute,
     parse,
     resolve,
@@ -80,7 +81,8 @@ class Statistic:
     """What a question asks for, with its attributes by their place in the schema.
 
     `measures` are one, or two to divide, or a formula's outcome, whose regressors are `terms`; `names` are what a
-    function or a test of independence looks at.
+    function or a test of independence looks at. Its predicates compare numbers with `borders`, and `cuts` are those of
+    them inside bins, by attribute.
     """
 
     text: str
@@ -94,18 +96,8 @@ class Statistic:
     weight: int | None = None
     given: Expression | None = None
     given_text: str = ""
-
-    @property
-    def linear(self) -> Measure | None:
-        """The mean or share that is all that is asked, which is a ratio of sums over rows."""
-        one, alone = self.measures[0], len(self.measures) == 1 and self.weight is None and self.compared != "ratio"
-        return one if alone and (one.word == "share" or (one.word == "mean" and is_plain(one.products[0]))) else None
-
-    @property
-    def coded(self) -> bool:
-        """Whether it is of more than means and variances, so that numbers inside a bin count as equal."""
-        plain = all(is_plain(product) for measure in self.measures for product in measure.products)
-        return self.kind == "formula" or (self.kind == "measure" and (not plain or self.weight is not None))
+    cuts: Mapping[str, set[int | float]] = field(default_factory=dict)
+    borders: Mapping[str, list[float]] = field(default_factory=dict)
 
     @property
     def attributes(self) -> set[int]:
@@ -127,16 +119,24 @@ def shown(product: Product, schema: Schema) -> str:
     return ":".join(f"{each}^{texts.count(each)}" if texts.count(each) > 1 else each for each in dict.fromkeys(texts))
 
 
-def read_question(text: str, schema: Schema) -> Statistic:
-    """The statistic that a text asks for of a table with this schema."""
-    return _Reader(text, schema).question()
+def read_question(text: str, schema: Schema, *, exact: bool = False) -> Statistic:
+    """The statistic that a text asks for of a table with this schema; `exact` refuses predicates that cut bins."""
+    return _Reader(text, schema, exact=exact).question()
+
+
+def read_predicate(text: str, schema: Schema, *, exact: bool = False) -> Statistic:
+    """The share of rows that satisfy a predicate."""
+    reader = _Reader("", schema, exact=exact)
+    share = Measure("share", _NAMED["share"] + text.strip(), event=reader.predicate(text))
+    return Statistic(text=text.strip(), kind="measure", measures=(share,), cuts=reader.cuts, borders=reader.borders)
 
 
 class _Reader(TokenReader):
     hint = f" {_EXAMPLES}"
 
-    def __init__(self, text: str, schema: Schema) -> None:
+    def __init__(self, text: str, schema: Schema, *, exact: bool) -> None:
         self._text, self._schema, split = text, schema, list[Token]()
+        self._exact, self.cuts, self.borders = exact, dict[str, set[int | float]](), dict[str, list[float]]()
         for token in tokenize(text):
             # Words such as a+b are divided at the signs, where they are no name.
             whole = token.kind != "word" or token.text in schema.names
@@ -170,7 +170,7 @@ class _Reader(TokenReader):
         if self.take("where"):
             rest = self._text[self.token.at :]
             self.at = len(self.tokens) - 1
-            asked |= {"given": resolve(parse(rest), self._schema), "given_text": rest.strip()}
+            asked |= {"given": self.predicate(rest), "given_text": rest.strip()}
         if self.token.kind != "end":
             why = "a formula lists names with +, : or * between them" if tildes else "a question ends with 'by' names"
             raise QueryError(f"{self.shown} is not expected here: {why}, or 'where' a predicate. {_EXAMPLES}")
@@ -184,7 +184,15 @@ class _Reader(TokenReader):
         quantiles = any(measure.word in QUANTILES for measure in asked.get("measures", ()))
         if quantiles and (compared or len(asked["measures"]) > 1):
             raise QueryError("a quantile is known up to a bin, and is not compared. Ask for it alone, or by groups.")
+        asked |= {"cuts": self.cuts, "borders": self.borders}
         return Statistic(text=self._text.strip(), compared=compared, by=by, **asked)
+
+    def predicate(self, text: str) -> Expression:
+        """A predicate, which may cut bins."""
+        stated = parse(text)
+        for name, numbers in borders(stated, self._schema).items():
+            self.borders.setdefault(name, []).extend(numbers)
+        return resolve(stated, self._schema, None if self._exact else self.cuts)
 
     def _find(self) -> int:
         if self.token.kind not in ("name", "word"):
@@ -225,6 +233,8 @@ class _Reader(TokenReader):
         while self.take(","):
             products.append(self._product("*", ":"))
         self.expect(")", "to close '('")
+        if any(factor.function == "C" for product in products for factor in product):
+            raise QueryError(f"C(...) takes a number by its bins, which have no {word}. Use it in formulas, or share.")
         self._require(word, tuple(products), 1 + (word == "corr"))
         named = " and ".join(shown(each, self._schema) for each in products)
         begins = f"{part:g} " if word == "quantile" else ""
@@ -244,7 +254,7 @@ class _Reader(TokenReader):
             index, self.at = self._find(), end
             return Measure(word, f"shares of {self._schema.names[index]}", levels=index)
         text = self._text[inside[0].at : inside[-1].at].strip()
-        return Measure(word, _NAMED.get(word, "odds of ") + text, event=resolve(parse(text), self._schema))
+        return Measure(word, _NAMED.get(word, "odds of ") + text, event=self.predicate(text))
 
     def _product(self, *signs: str) -> Product:
         factors = self._factor()
@@ -278,7 +288,7 @@ class _Reader(TokenReader):
         text = self._text[self.token.at : self.tokens[tilde].at].strip()
         left = self.tokens[self.at : tilde]
         if any(token.text.lower() in ("=", "!=", "in", "is", *COMPARED) and token.kind != "name" for token in left):
-            outcome = Measure("outcome", text, event=resolve(parse(text), self._schema))
+            outcome = Measure("outcome", text, event=self.predicate(text))
             self.at = tilde
         else:
             outcome = Measure("outcome", text, (self._product("*", ":"),))

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sklar.answer.effects import Floats, normal_quantile
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, bound, percent, render, short
-from sklar.budget.certificate import SCORES, Certificate, rounded_up
+from sklar.answer.report.render import Rows, percent, render, short
+from sklar.budget.certificate import SCORES, Certificate
 from sklar.budget.forecast import RANGE, TWICE, grade, group_of, ratios, rms
 from sklar.budget.plan import target_words
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, risk_of
@@ -61,12 +61,6 @@ _COPULA = "a Gaussian copula over the levels of all columns"
 _KINDS = {
     "mixture": "a mixture of many simple profiles, fitted to noisy tables",
     "independence": "independent columns, because the noisy tables support no dependence",
-}
-_KNOWN_FROM = {
-    "public": "public knowledge",
-    "found": "found with noise, at a cost",
-    "rows": "read from the records, at the custodian's risk",
-    "unread": "drafted from the records, accepted unread",
 }
 
 
@@ -163,51 +157,32 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
 def shown_of(model: Model, file_name: str) -> dict[str, Any]:
     """What the report shows of a model, for its template and those that extend it."""
     schema, certificate, findings = model.schema, model.certificate, find(model)
-    kinds = Counter(each.kind for each in schema.attributes)
-    odds, number = math.exp(min(certificate.epsilon, 700.0)), 1 / certificate.delta if certificate.delta else math.inf
-    units = ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"))
-    named = (f"1 in {number / unit:.3g}{name}" for unit, name in units if number >= unit)
-    chance = next(named, f"1 in {number:,.0f}") if certificate.delta else "none"
-    risk, searched = risk_of(certificate), {each.attribute for each in certificate.domains}
-    measured = model.measured_schema
-    chosen = list(range(measured.n_attributes))
-    if measured.n_attributes > MAX_CHARTS:
-        chosen = strongest(measured.cells, findings, MAX_CHARTS)
-    shapes, drawn = model.shapes, [(measured.attributes[i], findings.levels[measured.cells.levels(i)]) for i in chosen]
+    odds, measured = math.exp(min(certificate.epsilon, 700.0)), model.measured_schema
+    searched, shapes = {each.attribute for each in certificate.domains}, model.shapes
+    chosen = strongest(measured.cells, findings, MAX_CHARTS)
+    drawn = [(measured.attributes[at], findings.levels[measured.cells.levels(at)]) for at in chosen]
     charts = [draw(model, attribute, levels, shapes.get(attribute.name)) for attribute, levels in drawn]
-    used = uses(model, findings)
     return {
         "schema": schema,
         "title": short(shown_table(schema), 120),
-        "about": " ".join((schema.words.description or "").split()),
         "certificate": certificate,
         "file_name": short(file_name, 60),
         "n_rows": model.n_rows,
         "measured": measured.n_attributes,
-        "uses": used,
-        "chance": chance,
-        "factor": rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
-        "surest": odds / (1 + odds),
-        "risk": risk,
-        # How often an attacker's best guess is right, by what the attacker believed beforehand.
-        "guesses": [
-            (
-                "even: one of two" if others == 1 else f"one of {others + 1}",
-                bound(risk.right(others)[0]),
-                f"at most {bound(risk.right(others)[1])}",
-                f"at most {bound(risk.sure(others))}",
-            )
-            for others in PRIORS
-        ],
-        "alarms": tuple((f"1 in {among:,}", f"at most {bound(risk.found(among))}") for among in FALSE_ALARMS),
+        "uses": uses(model, findings),
+        "odds": odds,
+        "risk": risk_of(certificate),
+        "priors": PRIORS,
+        "false_alarms": FALSE_ALARMS,
         **_spending(certificate, schema),
         "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
         "others": () if model.measured.tree is None else [each.name for each in model.measured.tree.branches[1:]],
-        "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
-        "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
-        "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
-        "unread": tuple(short(name, 60) for name in certificate.unread[:MAX_LISTED]),
+        "kinds": Counter(each.kind for each in schema.attributes),
+        "attributes": schema.attributes[:MAX_SCHEMA_ROWS],
+        "described": described,
+        "shown_name": shown_name,
+        "shown_levels": shown_levels,
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         "charts": [each for each in charts if each["stands_out"]],
         "drowned": [each["name"] for each in charts if not each["stands_out"]],
@@ -216,7 +191,6 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         "group": _largest_group(model),
         # The paper's copula answers counts alone.
         "infers": model.copula.components() is not None,
-        "versions": [(f"Version of {name}", number) for name, number in sorted(certificate.versions.items())],
     }
 
 
@@ -225,22 +199,6 @@ def described(attribute: Attribute) -> str:
     words = attribute.words
     said = (words.description, attribute.note, f"Unit: {words.unit}." if words.unit else "")
     return " ".join(" ".join(filter(None, said)).split())
-
-
-def _described(attribute: Attribute) -> tuple[str, ...]:
-    """The line of one attribute in the table of attributes."""
-    title = shown_name(attribute)
-    alike = title.lower().replace(" ", "_") == attribute.name.lower()
-    name = title if alike else f"{title} ({attribute.name})"
-    levels = shown_levels(attribute)
-    listed = levels if len(levels) <= 8 else (*levels[:5], "…", *levels[-2:])
-    return (
-        short(name, 120),
-        short(described(attribute), 400),
-        f"{attribute.kind}, {attribute.n_levels:,} levels",
-        ", ".join(short(level, 60) for level in listed),
-        _KNOWN_FROM["unread" if attribute.reviewed == "unread" else attribute.known_from],
-    )
 
 
 def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
@@ -377,6 +335,8 @@ def _predict(model: Model) -> tuple[Floats, float]:
 
 def strongest(cells: Cells, findings: Findings, most: int) -> list[int]:
     """The attributes of the strongest dependences, in the order of the schema; where there is none, the first ones."""
+    if cells.n_attributes <= most:
+        return [*range(cells.n_attributes)]
     # Fewer attributes than are wanted cannot form this many pairs.
     order = np.argsort(-findings.dependence, kind="stable")[: most**2]
     ranked = dict.fromkeys(np.stack([each[order] for each in cells.pairs], axis=1).ravel().tolist())
@@ -397,7 +357,7 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     measured, (_, pair_sd, dependence, reach, near) = model.measured_schema, findings
     cells, names = measured.cells, tuple(_name(each) for each in measured.attributes)
     ranked = [int(at) for at in np.argsort(-dependence, kind="stable")[: np.count_nonzero(dependence)]]
-    shown = strongest(cells, findings, MAX_MAP) if len(names) > MAX_MAP else [*range(len(names))]
+    shown = strongest(cells, findings, MAX_MAP)
     on_map = [at for at in ranked if all(each[at] in shown for each in cells.pairs)]
 
     def name(index: int) -> str:
@@ -423,7 +383,8 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
             "whole": counts.size == found.counts.size,
         }
 
-    links = {tuple(shown.index(each[at]) for each in cells.pairs): f"#pair-{at}" for at in on_map}
+    first, second = ([shown.index(each[at]) for at in on_map] for each in cells.pairs)
+    links = {(one, two): f"#pair-{at}" for one, two, at in zip(first, second, on_map, strict=True)}
     told = f"The strongest pair is {name(ranked[0])}." if ranked else "No pair stands out of the noise."
     heat_map, width = svg.heat_map(
         cells.symmetric(dependence)[np.ix_(shown, shown)],

@@ -260,8 +260,8 @@ def spread(
         step = max(rounded(((high - low) or 1.0 - whole) / most + 1e-300), whole)
         start = low - 0.5 if whole else step * math.floor(low / step)
         return np.asarray(start + step * np.arange(math.floor((high - start) / step) + 2)), scale
-    ends = bend(np.array([low, high]) + np.array([-0.5, 0.5]) * whole, scale)
-    even = np.asarray(scale * np.sinh(np.linspace(*ends, most + 1)))
+    start, end = bend(np.array([low - whole / 2, high + whole / 2]), scale)
+    even = np.asarray(scale * np.sinh(np.linspace(start, end, most + 1)))
     even[[0, -1]] = low - whole / 2, max(high + whole / 2, float(even[-1]))
     if whole:
         # Between whole numbers, so that no bin is empty because none lies in it.
@@ -406,14 +406,14 @@ def grids(
         parts += [text(x, 11, name, size=10.5), soft(x, 22, f"darkest {percent(scale)}", size=9)]
         parts.append(rect("frame", x, head, wide - 8, foot - head))
         for (i, j), share in np.ndenumerate(table):
-            told = element("title", f"{rows[i]}, {columns[j]}: {percent(float(share))}")
+            named = element("title", f"{rows[i]}, {columns[j]}: {percent(float(share))}")
             where, shade = (x + side * j, head + tall * i, side, tall), (abs(share) / max(scale, 1e-12)) ** _SOFTER
             box = rect("second" if share < 0 else "cell", *where, fill_opacity=f"{shade:.2f}")
-            parts += [element("g", told + box)] * bool(shade >= 0.005)
+            parts += [element("g", named + box)] * bool(shade >= 0.005)
         for j, label in enumerate(columns):
-            at, turned = x + side * (j + 0.5) + 3, fitted(label, _FOOT, 8.5)
-            turn = f"rotate(-60 {digits(at)} {digits(foot + 9)})"
-            parts.append(text(at, foot + 9, turned, size=8.5, anchor="end", class_="soft", transform=turn))
+            spot, told = x + side * (j + 0.5) + 3, fitted(label, _FOOT, 8.5)
+            turned = f"rotate(-60 {digits(spot)} {digits(foot + 9)})"
+            parts.append(text(spot, foot + 9, told, size=8.5, anchor="end", class_="soft", transform=turned))
     room = 0.87 * min(max(text_width(label, 8.5) for label in columns), _FOOT)
     return drawing(WIDTH, foot + 16 + room, parts, title, description)
 

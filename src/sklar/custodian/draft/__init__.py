@@ -106,34 +106,27 @@ class Draft:
         columns = {
             "column": [name or "(no name)" for name, _ in shown],
             "proposed": [("left out: " if each.attribute is None else "") + each.proposed for _, each in shown],
-            "to decide": [each.decide for _, each in shown],
+            "to decide": [self.question(name) for name, _ in shown],
         }
         notes = ["PRIVATE until it is reviewed: .private_page() is what the rows show, .to_toml() the file to review"]
         return html_card(f"Draft of '{self.schema.name}'", {}, columns, verdict=self.schema.standing, notes=notes)
 
+    def question(self, name: str) -> str:
+        """What is to be decided about a column, with one plain question about its bounds."""
+        proposal, seen = self.proposals[name], next(column for column in self.columns if column.name == name)
+        return asked(proposal.decide, proposal.attribute, seen) if proposal.attribute else proposal.decide
+
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
-        columns = [
-            Hidden(
-                name=column.name or "(no name)",
-                proposed=proposal.proposed,
-                decide=asked(proposal.decide, proposal.attribute, column) if proposal.attribute else "",
-                left_out=proposal.attribute is None,
-                facts=(*facts(column), *([column.rows_each] if proposal.repeats else [])),
-                common=common(column),
-                histogram=_histogram(column, proposal.attribute),
-            )
-            for column in self.columns[:_MAX_COLUMNS]
-            for proposal in [self.proposals[column.name]]
-        ]
         shown = Hidden(
             banner="PRIVATE: exact facts about the rows, for the custodian only. Do not publish",
-            table=self.schema.name,
-            rows=self.rows,
-            n_columns=len(self.columns),
-            columns=columns,
-            remarks=self.remarks,
-            ties=[_tie(tie) for tie in self.ties],
+            draft=self,
+            columns=self.columns[:_MAX_COLUMNS],
+            facts=facts,
+            common=common,
+            histogram=_histogram,
+            tied=_TIED,
+            most_pairs=_MAX_PAIRS,
         )
         return render("sklar.custodian.draft", "draft.html.j2", shown)
 
@@ -257,11 +250,3 @@ def _histogram(seen: ColumnSummary, attribute: Attribute | None) -> Markup | Non
         return None
     drawn = svg.histogram(attribute, [(points, times / times.sum())])
     return svg.bins(drawn, title=f"Histogram of {short(seen.name, 60)}", description="; ".join(facts(seen)))
-
-
-def _tie(tie: Tie) -> tuple[str, ...]:
-    how, arrow = _TIED[tie.how]
-    pairs = [f"{short(one, 24)} {arrow} {short(two, 24)}" for one, two in tie.pairs[:_MAX_PAIRS]]
-    if len(tie.pairs) > _MAX_PAIRS:
-        pairs.append(f"and {len(tie.pairs) - _MAX_PAIRS:,} more")
-    return (f"{short(tie.first, 40)} {how} {short(tie.second, 40)}", "; ".join(pairs), f"{tie.broken:,}")

@@ -78,12 +78,6 @@ class Result:
             "cdf": {"error": at.round(3).tolist(), "share": share.round(6).tolist()},
         }
 
-    def cells(self) -> tuple[str, ...]:
-        """Name, number, average / maximum over the best queries, and mean total variation: a row of a table."""
-        best = (self.errors.best(percent) for percent in PERCENTS)
-        errors = (f"{each.average:,.1f} / {each.maximum:,.0f}" for each in best)
-        return (self.name, f"{self.errors.size:,}", *errors, "" if self.tv is None else f"{self.tv:.4f}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -221,16 +215,20 @@ class Evaluation(Tabular):
         if self.synthetic_rows != self.real_rows:
             lines.append("Synthetic counts are scaled to the number of real rows.")
         lines += self._lines_of_verdicts()
-        lines += ["", f"Three-way queries: {self.triples}."]
-        heads: tuple[str, ...] = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
-        title = "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:"
-        form = "{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}"
-        lines += [*text_table(title, form, heads, (each.cells() for each in self.results))]
         if self.scores:
             title = f"Predicting '{self.scores[0].target}' on real test rows:"
             heads = ("trained on", "learner", "rows", "accuracy", "AUC")
             lines += text_table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
         return [line.rstrip() for line in lines]
+
+    @property
+    def distances(self) -> str:
+        """How far tables of one, two and three columns are from the real ones, in words."""
+        every = (each.tv for each in self.results if each.tv is not None)
+        told = ", ".join(
+            f"{tv:.2%} of {order}" for tv, order in zip(every, ("one column", "two", "three"), strict=False)
+        )
+        return f"Mean total variation distance of tables: {told}. Three-way queries: {self.triples}."
 
     def _lines_of_verdicts(self) -> Iterator[str]:
         """The score, the worst things, and every column with its reasons."""
@@ -247,6 +245,7 @@ class Evaluation(Tabular):
         pairs = ["", f"Pairs: {self.compared}."] if self.pairs else []
         if self.form == "dummies":
             pairs = ["", "Raw values are not compared: dummies have none."]
+        pairs += ["", f"{self.distances} Errors of counts are in --json."]
         for line in ("", *opening, "", "Columns, the worst first (synthetic for real):", "", *columns, *pairs):
             yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ") or [""]
 

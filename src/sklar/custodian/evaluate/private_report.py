@@ -8,7 +8,7 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, render, short
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
-from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
+from sklar.custodian.evaluate.conjunctions import Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Floats
 from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, text
@@ -52,8 +52,6 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
                 ("", "synthetic", column.numbers.synthetic),
             )
         ],
-        best=[f"Best {percent}%" for percent in PERCENTS],
-        classes=[result.cells() for result in evaluation.results],
         n_attributes=true.schema.n_attributes,
         dependence=_dependence(evaluation),
         scores=[score.cells() for score in evaluation.scores],

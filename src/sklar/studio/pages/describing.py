@@ -77,7 +77,7 @@ def describe(visit: Visit) -> Response:
     card = card or next((each for each in chosen if not each.reviewed), chosen[0] if chosen else None)
     entries = schema.to_dict()["attributes"]
     asked = card is not None and (not card.reviewed or card.name == column)
-    about = _questions(text, look, {card.name: _mark(entries[card.name])}) if card and asked else {}
+    about = _about(text, look, card.name, _mark(entries[card.name])) if card and asked else (None, None)
     names = () if draft is None else tuple(each.name for each in draft.columns if each.name)
     return visit.page(
         "describe.html.j2",
@@ -90,10 +90,9 @@ def describe(visit: Visit) -> Response:
         reading=reading,
         people=review.people(text, draft),
         lines=[_line(visit, schema, each, look) for each in chosen],
-        card=card and _card(visit, schema, card, entries[card.name], about.get(card.name, (None, None))),
-        n_columns=schema.n_attributes,
+        card=card and _card(visit, schema, card, entries[card.name], about),
+        schema=schema,
         n_found=len(listed),
-        waiting=len(schema.not_reviewed),
         accepts=sum(each.provenance != "rows" for each in schema.attributes if not each.reviewed),
         page=page,
         pages=pages,
@@ -109,10 +108,6 @@ def describe(visit: Visit) -> Response:
             }
             for rule in open_rules(text)
         ],
-        person=schema.person,
-        target=schema.target,
-        names=[name for name in schema.names if name not in schema.determined],
-        asks=schema.ask_person,
         # Those that are no attribute first.
         ids=sorted(names, key=lambda name: (name not in schema.ask_person, name in schema.names)),
     )
@@ -167,16 +162,16 @@ def _held(points: Doubles, edges: Doubles) -> tuple[float, float]:
     return float(inside.min()), float(inside.max())
 
 
-def _questions(text: str, look: TableLook | None, marks: Mapping[str, str]) -> dict[str, About]:
-    """The questions about columns, given with the marks of their entries, each with a picture of its bins."""
-    rules = open_rules(text)
+def _about(text: str, look: TableLook | None, name: str, mark: str) -> About:
+    """The question about a column, of which `mark` is its entry's, and a picture of its bins: made once."""
     shown, draft = ({}, None) if look is None else (look.shown, look.draft)
-    fresh = {name for name, mark in marks.items() if (name, mark, rules) not in shown}
-    for question in review.questions(text, draft, about=fresh) if fresh else ():
-        summary = None if draft is None else draft.column(question.name)
-        picture = _picture(parsed(text).attribute(question.name), summary)
-        shown[question.name, marks[question.name], rules] = (question, picture)
-    return {name: shown[name, mark, rules] for name, mark in marks.items()}
+    key = (name, mark, open_rules(text))
+    if key not in shown:
+        [question] = review.questions(text, draft, about={name})
+        seen = None if draft is None else draft.column(name)
+        shown[key] = question, _picture(parsed(text).attribute(name), seen)
+    found: About = shown[key]
+    return found
 
 
 def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str, Any], about: About) -> dict[str, Any]:
@@ -185,11 +180,9 @@ def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str
     typed = {} if visit.note is None or visit.note.form.get("column") != attribute.name else visit.note.form
     question, picture = about
     return {
-        "name": attribute.name,
+        "attribute": attribute,
         "place": schema.names.index(attribute.name),
-        "kind": attribute.kind,
         "badge": _badge(attribute),
-        "waiting": not attribute.reviewed,
         "stated": ", ".join(keys),
         # Templates would take the ends of lines for control characters.
         "toml": Markup("\n").join(clean(line) for line in typed.get("toml", "\n".join(keys)).splitlines()),

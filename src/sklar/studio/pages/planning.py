@@ -131,7 +131,8 @@ def _invented(columns: int, error: float, rows: int) -> Markup:
         part = share / columns
         entries.append(svg.Bar(f"value {at + 1}", part, part - half, part + half, part, f"{part * rows:,.0f}"))
     title = f"Invented counts of {columns} column{'s'[: columns - 1]}, with the error bars of this plan"
-    marks = tuple((share, f"{share * rows:,.0f}") for share in (0.0, 0.2, 0.4, 0.6))
+    step = svg.rounded(0.15 * rows)
+    marks = tuple((at * step / rows, f"{at * step:,.4g}") for at in range(4))
     return svg.bars(entries, title, f"each {within(error)} rows", marks=marks)
 
 
@@ -139,7 +140,7 @@ def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[st
     """A question with its margin, as `sklar plan` reads it, and the smallest epsilon of the slider that answers it."""
     rows = forecast.n_rows
     try:
-        want = read_want(text, schema, rows, public_rows=forecast.budget.rows_are_public)
+        want = read_want(text, schema, rows)
     except SklarError as error:
         return {"number": number, "text": text, "met": False, "error": str(error), "needs": ""}
     reach = want.reach(forecast)
@@ -162,7 +163,7 @@ def set_goals(visit: Visit) -> Response:
         goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
     else:
         goals.append(form.get("want", "").strip())
-        read_want(goals[-1], visit.schema, desk.rows or 1, public_rows=True)
+        read_want(goals[-1], visit.schema, desk.rows or 1)
     visit.folder.save(desk, goals=goals)
     return go(here)
 

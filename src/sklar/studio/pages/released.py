@@ -21,7 +21,7 @@ from sklar.studio.guard import REPORT_POLICY
 from sklar.studio.pages.cost import DELTA, foresee
 from sklar.studio.pages.planning import account_of, bought_by, promise, unit_of
 from sklar.studio.pages.visit import Visit, go, show
-from sklar.studio.work import STAGES, Stage, State
+from sklar.studio.work import STAGES, State
 from sklar.trust.verify import verify
 
 _WHAT = {
@@ -78,34 +78,12 @@ def _last(visit: Visit) -> State | None:
 
 def _work(visit: Visit, state: State) -> dict[str, Any]:
     """Work on the screen: stages with bars, and what the books say."""
-    last = None if state.over or not state.stages else state.stages[-1]
-    bars = [_bar(stage, working=stage is last) for stage in state.stages]
-    return {"state": state, "bars": bars, "charged": _is_charged(visit, state)}
+    return {"state": state, "labels": STAGES, "charged": _is_charged(visit, state)}
 
 
 def _is_charged(visit: Visit, state: State) -> bool:
     account, _ = account_of(visit)
     return account is not None and len(account.charges) > state.order.get("charges_before", 0)
-
-
-def _bar(stage: Stage, *, working: bool) -> dict[str, Any]:
-    words = [f"{stage.done:,} {stage.unit}"] if stage.unit else []
-    if stage.unit and stage.seconds > 0.5 and stage.done:
-        speed = stage.done / stage.seconds
-        words.append(f"{speed:,.0f} {stage.unit} per second")
-        if working and stage.total and stage.total > stage.done:
-            words.append(f"about {_time((stage.total - stage.done) / speed)} left")
-    share = min(stage.done / stage.total, 1.0) if stage.total else None
-    return {
-        "label": STAGES.get(stage.name, stage.name.capitalize()),
-        "here": working,
-        "share": share if working else 1.0,
-        "words": ", ".join([*words, _time(stage.seconds)]),
-    }
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
 def state(visit: Visit) -> Response:
@@ -156,29 +134,30 @@ def cancel(visit: Visit) -> Response:
 
 def look(visit: Visit) -> Response:
     """The comparison of a release with the real rows: PRIVATE."""
-    number, desk, there = visit.release, visit.desk, False
+    number, desk = visit.release, visit.desk
     commands: tuple[str, ...] = ()
-    if number is not None:
-        stem = visit.stem
-        there = visit.folder.inside(f"{stem}.PRIVATE.html").is_file()
-        names = f"{shlex.quote(desk.data)} {stem}.csv --schema {stem}.sklar --report {stem}.PRIVATE.html"
-        commands = () if desk.query else (f"sklar evaluate {names}",)
+    there = number is not None and visit.folder.inside(f"{visit.stem}.PRIVATE.html").is_file()
+    if number is not None and not desk.query:
+        names = f"{shlex.quote(desk.data)} {visit.stem}.csv --schema {visit.stem}.sklar"
+        commands = (f"sklar evaluate {names} --report {visit.stem}.PRIVATE.html",)
     tried = [each for each in visit.works.all(desk.name) if each.kind != "publish" and each.release == number]
     problem = visit.plain(tried[-1].message or tried[-1].remark) if tried and tried[-1].over else ""
-    return _look(visit, commands, there=there, running=visit.works.running(), problem=problem)
+    shown: dict[str, Any] = {"public": False, "there": there, "running": visit.works.running(), "problem": problem}
+    return _share(visit, "look.html.j2", "first look, beside the real rows", commands, private=True, **shown)
 
 
 def report(visit: Visit) -> Response:
     """The report that is safe to publish."""
     there = visit.release is not None
     commands = (f"sklar report {visit.stem}.sklar --out {visit.stem}.report.html",) if there else ()
-    return _look(visit, commands, there=there, running=None, problem="", public=True)
+    shown = {"public": True, "there": there, "running": None, "problem": ""}
+    return _share(visit, "look.html.j2", "the public report", commands, **shown)
 
 
-def _look(visit: Visit, commands: tuple[str, ...], *, public: bool = False, **values: Any) -> Response:
-    title = f"Share: {'the public report' if public else 'first look, beside the real rows'}"
-    values |= {"release": visit.release, "releases": visit.releases, "public": public}
-    return visit.page("look.html.j2", title, "look", private=not public, commands=commands, **values)
+def _share(visit: Visit, template: str, title: str, commands: tuple[str, ...], **shown: Any) -> Response:
+    """A page of the last step, about the release that the address names."""
+    shown |= {"release": visit.release, "releases": visit.releases}
+    return visit.page(template, f"Share: {title}", "look", commands=commands, **shown)
 
 
 def compare(visit: Visit) -> Response:
@@ -223,20 +202,9 @@ def publishing(visit: Visit) -> Response:
         commands = (f"sklar verify {model}", f"sklar publish {model} --out {out}", f"sklar verify {out}")
         products = _products(visit, number)
     works = [each for each in visit.works.all(visit.desk.name) if each.kind == "publish" and each.release == number]
-    return visit.page(
-        "publish.html.j2",
-        "Share: publish",
-        "look",
-        commands=commands,
-        release=number,
-        releases=visit.releases,
-        products=products[0],
-        published=products[1],
-        out=out,
-        running=visit.works.running(),
-        last=works[-1] if works else None,
-        problem=visit.plain(works[-1].message) if works else "",
-    )
+    shown = {"products": products[0], "published": products[1], "out": out, "running": visit.works.running()}
+    shown |= {"last": works[-1] if works else None, "problem": visit.plain(works[-1].message) if works else ""}
+    return _share(visit, "publish.html.j2", "publish", commands, **shown)
 
 
 def _products(visit: Visit, number: int) -> list[list[dict[str, Any]]]:
@@ -304,13 +272,15 @@ def books(visit: Visit) -> Response:
                     (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
                 ],
                 "problems": [visit.plain(line) for line in standing.problems],
-                "remarks": [visit.plain(line) for line in standing.remarks],
+                # What a command does stands at the foot, with the others.
+                "remarks": [visit.plain(line).partition(": sklar ")[0].rstrip(".") + "." for line in standing.remarks],
             }
         except SklarError as error:
             values["problem"] = visit.plain(str(error))
-    commands = (f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models]))
-    releases = bool(models) and there
-    return visit.page("books.html.j2", "Books", "books", commands=commands, there=there, releases=releases, **values)
+    commands = [f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models])]
+    commands += [f"sklar ledger anchor {LEDGER} PLACE"] * there
+    values |= {"there": there, "releases": bool(models) and there}
+    return visit.page("books.html.j2", "Books", "books", commands=tuple(commands), **values)
 
 
 def paid(visit: Visit) -> Response:

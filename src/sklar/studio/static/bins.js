@@ -57,7 +57,7 @@ function draw(room) {
   for (const [value, label] of given.ticks) {
     const at = x(value);
     element("line", { class: "axis", x1: at, y1: BASE, x2: at, y2: BASE + 5 }, svg);
-    const near = at < 30 ? "start" : at > WIDTH - 30 ? "end" : "middle";
+    const near = at < LEFT + 20 ? "start" : at > WIDTH - 30 ? "end" : "middle";
     element("text", { class: "soft", x: at, y: BASE + 23, "text-anchor": near, "font-size": 12 }, svg).textContent = label;
   }
   const handles = element("g", {}, svg);
@@ -119,8 +119,8 @@ function draw(room) {
       const room_left = x(edges[edges.length - 1]) - at > 56;
       if (last || (at - told > 56 && room_left) || place === 0) {
         told = at;
-        const near = at < 40 ? "start" : at > WIDTH - 40 ? "end" : "middle";
-        const text = element("text", { x: at, y: HEIGHT - 6, "text-anchor": near, "font-size": 12 }, handle);
+        const near = at < LEFT + 30 ? "start" : at > WIDTH - 40 ? "end" : "middle";
+        const text = element("text", { x: at, y: place === 0 && edges.length > 1 ? HEIGHT - 22 : HEIGHT - 6, "text-anchor": near, "font-size": 12 }, handle);
         const times = Math.floor((beyond === "below" ? low - value : value - high) / span);
         const far = beyond && times > 1 ? ` (${times.toLocaleString("en")} times beyond what is drawn)` : "";
         text.textContent = `${beyond === "below" ? "◂ " : ""}${shown(value)}${far}${beyond === "above" ? " ▸" : ""}`;

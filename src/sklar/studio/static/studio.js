@@ -4,8 +4,11 @@
 // Figures of another epsilon must not stand beside the one that was typed.
 const forget = (told) => {
   for (const id of ["buys", "preview", "means", "asked", "use"]) document.getElementById(id)?.replaceChildren();
-  const buys = document.getElementById("buys");
-  if (buys) buys.textContent = told;
+  if (!told) return;
+  const line = document.createElement("p");
+  line.className = "said failed";
+  line.textContent = told;
+  document.getElementById("buys")?.append(line);
 };
 // Say that nobody answers, once, above what asked.
 const unheard = (part) => {

@@ -17,7 +17,7 @@ from typing import Any
 from sklar.answer.report import publish
 from sklar.answer.report.render import Markdown, plain, render
 from sklar.budget.risk import risk_of
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_levels, shown_name
 from sklar.trust.passport import facts as files
 from sklar.trust.passport.facts import WEB, WORDS, Facts, RowColumn
@@ -56,40 +56,39 @@ def yaml(document: Mapping[str, Any]) -> str:
 
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
-    schema = facts.model.schema
     # Names that a shell takes as they are; the paper's copula answers counts alone.
     infers, measured = facts.model.copula.components() is not None, facts.model.measured_schema.attributes
     plainly = [each for each in measured if infers and each.name.isidentifier()]
     means = [("mean", each.name) for each in plainly if each.kind in ("integer", "real") and each.edges]
     shares = [("share", each.name) for each in plainly if not each.edges]
-    attributes = [
-        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(publish.described(each))]
-        for each in schema.attributes[:_MOST_LISTED]
-    ]
+    names = facts.model.schema.names
     return filled(
         "README.md.j2",
         facts,
         card=Markdown(yaml(described(facts, "card.json.j2"))),
-        listed=[[code(name), what] for name, what in facts.files.items()],
-        asked=Markdown(", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))),
+        asked=Markdown(", ".join(repr(name) for name in (*names[:1], *names[1:][-1:]))),
         infers=infers,
         questions=[Markdown(f'{what}("{name}")') for what, name in (*shares[:1], *means[:1])],
-        attributes=attributes,
-        left_out=schema.n_attributes - _MOST_LISTED,
+        lines=map(_line, facts.model.schema.attributes[:_MOST_LISTED]),
+        most_listed=_MOST_LISTED,
     )
 
 
-def _levels(levels: tuple[str, ...]) -> str:
-    shown = levels if len(levels) <= _MOST_LEVELS else (*levels[: _MOST_LEVELS - 2], "…", levels[-1])
-    return ", ".join(plain(level) for level in shown)
+def _line(attribute: Attribute) -> list[str]:
+    """The line of one attribute in the table of attributes."""
+    levels = shown_levels(attribute)
+    levels = levels if len(levels) <= _MOST_LEVELS else (*levels[: _MOST_LEVELS - 2], "…", levels[-1])
+    told = ", ".join(plain(level) for level in levels)
+    return [code(attribute.name), plain(shown_name(attribute)), told, plain(publish.described(attribute))]
 
 
 def filled(template: str, facts: Facts, **shown: Any) -> str:
     """One of the folder's texts, with what all of them may say."""
     stated = facts.model.certificate
+    rows = files.rows_of(facts.model).items()
     shown |= {"facts": facts, "uses": facts.uses, "stated": stated, "files": files, "risk": risk_of(stated)}
-    named = files.rows_of(facts.model).items()
-    shown["rows"] = {kind: Markdown(" and ".join(map(code, names))) for kind, names in named}
+    shown["rows"] = {kind: Markdown(" and ".join(map(code, names))) for kind, names in rows}
+    shown["listed"] = [[code(name), what] for name, what in facts.files.items()]
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 
