@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget.sides import Axis, sides_of, steps_of
+from sklar.budget.plan import GAP, NUMBER, sides_of
 from sklar.errors import DataError
 from sklar.kernel.queries import Tables
 from sklar.public.tree import Tree, none_code
@@ -281,41 +281,32 @@ def _of_side(people: People, tree: Tree, side: Any, person: int) -> list[list[tu
     timed = sorted(row for row in rows if side.of.order and frame.item(row, "_time") >= 0)
     timed.sort(key=lambda row: frame.item(row, "_time"))
     ring = [*pairwise(rows), (rows[-1], rows[0])] if len(rows) > 1 else []
-    own = {"two": ring, "first": [(row, row) for row in timed[:1]]}
-    own |= dict.fromkeys(("number", "distinct", "total"), [(person, person)])
-    entries = own.get(side.kind, list(pairwise(timed)))
+    steps = {"number": [(person, person)], "two": ring, "first": [(row, row) for row in timed[:1]]}.get(
+        side.kind, list(pairwise(timed))
+    )
 
-    def value(axis: Axis, row: int, one: int, two: int) -> int:
-        attribute = side.of.schema.attributes[axis.place]
-        if axis.of == "level":
-            return int(frame.item(row, f"code {axis.place}"))
-        codes = [frame.item(row, f"code {axis.place}") for row in rows] if axis.place >= 0 else []
-        begin, step = steps_of(attribute) or (0.0, 1.0)
-
-        def total() -> float:
-            inside = [frame.item(row, f"tokens {axis.place}") / 1024 for row in rows]
-            ends = [(*attribute.edges, 0)[code : code + 2] for code in codes]
-            return round(sum((low + (high - low) * share - begin) / step for (low, high), code, share in
-                zip(ends, codes, inside, strict=True) if code >= 0))  # fmt: skip
-
-        found = {
-            "number": lambda: len(rows), "distinct": lambda: len({*codes} - {-1}), "total": total,
-            "gap": lambda: frame.item(two, "_time") - frame.item(one, "_time"),
-        }[axis.of]()  # fmt: skip
-        return sum(edge <= found for edge in axis.edges) - 1
-
-    def cell(axes: tuple[Axis, ...], one: int, two: int) -> int | None:
-        codes = [value(axis, row, one, two) for axis, row in zip(axes, (one, two), strict=False)]
+    def cell(axes: tuple[int, ...], shape: tuple[int, ...], one: int, two: int) -> int | None:
+        if side.kind == "number":
+            return len(rows)
+        codes = []
+        for axis, row in zip(axes, (one, two), strict=False):
+            if axis == NUMBER:
+                codes.append(sum(begin <= len(rows) for begin in side.of.bins) - 3)
+            elif axis == GAP:
+                gap = frame.item(two, "_time") - frame.item(one, "_time")
+                codes.append(sum(begin <= gap for begin in side.of.course.gaps) - 1)
+            else:
+                codes.append(frame.item(row, f"code {axis}"))
         if min(codes) < 0:
             return None
         if side.kind == "two":
-            return list(combinations_with_replacement(range(axes[0].size), 2)).index((min(codes), max(codes)))
-        return codes[0] * axes[-1].size + codes[1] if len(codes) == 2 else codes[0]
+            return list(combinations_with_replacement(range(shape[0]), 2)).index((min(codes), max(codes)))
+        return codes[0] * shape[-1] + codes[1] if len(codes) == 2 else codes[0]
 
     found = []
-    for axes in side.tables:
-        cells = [cell(axes, one, two) for one, two in entries]
-        found.append([(each, Fraction(1, len(entries))) for each in cells if each is not None])
+    for axes, shape in side.tables:
+        cells = [cell(axes, shape, one, two) for one, two in steps]
+        found.append([(own, Fraction(1, len(steps))) for own in cells if own is not None])
     return found
 
 

@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sklar.budget.plan import INSIDE
-from sklar.budget.sides import said_of
+from sklar.budget.plan import INSIDE, said_of
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
@@ -41,7 +40,7 @@ class Measurement:
 
     Scale and sensitivities are in rows or people. Where these have tokens, `reach` is in tokens, and so is the noise
     that was drawn. `kind` names tables that are not of attributes: first moments inside bins, or sides of linked tables
-    (`sides.SIDES`), with the name of the table that they are of before it.
+    (`plan.SIDES`), with the name of the table that they are of before it.
     """
 
     stage: int

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from sklar.budget import plan
 from sklar.budget.method import Method
 from sklar.budget.search import Finding, plan_search
-from sklar.budget.sides import said_of
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Doubles
 from sklar.kernel.queries import Shares, moved_sets
@@ -386,7 +385,7 @@ def forecast(
     for query, scales in first.parts:
         if isinstance(query, Shares):
             inside = query.what == plan.INSIDE
-            what = "where numbers lie inside bins" if inside else said_of(query.what)
+            what = "where numbers lie inside bins" if inside else plan.said_of(query.what)
             costs[what] = float(np.sum((scales / query.each) ** -2.0))
     if schema.private_domains:
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs

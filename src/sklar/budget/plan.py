@@ -7,7 +7,7 @@ tables; then its cost, not its scales, is what must have been fixed before.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method
-from sklar.budget.sides import SIDES, sides_of
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells, Doubles
 from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Shares, Tables, moved_sets
@@ -25,7 +24,7 @@ from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, m
 from sklar.machine.wording import said
 from sklar.public.outputs import spread
 from sklar.public.schema import TARGET_WEIGHT, Schema
-from sklar.public.tree import Known, Tree, joint_of
+from sklar.public.tree import Branch, Known, Tree, joint_of
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
@@ -132,8 +131,6 @@ _MIDDLE_SHARE, _ONE_WAY_NOISE, _ONE_WAY_SHARES = 0.3, 0.02, (0.05, 0.5)
 # Of the whole precision, what first moments inside the bins of one number take, and of all numbers together. The tokens
 # that a row deals: a power of two, so that a noise scale in tokens is held as exactly as one in rows; and their kind.
 _OF_ONE_NUMBER, _OF_NUMBERS = 0.015, 0.05
-# What sides of linked tables take: each of their parts, and all together at most.
-_OF_A_SIDE, _OF_SIDES = 0.01, 0.3
 TOKENS, INSIDE = 1024, "inside"
 # The scale in tokens of rows up to which moments are measured; of people, by how much later scales may be larger.
 _MOST_DEALT, _LATER = MAX_SCALE / 2**0.5, 32.0
@@ -211,8 +208,98 @@ def beside_of(known: Known) -> tuple[Beside, ...]:
     sizes = inside_sizes(schema)
     taken = min(_OF_ONE_NUMBER * len(sizes), _OF_NUMBERS)
     inside = [Beside(INSIDE, (*sizes, *sizes), taken, "person" if sides else "row")] if sizes else []
-    each = min(_OF_A_SIDE, _OF_SIDES / max(sum(SIDES[side.kind][0] for side in sides), 1))
-    return (*inside, *(Beside(side.what, side.lengths, each * SIDES[side.kind][0], "person") for side in sides))
+    return (*inside, *(Beside(side.what, side.lengths, SIDES[side.kind][0], "person") for side in sides))
+
+
+# What is measured of linked tables beside their joint table, by kind: its part of the whole precision, and what it is
+# in words. Where no one attribute follows another, rows have one state.
+SIDES: Mapping[str, tuple[float, str]] = {
+    "number": (0.01, "how many {of} a person has"),
+    "two": (0.08, "one attribute in two of a person's {of}"),
+    "first": (0.015, "the first of a person's {of}"),
+    "next": (0.07, "one of a person's {of} and the next one"),
+    "gap": (0.04, "one of a person's {of} and the gap to the next one"),
+    "gaps": (0.04, "how many {of} a person has, and the gaps between them"),
+}
+# Those that are about steps from a row to the next one.
+STEPS = ("next", "gap", "gaps")
+# Axes that are no attribute.
+NUMBER, GAP, SINGLE = -1, -2, -3
+# Cells of a table of two rows beyond which next to nothing but noise would be measured.
+_MOST_OF_TWO = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Tables of one kind about the rows of one table: their shapes, and what their axes are about.
+
+    An axis is an attribute of the table, by its place, or else bins of the number of a person's rows or of gaps, or
+    plain numbers. Two rows have no order: a triangle of cells.
+    """
+
+    of: Branch
+    kind: str
+    shapes: tuple[tuple[int, ...], ...]
+    axes: tuple[tuple[int, ...], ...]
+
+    @property
+    def what(self) -> str:
+        """The name of its query."""
+        return f"{self.of.name}: {self.kind}"
+
+    @property
+    def query(self) -> Shares:
+        """What is asked of people."""
+        return Beside(self.what, self.lengths, SIDES[self.kind][0], "person").query
+
+    @property
+    def tables(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The axes of each table with its shape."""
+        return list(zip(self.axes, self.shapes, strict=True))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The number of cells of each table."""
+        return tuple(
+            shape[0] * (shape[0] + 1) // 2 if self.kind == "two" else math.prod(shape) for shape in self.shapes
+        )
+
+
+@lru_cache(maxsize=8)
+def sides_of(tree: Tree) -> tuple[Side, ...]:
+    """All that is measured of linked tables beside their joint table. What has no table is left out."""
+    found = []
+    for branch in tree.children(tree.name):
+        course, determined = branch.course, branch.schema.determined
+        sizes, bins = branch.schema.sizes.tolist(), len(branch.bins) - 1
+        twice = [
+            place
+            for place, (name, size) in enumerate(zip(branch.schema.names, sizes, strict=True))
+            if name != branch.order and name not in determined and size * (size + 1) // 2 <= _MOST_OF_TWO
+        ]
+        tables: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {
+            "number": [((branch.at_most + 1,), (SINGLE,))],
+            "two": [((sizes[place],), (place, place)) for place in (twice if branch.at_most > 1 else ())],
+        }
+        if course is not None:
+            gaps, states, state = len(course.gaps) - 1, course.states, course.follows
+            tables["gaps"] = [((bins - 2, gaps), (NUMBER, GAP))]
+            if state is not None:
+                tables["first"] = [((states,), (state,))]
+                tables["next"] = [((states, states), (state, state))]
+                tables["gap"] = [((states, gaps), (state, GAP))]
+        found += [
+            Side(of=branch, kind=kind, shapes=tuple(shape for shape, _ in own), axes=tuple(axes for _, axes in own))
+            for kind, own in tables.items()
+            if own
+        ]
+    return tuple(found)
+
+
+def said_of(what: str) -> str:
+    """What the tables of a side are, in words, by their name."""
+    of, _, kind = what.partition(": ")
+    return SIDES[kind][1].format(of=of)
 
 
 def tokens_for(cells: Cells, budget: Budget, method: Method, beside: tuple[Beside, ...]) -> int:

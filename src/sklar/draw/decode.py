@@ -14,7 +14,6 @@ from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import compress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -192,10 +191,8 @@ class Decoder:
             if name in listed and not self._packed[index]
         ]
 
-    def decode(
-        self, codes: Codes, generator: np.random.Generator, given: Mapping[int, NDArray[Any]] = MappingProxyType({})
-    ) -> pl.DataFrame:
-        """Records of these codes, shape (m, rows); of some attributes, by their places, numbers are `given`."""
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pl.DataFrame:
+        """Records of these codes, shape (m, rows)."""
         rows, columns = codes.shape[1], []
         packed = codes if self._packed.all() else codes[[place for place, _ in compress(self._made, self._packed)]]
         bits = pl.Series(np.ascontiguousarray(packed).ravel()).cast(pl.Boolean)
@@ -204,10 +201,7 @@ class Decoder:
             if is_packed:
                 column = bits.slice(next(begins, 0), rows)
             else:
-                column = pl.Series(codes[places])
-                if numbers is not None:
-                    known = given.get(places) if isinstance(places, int) else None
-                    column = numbers.decode(codes[places], generator, known)
+                column = pl.Series(codes[places]) if numbers is None else numbers.decode(codes[places], generator)
             columns.append(column.alias(name))
         frame = pl.DataFrame(columns)
         # All columns in one go: asking polars costs as much as looking up a short column.
@@ -245,7 +239,7 @@ class AxisDecoder:
         self.attribute, self._kind, self._shape = attribute, column_type(attribute), shape
         self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
         self._single = output.name == "float32"
-        self.unit = Fraction(1, 10**output.scale)
+        self._unit = Fraction(1, 10**output.scale)
         special = list(zip(attribute.special_codes, attribute.special, attribute.special_numbers, strict=True))
         numbers = dict(zip(attribute.point_codes.tolist(), attribute.points, strict=True))
         numbers |= {code: number for code, _, number in special if number is not None}
@@ -256,7 +250,7 @@ class AxisDecoder:
         self._stands = np.isin(np.arange(attribute.n_levels), list(numbers))
         self._floats = attribute.axis.continuous and output.name != "decimal"
         self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if self._floats else np.int64)
-        held = numbers.values() if self._floats else [int(exact(number) / self.unit) for number in numbers.values()]
+        held = numbers.values() if self._floats else [int(exact(number) / self._unit) for number in numbers.values()]
         self._numbers[list(numbers)] = list(held)
         self._low, self._high = self._edges[:-1], self._edges[1:]
         if self._grain is not None:
@@ -266,12 +260,10 @@ class AxisDecoder:
             shares = [exact(number) / self._grain for number in attribute.apart]
             self._taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
 
-    def decode(
-        self, codes: Codes, generator: np.random.Generator, numbers: NDArray[Any] | None = None
-    ) -> pl.Series:
-        """Values of these codes, shape (rows,): these numbers, or drawn ones."""
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
+        """Values of these codes, shape (rows,)."""
         attribute = self.attribute
-        values = self.typed(pl.Series(self.numbers(codes, generator) if numbers is None else numbers))
+        values = self.typed(pl.Series(self.numbers(codes, generator)))
         for code, text in self._texts.items():
             values = values.set(pl.Series(codes == code), text)
         return values if attribute.missing is None else values.set(pl.Series(codes == attribute.missing_code), None)
@@ -288,7 +280,7 @@ class AxisDecoder:
         low, high = self._low[bins], self._high[bins]
         if self._grain is not None:
             counted = self._count(bins, self._grain, generator)
-            times = self._grain / self.unit
+            times = self._grain / self._unit
             if not self._floats:
                 return counted if times == 1 else counted * int(times)
             # The quotient of whole numbers is the float nearest to the multiple, and no other.
@@ -336,6 +328,10 @@ class AxisDecoder:
         rounded, done = rounding.round(units, low, high, generator)
         return np.where(done, rounded * bottom / top, short)
 
+    def column(self, numbers: Ints) -> pl.Series:
+        """Whole numbers on the axis as a column of the attribute's type."""
+        return self.typed(pl.Series(numbers * int(1 / self._unit)))
+
     def typed(self, drawn: pl.Series) -> pl.Series:
         """Numbers as a column of the attribute's type."""
         kind, attribute = self._kind, self.attribute
@@ -382,7 +378,7 @@ class _PartsDecoder:
     def __init__(self, whole: Attribute, parts: Sequence[Any]) -> None:
         self._whole, self._parts = AxisDecoder(whole), {part.attribute.kind: part for part in parts}
 
-    def decode(self, codes: Codes, generator: np.random.Generator, _numbers: object = None) -> pl.Series:
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
         """Values of these codes, shape (parts, rows)."""
         own, dates = dict(zip(self._parts, codes, strict=True)), self._parts["date"].attribute
         drawn = {kind: part.numbers(own[kind], generator) for kind, part in self._parts.items()}

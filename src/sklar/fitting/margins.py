@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.budget.certificate import Measured, is_of_schema, stage_numbers
-from sklar.budget.plan import margin_sd
-from sklar.budget.sides import sides_of
+from sklar.budget.plan import margin_sd, sides_of
 from sklar.kernel.cells import MANY_CELLS, Cells, Doubles, Ints, Whole
 from sklar.kernel.queries import Block, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
@@ -93,11 +92,13 @@ def _tied(estimates: Estimates, tree: Tree, blocks: Sequence[Block]) -> Estimate
     held = {block.query.what: block.in_rows for block in blocks if isinstance(block.query, Shares)}
     for side in (side for side in sides_of(tree) if side.kind == "two" and side.what in held):
         block, schema = held[side.what], side.of.schema
-        for (axis, _), cells, scale in zip(side.tables, block.by_scale(), block.scales, strict=True):
-            attribute = names.index(f"{side.of.name}.{schema.names[axis.place]}")
-            shares = np.zeros((axis.size, axis.size))
+        for (place, _), (size,), cells, scale in zip(
+            side.axes, side.shapes, block.by_scale(), block.scales, strict=True
+        ):
+            attribute = names.index(f"{side.of.name}.{schema.names[place]}")
+            shares = np.zeros((size, size))
             # A pair without order is two cells, half of it in each.
-            shares[np.triu_indices(axis.size)] = cells / (2 * n)
+            shares[np.triu_indices(size)] = cells / (2 * n)
             none = tree.joint.measured.attributes[attribute].special_codes[-1]
             number, precision = names.index(side.of.name), 2 * (n / float(scale)) ** 2
             twice.append(TwoRows(attribute, number, none, shares + shares.T, precision))

@@ -39,8 +39,8 @@ NONE = "(none)"
 # What can be the order of rows, and with how many levels one of the others follows another.
 _ORDERED = ("date", "datetime", "integer", "year", "yearmonth")
 MOST_FOLLOWING = 16
-# Gaps, and sums, are told apart from this share of a domain on, each bin as wide as all before it.
-FINEST = 1 << 13
+# Gaps are told apart from this share of the domain of the order on, each bin twice as wide as the one before.
+_FINEST_GAP = 1 << 13
 # What a table says of itself beside its schema, as a file holds it, with what stands for nothing.
 _SAID: dict[str, Any] = {"key": "", "of": "", "id": "", "parent": "", "at_most": 1}
 _SAID |= {"order": "", "follows": "", "unique": ()}
@@ -108,7 +108,7 @@ class Branch:
             return None
         place = self.schema.names.index(self.order)
         step, edges = _steps(self.schema.attributes[place])
-        begins = takewhile(lambda gap: gap < edges[-1], (ceil(edges[-1] / FINEST) << k for k in range(14)))
+        begins = takewhile(lambda gap: gap < edges[-1], (ceil(edges[-1] / _FINEST_GAP) << k for k in range(14)))
         follows = self.schema.names.index(self.follows) if self.follows else None
         return Course(
             order=place,

@@ -27,9 +27,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.plan import INSIDE, in_tokens
+from sklar.budget.plan import INSIDE, in_tokens, sides_of
 from sklar.budget.search import Finding, Search, ladder_of, next_cells, plan_search
-from sklar.budget.sides import sides_of
 from sklar.errors import DataError, OutputError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Shares, Tables

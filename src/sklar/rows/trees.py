@@ -26,12 +26,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.plan import TOKENS
-from sklar.budget.sides import Rows, Side, entries_of, sides_of, steps_of
+from sklar.budget.plan import GAP, NUMBER, TOKENS, sides_of
 from sklar.errors import DataError
-from sklar.kernel.cells import Doubles, Ints
+from sklar.kernel.cells import Ints
 from sklar.kernel.people import choose_rows, deal
-from sklar.kernel.queries import NO_CELL
+from sklar.kernel.queries import NO_CELL, Entries
 from sklar.machine.extras import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order, merged
@@ -282,7 +281,7 @@ class People:
         joint = self._combined(0, self.n_people)
         plain = replace(ask, sides=(), values=(), chosen=True, weighed=True)
         found = count(self._frames(joint, deal(joint.owner, joint.parts, ask.each), plain), plain)
-        sides = tuple(self._dealt(side) for side in sides_of(self._tree)) if ask.sides else ()
+        sides = tuple(query.count(self.entries(query.what)) for query in ask.sides)
         first = {i: rows[np.searchsorted(joint.owner, np.arange(self.n_people))] for i, rows in joint.rows.items()}
         held = count([self._values(first)] if ask.values else [], Ask(values=ask.values, chosen=True)).values
         return Exact(n_rows=self.n_people, tables=(*found.tables, *sides), values=held)
@@ -363,38 +362,55 @@ class People:
         more = {number: own.append(own.clear(1)) for number, own in held.items()}
         return pl.DataFrame({f"value {number}": own[rows[places[number][0]].tolist()] for number, own in more.items()})
 
-    def _dealt(self, side: Side) -> Ints:
-        """The tokens of all tables of a side."""
-        owner, cells = entries_of(side, self.side(self._tree.branches.index(side.of)))
-        tokens = deal(owner, np.ones_like(owner), self._ask.each)
-        return replace(side.query, each=self._ask.each).count([(own, tokens) for own in cells])
-
-    def side(self, i: int) -> Rows:
-        """The rows of a table as its sides see them."""
-        schema, rows = self._tree.branches[i].schema, self.rows[i]
-        codes = {
-            place: rows[f"code {place}"].to_numpy().astype(np.int64)
-            for place, attribute in enumerate(schema.attributes)
-            if not attribute.private
+    def entries(self, what: str) -> list[Entries]:
+        """Who gives which tokens to which cells of the tables of a side."""
+        tokens = self._ask.each
+        side = next(side for side in sides_of(self._tree) if side.what == what)
+        i = self._tree.branches.index(side.of)
+        owner, number, course = self.owner[i], self._number(i), side.of.course
+        if side.kind == "number":
+            return [(number, np.full(number.size, tokens))]
+        places = {axis for axes in side.axes for axis in axes if axis >= 0}
+        codes = {place: self.rows[i][f"code {place}"].to_numpy().astype(np.int64) for place in places}
+        if side.kind == "two":
+            begin, one = (np.cumsum(number) - number)[owner], np.flatnonzero(number[owner] > 1)
+            two = begin[one] + (one - begin[one] + 1) % number[owner[one]]
+            given = deal(owner[one], np.ones_like(one), tokens)
+            pairs = ((codes[place][one], codes[place][two], shape[0]) for (place, _), shape in side.tables)
+            return [(_triangle(*pair), given) for pair in pairs]
+        # In order of time, those of one time by their keys.
+        times = self.rows[i][_TIME].to_numpy()
+        timed = np.flatnonzero(times >= 0)
+        timed = timed[np.lexsort((times[timed], owner[timed]))]
+        first = np.diff(owner[timed], prepend=-1) > 0
+        if side.kind == "first":
+            rows = timed[first]
+            return [(codes[place][rows], np.full(rows.size, tokens)) for (place,), _ in side.tables]
+        later = np.flatnonzero(~first)
+        before, after = timed[later - 1], timed[later]
+        given = deal(owner[after], np.ones_like(after), tokens)
+        bins, gaps = np.array(side.of.bins), np.array(course.gaps if course else ())
+        axes = {
+            # Whoever makes a step has two rows.
+            NUMBER: np.searchsorted(bins, number[owner[after]], side="right") - 3,
+            GAP: np.searchsorted(gaps, times[after] - times[before], side="right") - 1,
         }
-        held = {place: own for place, own in codes.items() if steps_of(schema.attributes[place]) is not None}
-        return Rows(
-            owner=self.owner[i],
-            number=self._number(i),
-            ring=np.arange(rows.height),
-            codes=codes,
-            numbers={place: _in_steps(schema.attributes[place], own, rows, place) for place, own in held.items()},
-            times=rows[_TIME].to_numpy() if _TIME in rows.columns else None,
+        sides = (before, after)
+        steps = (
+            [codes[axis][rows] if axis >= 0 else axes[axis] for axis, rows in zip(own, sides, strict=True)]
+            for own, _ in side.tables
         )
+        return [
+            (np.where((low >= 0) & (high >= 0), low * shape[1] + high, NO_CELL), given)
+            for (low, high), (_, shape) in zip(steps, side.tables, strict=True)
+        ]
 
 
-def _in_steps(attribute: Attribute, codes: Ints, rows: pl.DataFrame, place: int) -> Doubles:
-    """Numbers beyond the least one, in steps: what they are inside bins to a token; 0 of what is no number."""
-    begin, step = steps_of(attribute) or (0.0, 1.0)
-    low, width = np.full(attribute.n_levels + 1, begin), np.zeros(attribute.n_levels + 1)
-    edges = np.array(attribute.edges, dtype=np.float64)
-    low[attribute.bin_codes], width[attribute.bin_codes] = edges[:-1], np.diff(edges)
-    low[attribute.point_codes] = attribute.points
-    # Where bins are of one value each, levels tell all.
-    tokens = rows[f"tokens {place}"].to_numpy() if f"tokens {place}" in rows.columns else 0
-    return np.maximum(low[codes] + width[codes] * tokens / TOKENS - begin, 0.0) / step
+def _triangle(one: Ints, other: Ints, size: int) -> Ints:
+    """Where two levels stand among all pairs of levels low <= high, in the order of `np.triu_indices`.
+
+    >>> _triangle(np.array([0, 2, 1, 2]), np.array([1, 0, 1, 2]), 3).tolist()
+    [1, 2, 3, 5]
+    """
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    return np.where(low < 0, NO_CELL, low * size - low * (low - 1) // 2 + high - low)

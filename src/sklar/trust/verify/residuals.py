@@ -71,8 +71,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.budget.certificate import Measured, tokens_of
-from sklar.budget.plan import INSIDE
-from sklar.budget.sides import STEPS, sides_of
+from sklar.budget.plan import INSIDE, STEPS, sides_of
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells, Doubles, Ints
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
