@@ -25,10 +25,10 @@ import click
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from sklar.public.events import Linked
 
 from benchmarks.pages import RESULTS, mark, versions, write_page
 from sklar.generate.visits import KEY, generate_visits, linked
-from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from sklar.release import fit, fit_linked
 from sklar.rows.encode import encode

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklar.public.events import Linked
 
 from sklar.budget import plan as plans
 from sklar.budget.method import PAPER, Method
@@ -18,7 +19,6 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
-from sklar.public.events import Linked
 from tests.conftest import refuses
 from tests.linked import in_order, small
 

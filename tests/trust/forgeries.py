@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklar.rows.shares import count_tokens, join
 
 from sklar.budget.plan import WITH_EVENTS, plan_linked
 from sklar.files.archive import member
@@ -24,7 +25,6 @@ from sklar.kernel.queries import Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, chance_of_one, round_up_scale
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode_column
-from sklar.rows.shares import count_tokens, join
 from tests.linked import small, tables
 from tests.trust import forge
 from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table

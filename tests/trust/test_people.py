@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklar.rows.shares import count_tokens, join
 
 import sklar
 from sklar.budget.certificate import measurements
@@ -16,7 +17,6 @@ from sklar.budget.plan import plan_linked
 from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.rows.shares import count_tokens, join
 from sklar.trust.audit.by_kind import LOOSE, attack_cost, attack_guess
 from sklar.trust.audit.inventions import whole_numbers
 from sklar.trust.audit.kinds import rows_of

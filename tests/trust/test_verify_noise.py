@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
+from sklar.rows.shares import count_tokens, join
 
 from sklar.budget.plan import plan_linked
 from sklar.budget.search import ladder_of, next_cells
@@ -20,7 +21,6 @@ from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget, Mechanism, round_up_scale
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.rows.shares import count_tokens, join
 from sklar.trust.verify import residuals as under_test
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseResiduals, NoiseTest, visible
 from tests.linked import small, tables

@@ -376,7 +376,7 @@ def forecast(
         # The number of rows, where it is measured, by the totals of all tables.
         totals = stages.looks * float(np.sum(first.scales(0) ** -2.0)) + float(np.sum(one_way**-2.0 / cells.sizes))
         totals += float(np.sum(stages.pair_precision / cells.pair_sizes[: two.size]))
-        rows_variance = 0.0 if public is not None and (part is None or part.of_people) else 1 / totals
+        rows_variance = 0.0 if public is not None else 1 / totals
         one_way_sd = np.sqrt(margins * part_of + rows_variance / cells.sizes**2)
         pair_sd = np.sqrt(two * part_of[i] * part_of[j] + both + rows_variance / (cells.sizes[i] * cells.sizes[j]) ** 2)
         costs = {"one-way tables": float(np.sum(one_way**-2.0))}

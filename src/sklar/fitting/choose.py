@@ -121,7 +121,7 @@ class Split:
         self.train, self.targets = train, denoise_tables(train, denoise_margins(train).levels)
         self.weights, self._held_three = weights, three_way_loss(held)
         precision = self.targets.precision
-        self._tied = None if estimates.ties is None else Tied(cells, estimates.ties, 0.0)
+        self._tied = None if estimates.ties is None else Tied(cells, estimates.ties)
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = descent.margin_weights(cells, precision).astype(np.float64)
         tables = held.pairs

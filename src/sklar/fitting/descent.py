@@ -135,9 +135,9 @@ class Tied:
     sum over groups of W q q^T / H.
     """
 
-    def __init__(self, cells: Cells, ties: Ties, scale: float) -> None:
+    def __init__(self, cells: Cells, ties: Ties) -> None:
         of, begins = np.array(ties.of), cells.offsets - np.arange(cells.n_attributes + 1)
-        self._cells, self._twice, self._scale = cells, ties.twice, scale
+        self._cells, self._twice = cells, ties.twice
         runs = (np.flatnonzero(of == table) for table in range(1, max(ties.of) + 1))
         self._own = [slice(int(begins[run[0]]), int(begins[run[-1] + 1])) for run in runs if run.size]
         self.shared = np.flatnonzero((of == 0)[attribute_of_contrast(cells)])
@@ -183,7 +183,7 @@ class Tied:
             mean = grouped(probabilities[own])
             mass = np.maximum(mean.sum(axis=0), np.float32(1e-6))
             mean /= mass
-            target, weight = each.shares.astype(np.float32), np.float32(2 * each.precision * self._scale)
+            target, weight = each.shares.astype(np.float32), np.float32(2 * each.precision)
             for some in np.split(np.arange(mean.shape[1]), fits):
                 q, often = mean[:, some], chance[some]
                 missed = (q * often) @ q.T * np.float32(1 / some.size) - target
@@ -218,7 +218,7 @@ class Loss:
         ties: Ties | None = None,
     ) -> None:
         self.cells, self.three, self._weights = targets.cells, three, weights
-        self.tied = None if ties is None else Tied(self.cells, ties, targets.noise)
+        self.tied = None if ties is None else Tied(self.cells, ties)
         self.levels = targets.levels.astype(np.float32)
         self.margins = contrast_levels(targets.levels, self.cells)
         self.margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision)

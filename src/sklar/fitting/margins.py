@@ -60,7 +60,8 @@ class Estimates:
 
 class TwoRows(NamedTuple):
     """What was measured of one attribute in two rows of a person: the attribute, the number of these rows and the code
-    of none, by their places in the joint table; shares of people, shape (K, K), symmetric, and their inverse variance.
+    of none, by their places in the joint table; shares of people, shape (K, K), symmetric, and their inverse variance beside
+    the mean one of two-way tables.
     """
 
     attribute: int
@@ -100,7 +101,10 @@ def _tied(estimates: Estimates, tree: Tree, blocks: Sequence[Block]) -> Estimate
             # A pair without order is two cells, half of it in each.
             shares[np.triu_indices(size)] = cells / (2 * n)
             none = tree.joint.measured.attributes[attribute].special_codes[-1]
-            number, precision = names.index(side.of.name), 2 * (n / float(scale)) ** 2
+            number, precision = (
+                names.index(side.of.name),
+                2 * float(scale) ** -2 / float(np.mean(estimates.pair_sd**-2.0)),
+            )
             twice.append(TwoRows(attribute, number, none, shares + shares.T, precision))
     return replace(estimates, ties=Ties(of=tree.ties, twice=tuple(twice)))
 
