@@ -121,7 +121,8 @@ def test_a_table_costs_no_more_than_the_counts_that_it_is_paid_as(neighbors: Any
 def test_moments_take_their_share_and_no_more_and_are_left_out_where_they_cannot_be_drawn() -> None:
     cells, budget = Cells([9, 4, 4, 5]), Budget(epsilon=1.0, delta=1e-6)
     for sizes, share in (((9,), 0.015), ((9, 4), 0.03), ((9, 4, 4, 5), 0.05)):
-        stages, without = (plan_stages(cells, budget, 5000, beside=own) for own in ((inside_of(*sizes, share=share),), ()))
+        dealt = (inside_of(*sizes, share=share),)
+        stages, without = (plan_stages(cells, budget, 5000, beside=own) for own in (dealt, ()))
         query, scales = stages.first.parts[-1]
         assert isinstance(query, Shares)
         taken = float(np.sum((scales / TOKENS) ** -2.0))
@@ -154,7 +155,8 @@ def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_a_release_holds_moments_up_to_noise_and_is_verified(released: Released) -> None:
     """Within six standard errors, as all but once in ten million releases; so are means."""
     model, frame, path = released
-    again, exact = sklar.load(path), np.split(plainly(frame) / TOKENS, np.cumsum(SCHEMA.sizes[[*inside_places(SCHEMA)]])[:-1])
+    sizes = SCHEMA.sizes[[*inside_places(SCHEMA)]]
+    again, exact = sklar.load(path), np.split(plainly(frame) / TOKENS, np.cumsum(sizes)[:-1])
     found = rows_inside(again.measured)
     assert sorted(found) == [0, 1, 2]
     for place, own in zip(found, exact, strict=True):

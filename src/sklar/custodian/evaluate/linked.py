@@ -124,10 +124,6 @@ def evaluate_tree(
     page = None if report is None else check_target(report, (".html",), real, synthetic)
     both = tables_of(real, tree), tables_of(synthetic, tree)
     drawn = {each.name: as_released(both[1][each.name], each.schema) for each in tree.branches}
-    rows = {
-        each.name: evaluate(both[0][each.name], both[1][each.name], each.schema, progress=progress)
-        for each in tree.branches
-    }
     progress.stage("join")
     sides = tuple(side.query for side in sides_of(tree))
     ask = replace(ask_all(tree.joint.measured, sides=sides), tree=tree, each=TOKENS)
@@ -135,7 +131,13 @@ def evaluate_tree(
     counted = opened[0].count(ask), opened[1].count(ask)
     progress.stage("compare")
     people = counted[0].n_rows, counted[1].n_rows
-    fits = (*_measured(counted, tree), *_by_person(opened, tree, ask))
+    by_person, kept = _by_person(opened, tree, ask)
+    fits = (*_measured(counted, tree), *by_person)
+    rows = {
+        each.name: evaluate(both[0][each.name], both[1][each.name], each.schema, progress=progress)
+        for each, some in zip(tree.branches, kept, strict=True)
+        if some
+    }
     found = TreeEvaluation(people=people, rows=rows, fits=fits)
     if page is not None:
         charts = [(fit, _chart(fit, tree)) for fit in found.worst]
@@ -207,34 +209,37 @@ def _fit(kind: str, name: str, labels: Sequence[str], tokens: Sequence[Any]) -> 
     return Judged(kind, name, lost, tuple(weigh("values", lost, chance, words)), bars, (real, other))
 
 
-def _by_person(opened: tuple[LocalTree, LocalTree], tree: Tree, ask: Ask) -> Iterator[Judged]:
-    """How many different levels a person's rows have, and what their numbers sum to, by midpoints of bins."""
+def _by_person(opened: tuple[LocalTree, LocalTree], tree: Tree, ask: Ask) -> tuple[list[Judged], list[bool]]:
+    """How many different levels a person's rows have, and what their numbers sum to, by midpoints of bins; and whether
+    both have rows of each table.
+    """
     seen: dict[tuple[int, int], list[list[tuple[Any, Any]]]] = defaultdict(lambda: [[], []])
-    below = [(i, tree.branches[i].schema) for i, above in tree.above.items() if above == 0]
-    every = [(i, place) for i, schema in below for place in range(schema.n_attributes)]
+    kept, below = np.zeros((2, len(tree.branches)), dtype=np.int64), (i for i, above in tree.above.items() if not above)
+    every = [(i, at) for i in below for at in range(tree.branches[i].schema.n_attributes)]
     for which, table in enumerate(opened):
         for people in (People(records, ask) for records in table.people(ask)):
+            kept[which] += people.kept
             for i, place in every:
-                codes = people.rows[i][f"code {place}"].to_numpy().astype(np.int64)
-                owner, size = people.owner[i][codes >= 0], tree.branches[i].schema.attributes[place].n_levels
-                some = np.bincount(people.owner[i], minlength=people.n_people) > 0
-                levels = np.bincount(np.unique(owner * size + codes[codes >= 0]) // size, minlength=people.n_people)
-                sums = np.bincount(
-                    owner, _scores(tree.branches[i].schema.attributes[place])[codes[codes >= 0]], people.n_people
-                )
-                seen[i, place][which].append((levels[some], sums[some]))
+                attribute, codes = tree.branches[i].schema.attributes[place], people.rows[i][f"code {place}"].to_numpy()
+                owner, codes = people.owner[i][codes >= 0], codes[codes >= 0].astype(np.int64)
+                some, n = np.bincount(people.owner[i], minlength=people.n_people) > 0, people.n_people
+                levels = np.bincount(np.unique(owner * attribute.n_levels + codes) // attribute.n_levels, minlength=n)
+                seen[i, place][which].append((levels[some], np.bincount(owner, _scores(attribute)[codes], n)[some]))
+    fits = []
     for (i, place), both in seen.items():
         name, attribute = tree.branches[i].name, tree.branches[i].schema.attributes[place]
-        numbers, totals = (
-            [np.concatenate(each) for each in part]
-            for part in zip(*(zip(*own, strict=True) for own in both), strict=True)
-        )
-        counts = [np.bincount(each, minlength=attribute.n_levels + 1) * TOKENS for each in numbers]
-        yield _fit(_DISTINCT.format(of=name), attribute.name, [str(n) for n in range(attribute.n_levels + 1)], counts)
-        if attribute.edges and attribute.kind in _SUMMED and totals[0].size:
-            cuts = np.unique(np.quantile(totals[0], _TENTHS))
-            tenths = [np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1) * TOKENS for each in totals]
-            yield _fit(_SUMS.format(of=name), attribute.name, [*(f"to {cut:,.6g}" for cut in cuts), "above"], tenths)
+        (one, first), (two, second) = ([np.concatenate(part) for part in zip(*own, strict=True)] for own in both)
+        counts = [np.bincount(each, minlength=attribute.n_levels + 1) * TOKENS for each in (one, two)]
+        labels = [str(n) for n in range(attribute.n_levels + 1)]
+        fits.append(_fit(_DISTINCT.format(of=name), attribute.name, labels, counts))
+        if attribute.edges and attribute.kind in _SUMMED and first.size:
+            cuts = np.unique(np.quantile(first, _TENTHS))
+            tenths = [
+                np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1) * TOKENS for each in (first, second)
+            ]
+            labels = [*(f"to {cut:,.6g}" for cut in cuts), "above"]
+            fits.append(_fit(_SUMS.format(of=name), attribute.name, labels, tenths))
+    return fits, [*kept.all(axis=0)]
 
 
 def _scores(attribute: Attribute) -> NDArray[np.float64]:
