@@ -7,9 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import polars as pl
+from numpy.typing import NDArray
 
+from sklar.budget.plan import TOKENS, sides_of
 from sklar.public.schema import Schema
 from sklar.public.tree import Branch, Tree
+from sklar.rows.count import ask_all
+from sklar.rows.trees import LocalTree
 
 PEOPLE = """
 [table]
@@ -81,3 +85,10 @@ def deep_tables(n: int = 400) -> dict[str, pl.DataFrame]:
     )
     drugs = frames["people"].filter(pl.col("id") % 3 == 0).select(person="id", drug=pl.lit("x"))
     return {**frames, "events": events, "steps": steps, "drugs": drugs}
+
+
+def exact_of(tree: Tree, frames: Frames, each: int = TOKENS) -> dict[str | int, NDArray[Any]]:
+    """The exact tokens of all that is measured: of the joint table by order, of sides by name."""
+    joint, sides = tree.joint.measured, tuple(side.query for side in sides_of(tree))
+    ask = replace(ask_all(joint, sides=sides), tree=tree, each=each)
+    return dict(zip([1, 2, *(query.what for query in sides)], LocalTree(frames, tree).count(ask).tables, strict=True))
