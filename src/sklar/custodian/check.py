@@ -38,7 +38,6 @@ from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missin
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
-from sklar.rows.trees import LocalTree, People, tables_of
 
 NOTICE = "PRIVATE, for the custodian only: exact counts of values, never part of a release."
 OPAQUE = "(not a value)"
@@ -254,6 +253,9 @@ def _check_tree(
     data: object, tree: Tree, progress: Progress
 ) -> tuple[tuple[Fate, ...], tuple[int, ...], tuple[str, ...]]:
     """What the schemas of linked tables would do to the rows, table by table, and how these match: PRIVATE."""
+    # Imported here: most checks are of one table.
+    from sklar.rows.trees import tables_of
+
     fates, broken = list[Fate](), list[int]()
     for branch, table in zip(tree.branches, tables_of(data, tree).values(), strict=True):
         below = f"{branch.name}." if branch.of else ""
@@ -449,6 +451,8 @@ def check_links(data: object, tree: Tree) -> list[str]:
     Rows that name nobody, or no row of the same person, are dropped, those beyond at_most at random, and so are rows of
     people with the key of another row.
     """
+    from sklar.rows.trees import LocalTree, People
+
     read, matched, kept, most = (np.zeros(len(tree.branches), dtype=np.int64) for _ in range(4))
     ask = Ask(tree=tree)
     for people in (People(records, ask) for records in LocalTree(data, tree).people(ask)):

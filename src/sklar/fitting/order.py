@@ -30,7 +30,6 @@ from sklar.draw.blocks import ReadArray, stream
 from sklar.draw.course import Chain, kinds_of, level_drawer
 from sklar.draw.decode import Shape
 from sklar.errors import ModelError
-from sklar.fitting.choose import SEED
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import drawn_to, estimate_rows, project
 from sklar.kernel.cells import Cells, Doubles, Floats
@@ -41,8 +40,8 @@ from sklar.public.tree import Course, Tree
 _FIRST_ROUNDS, _ROUNDS, _SCALINGS, _DATE_ROUNDS = 20, 40, 4, 8
 # How much of what a class has more of than others its steps lead to.
 _KEPT = 0.8
-# People and events that are drawn to learn where dates come to lie.
-_PEOPLE, _EVENTS = 60_000, 400_000
+# People and events that are drawn to learn where dates come to lie, and the seed by which they are.
+_PEOPLE, _EVENTS, _SEED = 60_000, 400_000, 20_260_204
 # What is as good as nothing, and the share that is given to levels that noise has emptied.
 _TINY, _RARE = 1e-9, 1e-3
 _IN_ORDER = ("first", "next", "gap", "gaps")
@@ -206,13 +205,13 @@ def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
     bin_of = np.searchsorted(np.array(course.numbers), ks, side="right") - 2
     of_bins = np.add.reduceat(number, course.numbers[1:-1], axis=1)
     target = of_bins.T @ wanted / np.maximum(of_bins.sum(axis=0), _TINY)[:, None] + _RARE / edges.size
-    people, rng = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1))), stream(SEED, 3)
+    people, rng = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1))), stream(_SEED, 3)
     of_class, season = np.arange(people) % len(wanted), np.ones_like(target)
     counts = level_drawer(number, Cells([ks.size]))(of_class, rng)[0]
     whose = np.repeat(counts, counts)
     for _ in range(_DATE_ROUNDS):
         # The same random numbers: what is drawn differs from round to round by the seasons alone.
-        _, _, dates = Chain(laws).draw(of_class, counts, stream(SEED, 4))
+        _, _, dates = Chain(laws).draw(of_class, counts, stream(_SEED, 4))
         place = bin_of[whose] * target.shape[1] + dates
         here = np.bincount(place, weights=1 / whose, minlength=target.size).reshape(target.shape)
         # Counts of nothing are whole numbers, whatever weights they have.
