@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra excel --extra learn --extra pandas --extra plot --extra spss --extra sql --extra stata --extra studio --extra yaml
 
-.PHONY: help results quick demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest paper peers aim raw judges bench scale lock clean
+.PHONY: help results quick demo test slow flaws proofs studio spark standards kernel lint format docs wheel lowest image paper peers aim raw judges bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -80,6 +80,9 @@ wheel: $(VENV)/.dev ## build sdist, wheel and bill of materials; install the whe
 
 lowest: .venv-lowest/.done ## run the tests with the oldest dependencies that are allowed (Python 3.11 or 3.12)
 	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not browser" -p no:cacheprovider
+
+image: ## build the studio's container, where docker runs and its base can be had
+	docker build -q -f packaging/Dockerfile -t sklar-studio .
 
 EXPERIMENTS := illustrations errors scatter cdfs correlation_split epsilon_sweep runtimes learning page
 

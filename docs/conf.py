@@ -49,10 +49,11 @@ def reference(_app: Sphinx, name: str, source: list[str]) -> None:
     errors = [public for public, found in names.items() if isclass(found) and issubclass(found, Exception)]
     classes = [public for public, found in names.items() if isclass(found) and public not in errors]
     functions = [public for public in names if public not in errors and public not in classes]
+    results = [entry["of"] for entry in ENTRIES["classes"].values() if "of" in entry]
     parts = [
         ("Functions", "autofunction", "", [f"sklar.{public}" for public in functions]),
         ("Classes", "autoclass", "   :members:\n", [f"sklar.{public}" for public in classes]),
-        ("Results", "autoclass", "   :members:\n   :inherited-members:\n", ENTRIES["results"]),
+        ("Results", "autoclass", "   :members:\n   :inherited-members:\n", results),
         ("Errors", "autoexception", "", [f"sklar.{public}" for public in errors]),
     ]
     source[0] += f"\nThe examples stand in one another's company, after this:\n\n```python\n{ENTRIES['setup']}```\n"
@@ -62,14 +63,17 @@ def reference(_app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def described(_app: Sphinx, kind: str, name: str, found: Any, _options: Any, lines: list[str]) -> None:
-    """Append the arguments, what is returned and an example to the docstring of every public function."""
-    entry = ENTRIES["functions"].get(name.removeprefix("sklar."))
-    if kind != "function" or entry is None:
-        return
-    told = ENTRIES["arguments"] | entry.get("arguments", {})
-    lines += [f":param {each}: {told[each]}" for each in signature(found).parameters]
-    example = [f"    {line}" for line in entry["example"].strip().splitlines()]
-    lines += [f":returns: {entry['returns']}", "", ".. code-block:: python", "", *example, ""]
+    """Append to docstrings the arguments of functions, the fields of results, what is returned, and an example."""
+    entry = ENTRIES["functions" if kind == "function" else "classes"].get(name.rpartition(".")[2], {})
+    if kind == "class":
+        lines += ["", *(f":ivar {each}: {told}" for each, told in entry.get("fields", {}).items())]
+    elif kind in ("function", "method"):
+        told = ENTRIES["arguments"] | entry.get("arguments", {})
+        lines += ["", *(f":param {each}: {told[each]}" for each in signature(found).parameters if each in told)]
+    if kind in ("function", "class") and entry:
+        lines += [f":returns: {entry['returns']}"] if "returns" in entry else []
+        example = [f"    {line}" for line in entry["example"].strip().splitlines()]
+        lines += ["", ".. code-block:: python", "", *example, ""]
 
 
 class NotebookParser(MystParser):

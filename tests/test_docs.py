@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
+import importlib
 import inspect
 import json
 import re
@@ -132,7 +134,14 @@ def test_every_public_function_is_described_and_its_example_runs(namespace: dict
     assert set(entries["functions"]) == set(public)
     returned = {str(inspect.signature(found).return_annotation) for found in public.values()} - {"None"}
     unnamed = {each for text in returned for each in text.split(" | ")} - set(sklar.__all__)
-    assert unnamed == {each.rpartition(".")[2] for each in entries["results"]}
+    kinds = {name: getattr(sklar, name) for name in sklar.__all__ if inspect.isclass(getattr(sklar, name))}
+    kinds = {name: found for name, found in kinds.items() if not issubclass(found, Exception)}
+    results = {name: entry["of"].rpartition(".") for name, entry in entries["classes"].items() if "of" in entry}
+    assert set(results) == unnamed
+    assert set(entries["classes"]) == set(kinds) | unnamed
+    for name, (module, _, _) in results.items():
+        fields = dataclasses.fields(getattr(importlib.import_module(module), name))
+        assert list(entries["classes"][name]["fields"]) == [field.name for field in fields], name
     exec(compile(entries["setup"], "setup", "exec"), namespace)
     for name, entry in entries["functions"].items():
         own, named = entry.get("arguments", {}), set(inspect.signature(public[name]).parameters)
@@ -140,6 +149,8 @@ def test_every_public_function_is_described_and_its_example_runs(namespace: dict
         assert own.keys() <= named, name
         assert f"sklar.{name}(" in entry["example"], name
         assert entry["returns"].endswith(".")
+        exec(compile(entry["example"], name, "exec"), namespace)
+    for name, entry in entries["classes"].items():
         exec(compile(entry["example"], name, "exec"), namespace)
 
 

@@ -4,8 +4,10 @@ import importlib.util
 import json
 import math
 import sys
-from itertools import combinations
+import time
+from itertools import combinations, count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -176,26 +178,27 @@ def test_jobs_are_asked_for_in_order_and_codes_are_exported(tmp_path: Path, open
 
 
 def test_a_table_that_there_is_not_and_peers_without_their_python_are_refused() -> None:
-    refusals = {"no such table: adult": ["ours", "--tables", "adult"], "Give --peers-python": ["peers"]}
+    refusals = {"no such table: nowhere": ["ours", "--tables", "nowhere"], "Give --peers-python": ["peers"]}
     for text, arguments in refusals.items():
         assert text in output_of(aim.main, *arguments, code=2)
 
 
 def test_the_pool_runs_what_has_no_rows_and_kills_what_does_not_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "jobs.txt").write_text("t mst 1 1\nt aim3-8 1 1\nt aim3-8 4 1\n")
     (tmp_path / "t.mst.1.1.npz").touch()
     assert pool.wanted(tmp_path) == [("t", "aim3-8", "1", "1"), ("t", "aim3-8", "4", "1")]
-    # Instead of AIM: epsilon 1 ends, epsilon 4 does not.
-    (tmp_path / "graphical.py").write_text("import sys, time\ntime.sleep(0 if sys.argv[5] == '1' else 60)\n")
-    for name, value in (("__file__", str(tmp_path / "pool.py")), ("RESERVE", 1.0), ("LEAST", 0.5)):
+    # Instead of AIM: epsilon 1 ends, epsilon 4 does not. Time passes only when something has ended.
+    (tmp_path / "graphical.py").write_text("import sys, time\ntime.sleep(0 if sys.argv[7] == '1' else 600)\n")
+    said: list[str] = []
+    passed = count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(passed)) if said else 0.0, sleep=lambda _: time.sleep(0.05))
+    for name, value in (("__file__", str(tmp_path / "pool.py")), ("time", clock), ("RESERVE", 1.0), ("LEAST", 0.5)):
         monkeypatch.setattr(pool, name, value)
+    monkeypatch.setattr(pool, "_say", lambda _, what: said.append(what))
     pool.run(tmp_path, processes=1, seconds=3.0)
-    said = capsys.readouterr().out
-    assert "ended t.aim3-8.1.1: 0" in said
-    assert "ended t.aim3-8.4.1: -9" in said
-    assert "0 jobs were not started" in said
+    assert said == ["ended t.aim3-8.1.1: 0", "ended t.aim3-8.4.1: -9", "0 jobs were not started"]
 
 
 def test_ours_are_run_once_for_a_state_of_the_package(tmp_path: Path, opened: None) -> None:
@@ -215,13 +218,15 @@ def test_peers_rows_are_judged_and_what_the_folder_lacks_is_kept(tmp_path: Path,
     work.mkdir()
     out.mkdir()
     recorded = [made(method="mst", table="mid", tv2=0.3), made(method="mst", table="azpro", tv2=0.4)]
-    (out / "aim.json").write_text(json.dumps({"runs": recorded}))
+    theirs = aim.locked_peer()
+    (out / "aim.json").write_text(json.dumps({"header": {"peers": theirs}, "runs": recorded}))
     codes = bench().codes.T.astype(np.int16)
     codes[:20] = 0
-    np.savez(work / "azpro.mst.1.1.npz", codes=codes, seconds=3.21, rounds=0, whole=True)
-    np.savez(work / "azpro.aim3-8.1.1.npz", codes=codes, seconds=9.0, rounds=4, whole=False)
+    np.savez(work / "azpro.mst.1.1.npz", codes=codes, seconds=3.21, rounds=0, whole=True, version=theirs)
+    np.savez(work / "azpro.aim3-8.1.1.npz", codes=codes, seconds=9.0, rounds=4, whole=False, version=theirs)
     np.savez(work / "azpro.npz", codes=codes, sizes=SCHEMA.sizes)
-    (work / "azpro.auto.1.1.json").write_text(json.dumps(made()))
+    (work / "azpro.auto.1.1.json").write_text(json.dumps(made(source=pages.SRC)))
+    (work / "azpro.auto.4.1.json").write_text(json.dumps(made(source="of another tree", epsilon=4.0)))
     assert output_of(aim.main, "page", "--work", work, "--out", out) == ""
     runs = {(run["table"], run["method"]): run for run in json.loads((out / "aim.json").read_text())["runs"]}
     assert list(runs) == [("mid", "mst"), ("azpro", "auto"), ("azpro", "aim3-8"), ("azpro", "mst")]

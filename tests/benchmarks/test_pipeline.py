@@ -13,7 +13,7 @@ from benchmarks import growth, limits, pages, pipeline, references, shapes
 from sklar import fit
 from sklar.generate import generate, schema_toml
 from sklar.paper.estimate import nearest, orthant
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 
 
 def test_an_exponent_is_the_least_squares_slope_and_none_without_one() -> None:
@@ -23,13 +23,14 @@ def test_an_exponent_is_the_least_squares_slope_and_none_without_one() -> None:
     assert growth.exponent([5, 5], [1.0, 1.0]) is None
 
 
-# Over two decades; bits have cells that grow with the square of the columns. A second pass over the rows may start on
-# the way (0.15 of an exponent). Steps of fits follow noisy tables: limits leave a factor of five above what releases
-# showed, and catch steps that grow with the rows, with epsilon or with the columns.
+# Over two decades; cells grow with the square of columns and of levels, beside first moments. A second pass over the
+# rows may start on the way (0.15 of an exponent). Steps of fits follow noisy tables: limits leave five times
+# what was seen, and catch steps that grow with the rows, with epsilon or with the columns.
 @pytest.mark.parametrize(("axis", "values", "most"), [
     ("rows", (300, 3_000, 30_000), {"cells": 0.2, "rows": 1.3, "steps": 0.9}),
     ("epsilon", (0.1, 1.0, 10.0), {"cells": 0.1, "rows": 0.3, "steps": 0.9}),
     ("columns", (3, 17, 100), {"cells": 2.1, "rows": 0.3, "steps": 0.9}),
+    ("levels", (2, 20, 200), {"cells": 2.3, "rows": 0.3, "steps": 0.9}),
 ])  # fmt: skip
 def test_exponents_of_counted_work(axis: str, values: tuple[float, ...], most: dict[str, float]) -> None:
     shape = "syn1" if axis == "columns" else "census-linked"
@@ -38,6 +39,11 @@ def test_exponents_of_counted_work(axis: str, values: tuple[float, ...], most: d
         asked: Any = {"rows": 2_000, "epsilon": 1.0, "columns": 8} | {axis: value}
         schema = Schema(name=shape, attributes=whole.attributes[: asked["columns"]])
         rows, watch = pl.concat(generate(shape, rows=asked["rows"])[1]).select(schema.names), Stopwatch()
+        if axis == "levels":
+            edges = tuple(range(int(value) + 1))
+            schema = Schema(name=axis, attributes=tuple(Attribute(name=n, kind="integer", edges=edges) for n in "abc"))
+            sums = np.random.default_rng(1).integers(1_000, size=(3, 2_000)).cumsum(axis=0)
+            rows = pl.DataFrame(dict(zip("abc", (sums * value / 3_000).astype(int), strict=True)))
         blocks = fit(rows, schema, epsilon=asked["epsilon"], progress=watch).measured.blocks
         found.append(growth.worked((block.values.size for block in blocks), watch.laps))
     for what, limit in most.items():

@@ -76,20 +76,29 @@ def test_what_is_of_this_tree_is_left_alone_and_what_fails_is_named(
     monkeypatch.setattr(filled, "fill", list)
     monkeypatch.setattr(scoreboard, "write", list)
     monkeypatch.setattr(results, "sum_up", lambda: True)
-    for name in ("fresh", "old", "broken"):
-        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n```text\nold\n```\n")
+    monkeypatch.setattr(results, "WHOLE", tmp_path / "tree.json")
+    monkeypatch.setattr(results.dots, "draw", list)
+    (tmp_path / "writes.py").write_text("open('old.md', 'w').write('# new')\n")
+    for name in ("fresh", "old", "broken", "unwritten"):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n")
     fresh = results.stamped((tmp_path / "fresh.md").read_text(), ["this"])
     (tmp_path / "fresh.md").write_text(fresh)
-    asked = {"fresh": "no_such_module", "old": "this", "broken": "no_such_module"}
-    made = [results.Page(name=name, minutes=1, commands=(command,), printed=True) for name, command in asked.items()]
+    asked = {"fresh": "no_such_module", "old": "writes", "broken": "no_such_module", "unwritten": "this"}
+    made = [results.Page(name=name, minutes=1, commands=(command,)) for name, command in asked.items()]
     monkeypatch.setattr(results, "PAGES", made)
     shown = output_of(results.main, code=1)
-    assert "[1/2] old" in shown
-    assert "not renewed: broken: no_such_module ended with exit status 1: broken.log" in shown
+    assert "[1/3] old" in shown
+    assert "not renewed: broken: no_such_module ended with exit status 1: broken.log; unwritten: its commands" in shown
     assert pages.stated((tmp_path / "old.md").read_text())["src"] == pages.SRC
-    assert "The Zen of Python" in (tmp_path / "old.md").read_text()
+    assert "# new" in (tmp_path / "old.md").read_text()
     assert (tmp_path / "fresh.md").read_text() == fresh
-    assert pages.stated((tmp_path / "broken.md").read_text()) == {}
+    # What no command wrote is of no tree.
+    assert (
+        pages.stated((tmp_path / "broken.md").read_text())
+        == pages.stated((tmp_path / "unwritten.md").read_text())
+        == {}
+    )
+    assert not (tmp_path / "tree.json").exists()
 
 
 def test_peers_runs_are_kept_by_their_versions(tmp_path: Path) -> None:
