@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import click
@@ -57,7 +58,7 @@ def figures(frames: Frames, tree: Tree) -> dict[str, Shares]:
     person, event = (encode(f.select(b.schema.names), b.schema) for f, b in ((people, root), (events, below)))
     owner = events[KEY].to_numpy() - 1
     number = np.bincount(owner, minlength=people.height)
-    twice: dict[object, NDArray[np.float64]] = {}
+    twice, across = dict[object, NDArray[np.float64]](), dict[object, NDArray[np.float64]]()
     for j, size in enumerate(below.schema.sizes.tolist()):
         counts = np.zeros((people.height, size))
         np.add.at(counts, (owner, event[j]), 1)
@@ -66,11 +67,8 @@ def figures(frames: Frames, tree: Tree) -> dict[str, Shares]:
         pairs = counts[several].T @ (weight * counts[several]) - np.diag((weight * counts[several]).sum(axis=0))
         twice[j] = pairs / several.sum()
     heights, widths = (each.schema.sizes.tolist() for each in (root, below))
-    across = {
-        (i, j): _table(person[i, owner], event[j], height, width)
-        for i, height in enumerate(heights)
-        for j, width in enumerate(widths)
-    }
+    for (i, height), (j, width) in product(enumerate(heights), enumerate(widths)):
+        across[i, j] = _table(person[i, owner], event[j], height, width)
     return {"event pairs": _within(event, below.schema), "person-event": across, "two visits": twice}
 
 
@@ -161,6 +159,12 @@ def repeated(events: pl.DataFrame) -> tuple[float, float]:
     return round(100 * float((gaps == 0).mean()), 1), round(100 * float((gaps == 1).mean()), 1)  # type: ignore[arg-type]
 
 
+def drawn(frames: Frames, tree: Tree, epsilon: float, seed: int) -> Frames:
+    """The rows of a fresh release."""
+    found: Any = fit(frames, tree, epsilon=epsilon).sample(seed=seed)
+    return dict(found)
+
+
 def goals_of(sizes: Sequence[int], epsilon: float, draws: int) -> tuple[dict[str, object], list[str]]:
     """Release the hospital, whole and in part, with and without an order: what came of it, and the lines of tables."""
     document: dict[str, object] = {"header": versions(), "epsilon": epsilon, "draws": draws}
@@ -170,7 +174,7 @@ def goals_of(sizes: Sequence[int], epsilon: float, draws: int) -> tuple[dict[str
         made = list(generate_visits(n))
         frames = {name: pl.concat([block[name] for block in made]) for name in made[0]}
         runs = {
-            name: [compared(frames, fit(frames, tree, epsilon=epsilon).sample(seed=draw)) for draw in range(draws)]
+            name: [compared(frames, drawn(frames, tree, epsilon, draw)) for draw in range(draws)]
             for name, tree in trees.items()
         }
         exact = float(in_time(frames)["median gap"])
@@ -197,12 +201,11 @@ def page_of(sizes: Sequence[int], epsilon: float, draws: int) -> None:
         f"\n**A panel of {SIZES[0]:,} people by year** (`unique = [\"year\"]`), percent of its steps\n",
         "| | one year twice | two years in a row |", "|---|---|---|",
     ]  # fmt: skip
-    plainly = without_order(tree)
     of_years: list[tuple[str, pl.DataFrame]] = [
         ("real", frames["years"]),
-        *((f"in order, draw {draw}", fit(frames, tree, epsilon=epsilon).sample(seed=draw)["years"])
+        *((f"in order, draw {draw}", drawn(frames, tree, epsilon, draw)["years"])
           for draw in range(draws)),
-        ("without order", fit(frames, plainly, epsilon=epsilon).sample(seed=0)["years"]),
+        ("without order", drawn(frames, without_order(tree), epsilon, 0)["years"]),
     ]  # fmt: skip
     for name, rows in of_years:
         same, next_year = repeated(rows)

@@ -41,7 +41,8 @@ def model() -> TreeModel:
 
 def fit(frames: Any, tree: Tree, budget: float | Budget) -> TreeModel:
     given = {"epsilon": budget} if isinstance(budget, float) else {"budget": budget}
-    found: Any = sklar.fit(frames, tree, **given, anyway=True)  # type: ignore[arg-type]
+    found: Any = sklar.fit(frames, tree, **given, anyway=True)
+    assert isinstance(found, TreeModel)
     return found
 
 

@@ -28,9 +28,9 @@ def drawn(tree: Tree, n: int = 400, *, epsilon: float = 0.5, rows: int = 3_000) 
     """Events of a model of people with one after the other: a, b, c, a, and so on, from where not everybody begins."""
     frames = tables(n)
     turn = (pl.int_range(pl.len()).over("person") + (pl.col("person") % 5 == 0).cast(pl.Int64)) % 3
-    events = frames["events"].with_columns(kind=turn.replace_strict([0, 1, 2], ["a", "b", "c"]))
-    model: Any = sklar.fit(days({**frames, "events": events}), tree, epsilon=epsilon, anyway=True)
-    events = model.sample(rows, seed=1)["events"]
+    turned = frames["events"].with_columns(kind=turn.replace_strict([0, 1, 2], ["a", "b", "c"]))
+    model: Any = sklar.fit(days({**frames, "events": turned}), tree, epsilon=epsilon, anyway=True)
+    events: pl.DataFrame = model.sample(rows, seed=1)["events"]
     assert events["day"].is_between(0, 9).all()
     assert events.select((pl.col("day").diff().over("person") >= (tree.branches[1].unique == ("day",))).all()).item()
     return events

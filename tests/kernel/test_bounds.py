@@ -106,8 +106,7 @@ def dealt(query: Tables | Shares, rows: Sequence[tuple[int, ...]]) -> Callable[[
         for chosen in people_of([(*row, part) for row in rows for part in (0, 1, 3)], 2)[1:]:
             *codes, parts = np.array(chosen).T
             tokens = deal(np.zeros_like(parts), parts, query.each)
-            plain = isinstance(query, Tables)
-            found.append(query.count(codes, tokens) if plain else query.count([(codes[0], tokens)]))
+            found.append(query.count(codes, tokens) if isinstance(query, Tables) else query.count([(codes[0], tokens)]))
         yield np.array(found)
 
     return worlds

@@ -18,6 +18,8 @@ from sklar.kernel.queries import Common, Distances, Parities, Shares, Tables, mo
 from sklar.kernel.theorems import Budget
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
 @given(st.data(), SIZES)
 @settings(max_examples=100, deadline=None)
 def test_plain_counts_equal_loops_over_rows(data: st.DataObject, sizes: list[int]) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget.plan import GAP, NUMBER, sides_of
+from sklar.budget.plan import GAP, NUMBER, TOKENS, sides_of
 from sklar.errors import DataError
 from sklar.kernel.queries import Tables
 from sklar.public.tree import Tree, none_code
@@ -246,7 +246,7 @@ def _of_joint(people: People, tree: Tree, person: int) -> list[list[tuple[int, F
     inside = asked(tree).inside
     found: list[list[tuple[int, Fraction]]] = [[] for _ in (*one_way, *two_way, *inside)]
     for rows, share in _combined(people, tree, 0, person):
-        codes, ways = [], []
+        codes, ways = list[int](), list[Fraction | int]()
         for attribute in joint.attributes:
             (i, place), none = known[attribute.name], none_code(attribute)
             if place < 0:
@@ -255,14 +255,14 @@ def _of_joint(people: People, tree: Tree, person: int) -> list[list[tuple[int, F
                 bins = tree.branches[i].bins
                 at = sum(begin <= number for begin in bins) - 1
                 ways.append(Fraction(number - bins[at], bins[at + 1] - bins[at]) if number >= 0 else 0)
-                codes.append(none if number < 0 else at)
+                codes.append(at if number >= 0 or none is None else none)
                 continue
             row = rows[i]
-            code = people.rows[i].item(row, f"code {place}") if row >= 0 else none
-            codes.append(code + (row >= 0 and none is not None and code >= none))
+            code: Any = people.rows[i].item(row, f"code {place}") if row >= 0 else none
+            codes.append(code + bool(row >= 0 and none is not None and code >= none))
             name = f"tokens {place}"
             held = row >= 0 and name in people.rows[i].columns
-            ways.append(Fraction(people.rows[i].item(row, name), trees.TOKENS) if held else 0)
+            ways.append(Fraction(people.rows[i].item(row, name), TOKENS) if held else 0)
         for at, members in enumerate([*one_way, *two_way]):
             own = [codes[member] for member in members]
             if min(own) >= 0:
@@ -285,7 +285,7 @@ def _of_side(people: People, tree: Tree, side: Any, person: int) -> list[list[tu
         side.kind, list(pairwise(timed))
     )
 
-    def cell(axes: tuple[int, ...], shape: tuple[int, ...], one: int, two: int) -> int | None:
+    def cell(axes: tuple[int, ...], shape: tuple[int, ...], one: int, two: int) -> Any:
         if side.kind == "number":
             return len(rows)
         codes = []

@@ -263,7 +263,9 @@ def test_facts_that_tell_neighbors_apart_are_flagged(name: str) -> None:
     def leaky(measured: Any, rows: int) -> Any:
         return replace(measured, certificate=replace(measured.certificate, public_rows=rows))
 
-    told = [[leaky(each, next(iter(kind.tables[which].values())).height) for each in own] for which, own in enumerate(runs)]
+    told = [
+        [leaky(each, next(iter(kind.tables[which].values())).height) for each in own] for which, own in enumerate(runs)
+    ]
     found = by_kind.attack_facts(kind, told[0], told[1], Path())
     assert not found.passed
     assert "certificate.public_rows" in found.found

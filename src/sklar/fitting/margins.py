@@ -60,8 +60,8 @@ class Estimates:
 
 class TwoRows(NamedTuple):
     """What was measured of one attribute in two rows of a person: the attribute, the number of these rows and the code
-    of none, by their places in the joint table; shares of people, shape (K, K), symmetric, and their inverse variance beside
-    the mean one of two-way tables.
+    of none, by their places in the joint table; shares of people, shape (K, K), symmetric, and their inverse variance
+    beside the mean one of two-way tables.
     """
 
     attribute: int

@@ -239,7 +239,7 @@ def _by_person(opened: tuple[LocalTree, LocalTree], tree: Tree, ask: Ask) -> tup
             ]
             labels = [*(f"to {cut:,.6g}" for cut in cuts), "above"]
             fits.append(_fit(_SUMS.format(of=name), attribute.name, labels, tenths))
-    return fits, [*kept.all(axis=0)]
+    return fits, [bool(own.all()) for own in kept.T]
 
 
 def _scores(attribute: Attribute) -> NDArray[np.float64]:
