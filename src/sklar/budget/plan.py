@@ -131,6 +131,8 @@ _MIDDLE_SHARE, _ONE_WAY_NOISE, _ONE_WAY_SHARES = 0.3, 0.02, (0.05, 0.5)
 # Of the whole precision, what first moments inside the bins of one number take, and of all numbers together. The tokens
 # that a row deals: a power of two, so that a noise scale in tokens is held as exactly as one in rows; and their kind.
 _OF_ONE_NUMBER, _OF_NUMBERS = 0.015, 0.05
+# Of the whole precision, what all sides of linked tables take at most, together.
+_OF_SIDES = 0.4
 TOKENS, INSIDE = 1024, "inside"
 # The scale in tokens of rows up to which moments are measured; of people, by how much later scales may be larger.
 _MOST_DEALT, _LATER = MAX_SCALE / 2**0.5, 32.0
@@ -208,7 +210,8 @@ def beside_of(known: Known) -> tuple[Beside, ...]:
     sizes = inside_sizes(schema)
     taken = min(_OF_ONE_NUMBER * len(sizes), _OF_NUMBERS)
     inside = [Beside(INSIDE, (*sizes, *sizes), taken, "person" if sides else "row")] if sizes else []
-    return (*inside, *(Beside(side.what, side.lengths, SIDES[side.kind][0], "person") for side in sides))
+    each = min(1.0, _OF_SIDES / max(sum(SIDES[side.kind][0] for side in sides), _OF_SIDES))
+    return (*inside, *(Beside(side.what, side.lengths, each * SIDES[side.kind][0], "person") for side in sides))
 
 
 # What is measured of linked tables beside their joint table, by kind: its part of the whole precision, and what it is
