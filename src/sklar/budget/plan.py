@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -263,9 +263,8 @@ class Side:
     @property
     def lengths(self) -> tuple[int, ...]:
         """The number of cells of each table."""
-        return tuple(
-            shape[0] * (shape[0] + 1) // 2 if self.kind == "two" else math.prod(shape) for shape in self.shapes
-        )
+        two = self.kind == "two"
+        return tuple(shape[0] * (shape[0] + 1) // 2 if two else math.prod(shape) for shape in self.shapes)
 
 
 @lru_cache(maxsize=8)
@@ -429,11 +428,8 @@ def plan_stages(
     """
     # The whole precision, as one table has it, in half as many looks: about what they get.
     least = TOKENS * _scales(budget, np.ones(1), rest)[0] if beside else 0.0
-    beside = tuple(
-        each
-        for each in beside
-        if each.per == "person" or least * (len(each.lengths) / each.share) ** 0.5 <= _MOST_DEALT
-    )
+    dealt = (each.per == "person" or least * (len(each.lengths) / each.share) ** 0.5 <= _MOST_DEALT for each in beside)
+    beside = tuple(compress(beside, dealt))
     m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
     taken, own = sum(each.share for each in beside), [each.weights for each in beside]
     parts = [each.share / (1 - taken) * cost / cost.sum() for each, cost in zip(beside, own, strict=True)]
@@ -448,9 +444,8 @@ def plan_stages(
         first, reserve, *dealt = np.split(scales, np.cumsum([total + m + cells.n_pairs, cells.n_pairs, *map(len, own)]))
         queries = [each.query for each in beside]
         more = ((query, part * query.each) for query, part in zip(queries, dealt, strict=False))
-        return Stages(
-            budget=budget, first=Plan(parts=(*_of_scales(cells, first, total).parts, *more)), reserve=reserve.copy()
-        )
+        plan = Plan(parts=(*_of_scales(cells, first, total).parts, *more))
+        return Stages(budget=budget, first=plan, reserve=reserve.copy())
 
     stages = shared(1.0 if m == 1 else _MIDDLE_SHARE)
     if n_rows is None or m == 1:

@@ -91,10 +91,8 @@ def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
 
 def tree_columns(tree: Tree) -> dict[str, pl.Schema]:
     """Names and types of the columns of released tables, by name: the person's key, ids, then the attributes."""
-    return {
-        branch.name: pl.Schema({**dict.fromkeys(branch.ids, pl.Int64()), **record_schema(branch.schema)})
-        for branch in tree.branches
-    }
+    each = ((branch.name, dict.fromkeys(branch.ids, pl.Int64()), branch.schema) for branch in tree.branches)
+    return {name: pl.Schema({**ids, **record_schema(schema)}) for name, ids, schema in each}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,9 +134,8 @@ class TreeSampler:
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
         self.block_rows = self._people.block_rows
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}
-        self._levels = {
-            i: level_drawer(own.levels, tree.branches[i].schema.measured.cells) for i, own in self._kinds.items()
-        }
+        cells = {i: tree.branches[i].schema.measured.cells for i in self._kinds}
+        self._levels = {i: level_drawer(own.levels, cells[i]) for i, own in self._kinds.items()}
         self._decoders, self._numbers = dict[int, Decoder](), dict[int, AxisDecoder]()
         for i, branch in enumerate(tree.branches):
             below = f"{branch.name}."
@@ -211,13 +208,9 @@ class TreeSampler:
         at = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         ids = above.ids[owner] * (branch.at_most + 1) + at + 1
         kept = self._first_of_each(branch, schema.names, owner, codes, times)
-        return _Drawn(
-            owner=owner[kept],
-            component=component[kept],
-            ids=ids[kept],
-            codes=codes[:, kept],
-            times=None if times is None else times[kept],
-        )
+        times = None if times is None else times[kept]
+        owner, component = owner[kept], component[kept]
+        return _Drawn(owner=owner, component=component, ids=ids[kept], codes=codes[:, kept], times=times)
 
     def _first_of_each(
         self, branch: Branch, names: tuple[str, ...], owner: Ints, codes: Codes, times: Ints | None
@@ -225,9 +218,8 @@ class TreeSampler:
         """Of rows that may not be alike, the first. With strict times there are none."""
         if not branch.unique or (branch.course is not None and branch.course.strict):
             return np.arange(owner.size)
-        own = [
-            times if times is not None and name == branch.order else codes[names.index(name)] for name in branch.unique
-        ]
+        known = {branch.order: times} if times is not None else {}
+        own = (known.get(name, codes[names.index(name)]) for name in branch.unique)
         alike = pl.DataFrame({str(at): each for at, each in enumerate([owner, *own])})
         return alike.select(pl.struct(pl.all()).is_first_distinct().arg_true()).to_series().to_numpy()
 
@@ -262,9 +254,8 @@ class TreeSampler:
         own, tree = drawn[i], self._tree
         frame = self._decoders[i].decode(branch.schema.complete(own.codes), values)
         if own.times is not None and (course := branch.course) is not None:
-            column = AxisDecoder(branch.schema.attributes[course.order]).column(
-                (course.first + own.times) * course.step
-            )
+            timed = AxisDecoder(branch.schema.attributes[course.order])
+            column = timed.column((course.first + own.times) * course.step)
             frame.replace_column(frame.columns.index(branch.order), column.alias(branch.order))
         key, at = own.owner, tree.above[i]
         while at:

@@ -250,20 +250,13 @@ def write_tables(
             for name, frame in block.items():
                 held[name].append(part := Path(folder) / f"{name}.{number}.arrow")
                 frame.write_ipc(part, compression="lz4")
-        tables = [
-            *(_looked_up(lookup, tree, columns) for lookup in tree.lookups),
-            *(
-                _Table(
-                    each.name, columns[each.name], map(_read_part, held[each.name]), each.schema, _keys_of(each, tree)
-                )
-                for each in tree.branches
-            ),
-        ]
+        tables = [_looked_up(lookup, tree, columns) for lookup in tree.lookups]
+        for each in tree.branches:
+            parts = map(_read_part, held[each.name])
+            tables.append(_Table(each.name, columns[each.name], parts, each.schema, _keys_of(each, tree)))
         if path.suffix.lower() in DATABASES:
             write = _into_duckdb if path.suffix.lower() == ".duckdb" else _into_sqlite
-            failed = (
-                f"'{path}' could not be written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
-            )
+            failed = f"'{path}' was not written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
             with failing(OutputError, failed), replacing(path) as temporary:
                 write(temporary, tables)
             return
@@ -280,12 +273,8 @@ def _read_part(part: Path) -> pl.DataFrame:
 
 def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
     """What a database is told of the columns of a table: which are its keys, and which refer to others."""
-    root, looked_up = tree.root, {each.id: each.name for each in tree.lookups}
-    keys = {
-        name: f"REFERENCES {_quoted(looked_up[name])} ({_quoted(name)})"
-        for name in branch.schema.names
-        if name in looked_up
-    }
+    root, looked_up = tree.root, [each for each in tree.lookups if each.id in branch.schema.names]
+    keys = {each.id: f"REFERENCES {_quoted(each.name)} ({_quoted(each.id)})" for each in looked_up}
     keys[branch.key] = f"NOT NULL REFERENCES {_quoted(root.name)} ({_quoted(root.key)})" if branch.of else "PRIMARY KEY"
     keys |= {branch.id: "PRIMARY KEY"} if branch.id else {}
     above = next((each for each in tree.branches if each.name == branch.of), root)
@@ -295,9 +284,7 @@ def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
 
 def _looked_up(lookup: Lookup, tree: Tree, columns: Mapping[str, pl.Schema]) -> _Table:
     """A public table, whose ids have the type of the columns that refer to them."""
-    frame = pl.DataFrame(
-        {name: list(values) for name, values in lookup.columns}, schema={name: pl.String for name, _ in lookup.columns}
-    )
+    frame = pl.DataFrame([pl.Series(name, list(values), dtype=pl.String) for name, values in lookup.columns])
     kinds = [columns[each.name][lookup.id] for each in tree.branches if lookup.id in each.schema.names]
     if kinds and kinds[0].is_integer():
         frame = frame.with_columns(pl.col(lookup.id).cast(kinds[0]))

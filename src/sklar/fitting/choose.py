@@ -17,17 +17,7 @@ from sklar.budget.plan import RULES
 from sklar.draw.refine import refining_rounds, steady_pairs
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
-from sklar.fitting.descent import (
-    CellWeights,
-    Fit,
-    Loss,
-    Room,
-    Start,
-    Tied,
-    fits_together,
-    step_operations,
-    three_way_loss,
-)
+from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, Tied, fits_together, step_operations
 from sklar.fitting.latent import KINDS, LatentModel, independent
 from sklar.fitting.margins import Estimates, as_stored, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
@@ -119,7 +109,7 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.train, self.targets = train, denoise_tables(train, denoise_margins(train).levels)
-        self.weights, self._held_three = weights, three_way_loss(held)
+        self.weights, self._held_three = weights, descent.three_way_loss(held)
         precision = self.targets.precision
         self._tied = None if estimates.ties is None else Tied(cells, estimates.ties)
         self._margins = contrast_levels(self.targets.levels, cells)
@@ -199,9 +189,8 @@ def follow(
     split: Split, start: Start, *, max_steps: int, shrinkage: float = SHRINKAGES[0], progress: Progress = SILENT
 ) -> Doubles:
     """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
-    loss = Loss(
-        split.targets, shrinkage, split.weights, three_way_loss(split.train, shrunk=shrinkage == 1), split.train.ties
-    )
+    three = descent.three_way_loss(split.train, shrunk=shrinkage == 1)
+    loss = Loss(split.targets, shrinkage, split.weights, three, split.train.ties)
     fit, spare = Fit(loss, start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
@@ -338,7 +327,10 @@ def fit_steps(
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    weights, three = CellWeights(targets.cells, targets.precision), three_way_loss(estimates, shrunk=shrinkage == 1)
+    weights, three = (
+        CellWeights(targets.cells, targets.precision),
+        descent.three_way_loss(estimates, shrunk=shrinkage == 1),
+    )
     loss = Loss(targets, shrinkage, weights, three, estimates.ties)
     together, threads = fits_together(targets.cells, start, fits)
 

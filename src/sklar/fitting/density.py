@@ -324,10 +324,8 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         for branch in measured.tree.branches[1:]:
             at = schema.names.index(branch.name)
             own = margins[schema.cells.levels(at)][schema.attributes[at].bin_codes]
-            shape, known = (
-                _numbers(np.array(branch.bins), own, held.get(f"{branch.name}: number"), n),
-                shapes[branch.name],
-            )
+            known, single = shapes[branch.name], held.get(f"{branch.name}: number")
+            shape = _numbers(np.array(branch.bins), own, single, n)
             shapes[branch.name] = replace(shape, means=known.means, errors=known.errors)
     return shapes
 

@@ -183,7 +183,9 @@ class Tree(Remembering):
         several = len(self.children(self.name)) > MOST_TABLES
         refuse((several, f"at most {MOST_TABLES} tables can hang on people. Release the others by themselves."))
         above = [sum(bool(self.children(own.name)) for own in self.children(each.name)) for each in self.branches]
-        deep = f"of tables that hang on one, at most {MOST_DEEP} can have tables below them. Release others by themselves."
+        deep = (
+            f"of tables that hang on one, at most {MOST_DEEP} can have tables below them. Release others by themselves."
+        )
         refuse((max(above, default=0) > MOST_DEEP, deep))
         depth_first = [name for each in self.branches[:1] for name in self._below(each.name)]
         refuse((depth_first != [each.name for each in self.branches], "tables must follow those that they hang on."))
