@@ -250,7 +250,7 @@ def tokens_of(blocks: Sequence[Block]) -> int:
     return max(int(getattr(block.query, "each", 1)) for block in blocks)
 
 
-def vouched(of: Known) -> dict[str, Any]:
+def vouched(of: Schema) -> dict[str, Any]:
     """What a certificate says of entries that are not public knowledge."""
     return {"read_from_rows": of.read_from_rows, "unread": of.unread}
 

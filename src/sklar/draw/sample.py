@@ -96,7 +96,7 @@ def tree_columns(tree: Tree) -> dict[str, pl.Schema]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Drawn:
+class _TableRows:
     """Rows of a table: on which row above each hangs, its class or component, its id, codes, and times if any."""
 
     owner: Ints
@@ -163,7 +163,7 @@ class TreeSampler:
         if self._condition is not None:
             finer = self._condition.schema.measured.offsets[:-1, None] + codes.astype(np.int64)
             codes = self._condition.origin[finer] - self._cells.offsets[:-1, None]
-        drawn = {0: _Drawn(owner=keys - keys[0], component=self._class_of(codes, rng), ids=keys, codes=codes)}
+        drawn = {0: _TableRows(owner=keys - keys[0], component=self._class_of(codes, rng), ids=keys, codes=codes)}
         frames = {tree.name: frame.select(pl.Series(tree.root.key, keys), *self._columns[tree.name].names()[1:])}
         for i, branch in enumerate(tree.branches[1:], start=1):
             above = drawn[tree.above[i]]
@@ -184,8 +184,8 @@ class TreeSampler:
         return np.concatenate([pick(own.cumsum(axis=1), rng) for own in odds])
 
     def _rows(
-        self, i: int, branch: Branch, drawn: Mapping[int, _Drawn], counts: Ints, rng: np.random.Generator
-    ) -> _Drawn:
+        self, i: int, branch: Branch, drawn: Mapping[int, _TableRows], counts: Ints, rng: np.random.Generator
+    ) -> _TableRows:
         """So many rows on each row above."""
         above, kinds, schema = drawn[self._tree.above[i]], self._kinds[i], branch.schema.measured
         owner, times, known = np.repeat(np.arange(counts.size), counts), None, dict[int, Ints]()
@@ -210,7 +210,7 @@ class TreeSampler:
         kept = self._first_of_each(branch, schema.names, owner, codes, times)
         times = None if times is None else times[kept]
         owner, component = owner[kept], component[kept]
-        return _Drawn(owner=owner, component=component, ids=ids[kept], codes=codes[:, kept], times=times)
+        return _TableRows(owner=owner, component=component, ids=ids[kept], codes=codes[:, kept], times=times)
 
     def _first_of_each(
         self, branch: Branch, names: tuple[str, ...], owner: Ints, codes: Codes, times: Ints | None
@@ -229,7 +229,7 @@ class TreeSampler:
         branch: Branch,
         codes: Codes,
         owner: Ints,
-        drawn: Mapping[int, _Drawn],
+        drawn: Mapping[int, _TableRows],
         known: list[int],
         rng: np.random.Generator,
     ) -> Codes:
@@ -249,7 +249,9 @@ class TreeSampler:
         codes = both[len(people) :]
         return codes - (codes > none)
 
-    def _frame(self, i: int, branch: Branch, drawn: Mapping[int, _Drawn], values: np.random.Generator) -> pl.DataFrame:
+    def _frame(
+        self, i: int, branch: Branch, drawn: Mapping[int, _TableRows], values: np.random.Generator
+    ) -> pl.DataFrame:
         """Drawn rows as they are released."""
         own, tree = drawn[i], self._tree
         frame = self._decoders[i].decode(branch.schema.complete(own.codes), values)

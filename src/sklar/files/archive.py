@@ -224,7 +224,8 @@ def _certified(stated: Mapping[str, Any], digest: str, of: Known) -> Certificate
     certificate = Certificate.from_dict(stated)
     if certificate.schema_sha256 != digest:
         raise ModelError("its certificate is for another schema.")
-    if {key: getattr(certificate, key) for key in vouched(of)} != vouched(of):
+    named = vouched(joint_of(of))
+    if {key: getattr(certificate, key) for key in named} != named:
         raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
     return certificate
 

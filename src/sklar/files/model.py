@@ -153,8 +153,8 @@ class Model:
 
     def sample_batches(
         self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
-    ) -> Iterator[pl.DataFrame]:
-        """The same rows as `sample`, as a stream of frames."""
+    ) -> Iterator[Any]:
+        """The same rows as `sample`, as a stream of frames; of linked tables by name, of some people at a time."""
         rows, seed = check_draw(rows, seed)
         sampler = self.sampler(seed, given)
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
@@ -176,6 +176,8 @@ class Model:
     def _require_records(self, what: str) -> None:
         if self.dummies:
             raise ModelError(f"{what} is about records, and this model draws dummies. Fit it without dummies.")
+        if self.measured.tree is not None:
+            raise ModelError(f"{what} is about one table, and this model is of several. Fit one of them by itself.")
 
     def complete(
         self, rows: object, *, seed: int | None = None, to: Library = "polars"
@@ -316,28 +318,14 @@ class TreeModel(Model):
         """
         check_library(to)
         drawn = list(self.sample_batches(rows, given=given, seed=seed))
-        whole = {name: pl.concat([block[name] for block in drawn]) for name in self.columns}
-        if to != "polars":
-            whole = {name: to_library(frame, to, None) for name, frame in whole.items()}
-        return whole
-
-    def sample_batches(  # type: ignore[override]
-        self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
-    ) -> Iterator[dict[str, pl.DataFrame]]:
-        """The same, as a stream of the tables of some people."""
-        rows, seed = check_draw(rows, seed)
-        sampler = self.sampler(seed, given)
-        return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
+        whole = ((name, pl.concat([block[name] for block in drawn])) for name in self.columns)
+        return {name: frame if to == "polars" else to_library(frame, to, None) for name, frame in whole}
 
     def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> TreeSampler:  # type: ignore[override]
         """Draws any block of people with all their rows."""
         held = None if given is None else self.condition(given)
         copula: Any = self.copula
         return TreeSampler(copula, self.tree, self.laws, seed, shapes=self.shapes, enums=enums, condition=held)
-
-    def complete(self, *_rows: object, **_settings: Any) -> Any:
-        """Not for linked tables."""
-        raise ModelError("complete fills rows of one table, and this model is of several. Fit one of them by itself.")
 
     def write(
         self,

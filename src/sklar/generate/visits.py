@@ -23,28 +23,16 @@ import polars as pl
 from sklar.generate.blueprint import blocks, choose
 from sklar.public.tree import Tree
 
-KEY, VISIT = "patient_id", "visit_id"
-MOST, MOST_DRUGS, MOST_DONE = 30, 25, 6
-PATIENTS = 20_000
-TABLES = ("patients", "visits", "procedures", "prescriptions")
+KEY, VISIT, PATIENTS = "patient_id", "visit_id", 20_000
 _STREAM = 6
 _BLOCK = 8_192
 
 _STATED = tomllib.loads((files("sklar.generate") / "visits.toml").read_text("utf-8"))
 _LEVELS, _EDGES, _WEIGHTS = (_STATED[part] for part in ("levels", "edges", "weights"))
 _LEVELS |= {"ward": _STATED["wards"]["ward"]}
-_COLUMNS = {
-    "patients": ("age", "sex", "region", "insurance", "chronic", "smoker"),
-    "visits": ("date", "type", "department", "diagnosis", "days", "cost", "outcome"),
-    "procedures": ("procedure", "ward", "minutes"),
-    "prescriptions": ("drug", "supply"),
-}
-_SAID: Mapping[str, dict[str, Any]] = {
-    "patients": {},
-    "visits": {"id": VISIT, "at_most": MOST, "order": "date", "follows": "type"},
-    "procedures": {"of": "visits", "parent": VISIT, "at_most": MOST_DONE},
-    "prescriptions": {"at_most": MOST_DRUGS},
-}
+_SAID, _COLUMNS = _STATED["tables"], _STATED["columns"]
+TABLES = tuple(_COLUMNS)
+MOST, MOST_DONE, MOST_DRUGS = (_SAID[name]["at_most"] for name in ("visits", "procedures", "prescriptions"))
 _DAYS = np.arange(_EDGES["date"][0], _EDGES["date"][-1], dtype="datetime64[D]")
 
 
@@ -59,11 +47,9 @@ def hospital(*tables: str) -> Tree:
 def _schema(table: str) -> dict[str, Any]:
     entries: dict[str, dict[str, object]] = {}
     for name in _COLUMNS[table]:
-        entries[name] = (
-            {"type": "categorical", "values": _LEVELS[name]}
-            if name in _LEVELS
-            else {"type": "date" if name == "date" else "integer", "edges": _EDGES[name]}
-        )
+        entries[name] = {"type": "categorical", "values": _LEVELS.get(name)}
+        if name in _EDGES:
+            entries[name] = {"type": "date" if name == "date" else "integer", "edges": _EDGES[name]}
     return {"table": {"name": table}, "attributes": entries}
 
 

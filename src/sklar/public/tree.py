@@ -187,7 +187,7 @@ class Tree(Remembering):
             f"of tables that hang on one, at most {MOST_DEEP} can have tables below them. Release others by themselves."
         )
         refuse((max(above, default=0) > MOST_DEEP, deep))
-        depth_first = [name for each in self.branches[:1] for name in self._below(each.name)]
+        depth_first = _below(self.branches, "")
         refuse((depth_first != [each.name for each in self.branches], "tables must follow those that they hang on."))
         for lookup in self.lookups:
             with within(f"[{lookup.name}] "):
@@ -195,11 +195,6 @@ class Tree(Remembering):
         both = repeated(self.joint.names)
         refuse((both is not None, f"'{both}' is an attribute of people, and a table or one of its. Rename one."))
         _ = self.joint.checked()
-
-    @classmethod
-    def of(cls, given: Tree | str | Path) -> Tree:
-        """What a caller gives, by value or as the path of its file."""
-        return given if isinstance(given, Tree) else cls.load(given)
 
     @classmethod
     def load(cls, path: str | Path) -> Tree:
@@ -226,9 +221,9 @@ class Tree(Remembering):
                 own |= {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
                 own["schema"] = _schema(entry["schema"], folder, ids)
                 branches.append(Branch(name=name, **own))
-        # Each right after the tables above it, wherever it stands in the file.
-        order = {each.name: at for at, each in enumerate(branches)}
-        branches.sort(key=lambda each: _path(each, {own.name: own for own in branches}, order))
+        # Each right after the tables above it, wherever it stands in the file; those that hang on none are refused.
+        found = [each for name in _below(branches, "") for each in branches if each.name == name]
+        branches = found if len(found) == len(branches) else branches
         tree = cls(branches=tuple(branches), lookups=tuple(lookups))
         rules = document.get("rules", [])
         return replace(tree, rules=parse_rules(rules, tree.joint.attributes)) if rules else tree
@@ -276,10 +271,6 @@ class Tree(Remembering):
     def children(self, name: str) -> tuple[Branch, ...]:
         """The tables whose rows hang on those of this one."""
         return tuple(each for each in self.branches[1:] if each.of == name)
-
-    def _below(self, name: str) -> list[str]:
-        """The name of a table, and those of all tables below it."""
-        return [name, *(each for child in self.children(name) for each in self._below(child.name))]
 
     @cached_property
     def digest(self) -> str:
@@ -359,16 +350,6 @@ class Tree(Remembering):
         joint = self.joint
         return tuple(own for own, name in zip(each, joint.names, strict=True) if name not in joint.determined)
 
-    @property
-    def read_from_rows(self) -> tuple[str, ...]:
-        """Attributes whose domain was read from the rows: the promise does not cover what these domains tell."""
-        return self.joint.read_from_rows
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Attributes that were accepted as a draft of the rows proposed them: the promise does not cover that."""
-        return self.joint.unread
-
     def require_reviewed(self) -> None:
         """Refuse entries that a draft proposed and nobody has reviewed."""
         for branch in self.branches:
@@ -429,13 +410,10 @@ def _joint_rule(rule: Rule, below: str, known: Mapping[str, Attribute]) -> Rule:
     return Determined(attribute=below + rule.attribute, by=below + rule.by, levels=tuple(levels))
 
 
-def _path(branch: Branch, known: Mapping[str, Branch], order: Mapping[str, int]) -> list[int]:
-    """The places of the tables above a table, and its own; nothing sensible where these go in a circle."""
-    path = [order[branch.name]]
-    while branch.of in known and len(path) <= len(known):
-        branch = known[branch.of]
-        path.insert(0, order[branch.name])
-    return path
+def _below(branches: Sequence[Branch], name: str) -> list[str]:
+    """The names of all tables that hang on this one, each right before those that hang on it; of "", of all."""
+    own = (each.name for each in branches if each.of == name and each.name)
+    return [found for each in own for found in (each, *_below(branches, each))]
 
 
 def _number_of(branch: Branch) -> Words:
