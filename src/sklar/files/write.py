@@ -252,7 +252,7 @@ def write_tables(
                 frame.write_ipc(part, compression="lz4")
         tables = [_looked_up(lookup, tree, columns) for lookup in tree.lookups]
         for each in tree.branches:
-            parts = map(_read_part, held[each.name])
+            parts = map(pl.read_ipc, held[each.name])
             tables.append(_Table(each.name, columns[each.name], parts, each.schema, _keys_of(each, tree)))
         if path.suffix.lower() in DATABASES:
             write = _into_duckdb if path.suffix.lower() == ".duckdb" else _into_sqlite
@@ -265,10 +265,6 @@ def write_tables(
         for name, kinds, frames, schema, _ in tables:
             own = shown.get(name, kinds)
             write_frames(path / f"{name}.{kind}", kinds, frames, schema, shown=own, spreadsheet=spreadsheet)
-
-
-def _read_part(part: Path) -> pl.DataFrame:
-    return pl.read_ipc(part)
 
 
 def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
@@ -285,9 +281,8 @@ def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
 def _looked_up(lookup: Lookup, tree: Tree, columns: Mapping[str, pl.Schema]) -> _Table:
     """A public table, whose ids have the type of the columns that refer to them."""
     frame = pl.DataFrame([pl.Series(name, list(values), dtype=pl.String) for name, values in lookup.columns])
-    kinds = [columns[each.name][lookup.id] for each in tree.branches if lookup.id in each.schema.names]
-    if kinds and kinds[0].is_integer():
-        frame = frame.with_columns(pl.col(lookup.id).cast(kinds[0]))
+    kinds = (columns[each.name][lookup.id] for each in tree.branches if lookup.id in each.schema.names)
+    frame = frame.with_columns(pl.col(lookup.id).cast(kind) for kind in kinds if kind.is_integer())
     return _Table(lookup.name, frame.schema, [frame], None, {lookup.id: "PRIMARY KEY"})
 
 

@@ -34,8 +34,8 @@ from sklar.public.settings import PLAIN, Person
 MOST_ROWS = 1_000
 # Tables of people's own rows: of so many, kinds of rows can be combined such that those of any two are so evenly.
 MOST_TABLES = 6
-# Of these so many with tables below them: each multiplies the parts into which a person's unit is cut by 1,024, which
-# are to be fewer than 2^46 (`kernel.people.deal`); rows, or combinations, are at most `MOST_ROWS`.
+# Of these so many with tables below them, whose rows deal 1,024 parts each (`rows.trees`): with `MOST_ROWS` rows in 64
+# rounds, and 1,024 parts of each of two other tables, a person has fewer than 2^46 (`kernel.people.deal`).
 MOST_DEEP = 3
 # The level of a joint table for people without a row.
 NONE = "(none)"
