@@ -34,7 +34,10 @@ _COLUMNS = pl.Schema(
 
 
 def write_tables(measured: Measured, path: str | Path) -> None:
-    """Write the noisy tables of all stages to a Parquet file, whole or not at all."""
+    """Write the noisy tables of all stages to a Parquet file, whole or not at all.
+
+    Of linked tables it is the joint one, in parts of a person: the file says how many `tokens` are one.
+    """
     target = check_target(path, (".parquet",))
     certificate, schema = measured.certificate, measured.schema
     stated = {name: getattr(certificate, name) for name in _STATED}
@@ -45,6 +48,7 @@ def write_tables(measured: Measured, path: str | Path) -> None:
         "rows": measured.n_rows,
         "schema_sha256": certificate.schema_sha256,
         "certificate": {"by": by, **stated, **unit_of(schema.person)},
+        **({} if certificate.tokens is None else {"tokens": certificate.tokens}),
     }
     names, levels = (pl.Series(side, dtype=pl.String) for side in zip(*_named(schema), strict=True))
     stages = zip(stage_numbers(measured.blocks), measured.blocks, strict=True)

@@ -124,9 +124,15 @@ def read_described(path: str | Path) -> dict[str, Any]:
             schema = document.get("schema")
     except ModelError as error:
         raise SchemaError(str(error)) from None
-    if not isinstance(schema, dict) or not {"attributes", "events"} & schema.keys():
+    if not isinstance(schema, dict):
         raise SchemaError(f"'{path}' is neither a schema nor a model.")
     return schema
+
+
+def describes_tree(document: Mapping[str, Any]) -> bool:
+    """Whether a document is of linked tables: it has no attributes, and some entry has a schema, or is public."""
+    tables = (entry for entry in document.values() if isinstance(entry, Mapping))
+    return "attributes" not in document and any({"schema", "public"} & set(entry) for entry in tables)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

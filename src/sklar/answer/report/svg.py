@@ -210,6 +210,28 @@ def paired_bars(entries: Sequence[tuple[str, float, float]], title: str, descrip
     return bars(drawn, title, description, marks=SHARES[::2])
 
 
+def flows(tables: Sequence[tuple[str, Doubles]], labels: Sequence[str], title: str, description: str) -> Markup:
+    """What flows from a level on the left to one on the right, in bands as wide as their shares, table by table."""
+    room, tall = 0.9 * _ROOM, 22.0 * len(labels)
+    middle, right, gap, parts = WIDTH / 2, WIDTH - room, 6.0, list[Markup]()
+    for number, (name, table) in enumerate(tables):
+        shares, top = table / max(float(np.sum(table)), 1e-300), number * (tall + gap * len(labels) + 24) + 22
+        parts.append(soft(middle, top - 8, name, anchor="middle"))
+        ends = []
+        for side, (at, anchor) in enumerate(((room - 4, "end"), (right + 4, "start"))):
+            own = shares.sum(axis=1 - side) * tall
+            ends.append(top + np.cumsum(own) - own + gap * np.arange(own.size))
+            places = zip(labels, ends[-1] + own / 2 + 4, strict=True)
+            parts += [text(at, y, fitted(label, room - 4, 12), anchor=anchor) for label, y in places]
+        for (i, j), share in np.ndenumerate(shares):
+            one, two, wide = float(ends[0][i]), float(ends[1][j]), share * tall
+            there = ("C", middle, one, middle, two, right, two, "L", right, two + wide)
+            back = ("C", middle, two + wide, middle, one + wide, room, one + wide, "Z")
+            parts.append(path("flow", "M", room, one, *there, *back))
+            ends[0][i], ends[1][j] = one + wide, two + wide
+    return drawing(WIDTH, len(tables) * (tall + gap * len(labels) + 24) + 10, parts, title, description)
+
+
 def inner(shares: NDArray[Any]) -> tuple[int, int]:
     """The bins to draw, from the first to before the last: without tails of half a percent.
 

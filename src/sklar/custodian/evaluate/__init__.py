@@ -54,6 +54,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.wording import said, stated
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.shown import shown_levels, shown_name, with_unit
+from sklar.public.tree import Tree, known_of
 from sklar.rows.read import as_released
 
 NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
@@ -258,7 +259,7 @@ def text_table(title: str, form: str, heads: Sequence[str], rows: Iterable[Seque
 def evaluate(
     real: object,
     synthetic: object,
-    schema: SchemaLike,
+    schema: SchemaLike | Tree,
     *,
     max_triples: int = MAX_TRIPLES,
     target: str | None = None,
@@ -269,15 +270,24 @@ def evaluate(
     """Compare a synthetic table with the real one. PRIVATE: the result is for the custodian's eyes.
 
     Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
-    path of one, or a model for its schema. With more than `max_triples` three-way queries, a stated random sample is
-    asked. A `test` table of real rows kept apart is one end of the score; without it, halves of the real rows are. With
-    a `target` attribute, learners are trained on both tables, which are then read twice, and tested on it. `report`
-    (.html) is a file to write, PRIVATE as well.
+    path of one, or a model for its schema. Linked tables are given as to a release, and compared all together
+    (`linked`). With more than `max_triples` three-way queries, a stated random sample is asked. A `test` table of real
+    rows kept apart is one end of the score; without it, halves of the real rows are. With a `target` attribute,
+    learners are trained on both tables, which are then read twice, and tested on it. `report` (.html) is a file to
+    write, PRIVATE as well.
     """
     page = None if report is None else check_target(report, (".html",), real, synthetic, schema)
     if target is not None and test is None:
         raise DataError(said("custodian.untested"))
-    schema = Schema.of(schema)
+    known = known_of(schema)
+    if isinstance(known, Tree):
+        # Imported here: it imports this module.
+        from sklar.custodian.evaluate.linked import evaluate_tree
+
+        if target is not None:
+            raise DataError(said("custodian.one_table"))
+        return evaluate_tree(real, synthetic, known, report=report, progress=progress)  # type: ignore[return-value]
+    schema = known
     if target is not None:
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)

@@ -56,8 +56,6 @@ def yaml(document: Mapping[str, Any]) -> str:
 
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
-    if facts.linked is not None:
-        return filled("LINKED.md.j2", facts)
     # Names that a shell takes as they are; the paper's copula answers counts alone.
     infers, measured = facts.model.copula.components() is not None, facts.model.measured_schema.attributes
     plainly = [each for each in measured if infers and each.name.isidentifier()]
@@ -87,9 +85,10 @@ def _line(attribute: Attribute) -> list[str]:
 def filled(template: str, facts: Facts, **shown: Any) -> str:
     """One of the folder's texts, with what all of them may say."""
     stated = facts.model.certificate
-    named = files.FILES if facts.linked is None else files.LINKED_FILES
+    rows = files.rows_of(facts.model).items()
     shown |= {"facts": facts, "uses": facts.uses, "stated": stated, "files": files, "risk": risk_of(stated)}
-    shown |= {"listed": [[code(name), what] for name, what in named.items()]}
+    shown["rows"] = {kind: Markdown(" and ".join(map(code, names))) for kind, names in rows}
+    shown["listed"] = [[code(name), what] for name, what in facts.files.items()]
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 
@@ -109,7 +108,11 @@ def domains(schema: Schema) -> Markdown:
 
 def described(facts: Facts, template: str) -> dict[str, Any]:
     """What one of the templates says of a folder."""
-    typed = [column for column in facts.columns if column.family in WORDS["croissant"]]
+    typed = {}
+    for table, columns in facts.tables.items():
+        own = [column for column in columns if column.family in WORDS["croissant"]]
+        typed[table] = list(zip(own, ids_of(column.name for column in own), strict=True))
+    rows = next(iter(files.rows_of(facts.model)["parquet"]))
     contact = facts.publication.contact or ""
     mail = ("vcard:hasEmail", f"mailto:{contact}") if _MAIL.fullmatch(contact) else None
     view = {
@@ -119,11 +122,11 @@ def described(facts: Facts, template: str) -> dict[str, Any]:
         "publication": facts.publication,
         "address": facts.publication.license_address,
         "keywords": _KEYWORDS,
-        "data": files.DATA,
-        "files": files.FILES,
+        "data": facts.data,
+        "files": facts.files,
         "report": files.REPORT,
-        "rows_file": files.ROWS_PARQUET,
-        "typed": list(zip(typed, ids_of(column.name for column in typed), strict=True)),
+        "rows_file": rows,
+        "typed": typed,
         "types": WORDS["croissant"],
         "described": _words,
         "reach": ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail,
