@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,24 +210,18 @@ def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
     whole, tree = joint_of(known), known if isinstance(known, Tree) else None
     whole.require_found()
     schema = whole.measured
-    certificate = _certified(document["certificate"], known.digest, known)
+    certificate = Certificate.from_dict(document["certificate"])
+    if certificate.schema_sha256 != known.digest:
+        raise ModelError("its certificate is for another schema.")
+    if {key: getattr(certificate, key) for key in vouched(known)} != vouched(known):
+        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
     if (certificate.tokens is None) != (tree is None):
         raise ModelError("its certificate must state tokens of people where it is of linked tables, and only there.")
     beside = {each.what: each.query for each in beside_of(known)}
-    blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, beside, certificate, *entry))
+    blocks = _read_blocks(array, document["blocks"], partial(_query, array, schema, beside, certificate.tokens or 1))
     _check(blocks)
     _check_searches(blocks, certificate, schema)
     return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate, tree=tree)
-
-
-def _certified(stated: Mapping[str, Any], digest: str, of: Known) -> Certificate:
-    """The certificate, refused where it is not the schema's."""
-    certificate = Certificate.from_dict(stated)
-    if certificate.schema_sha256 != digest:
-        raise ModelError("its certificate is for another schema.")
-    if {key: getattr(certificate, key) for key in vouched(of)} != vouched(of):
-        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
-    return certificate
 
 
 def _check(blocks: Sequence[Block]) -> None:
@@ -277,15 +272,10 @@ def _read_blocks(
 
 
 def _query(
-    array: ReadArray,
-    schema: Schema,
-    beside: Mapping[str, Shares],
-    certificate: Certificate,
-    number: int,
-    entry: Mapping[str, Any],
+    array: ReadArray, schema: Schema, beside: Mapping[str, Shares], each: int, number: int, entry: Mapping[str, Any]
 ) -> Query:
     """The query that an entry of the description and the arrays of its block state, in tokens of people or rows."""
-    kind, cells, each = entry["query"], schema.cells, certificate.tokens or 1
+    kind, cells = entry["query"], schema.cells
     if kind == "common":
         return Common(about=entry["about"], threshold=entry["threshold"])
     if kind in (INSIDE, "side"):

@@ -37,15 +37,12 @@ else:
     pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
-# Kinds of files, and the package and the extra that writing one needs.
-_KINDS = dict[str, tuple[str, str] | None](
-    dict.fromkeys((".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json"))
-)
-_KINDS |= {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
-SUFFIXES = tuple(_KINDS)
+# Of files that hold a whole table, and of databases, the package and the extra that writing one needs.
+_WHOLE = {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
+_EXTRAS = {**_WHOLE, ".duckdb": ("duckdb", "sql")}
+SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json", *_WHOLE)
 # Databases, which hold linked tables with their keys declared.
 DATABASES = (".duckdb", ".sqlite", ".db")
-_KINDS[".duckdb"] = ("duckdb", "sql")
 # What each library's tables are made with, and the extra that installs it.
 _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
@@ -70,9 +67,7 @@ def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in suffixes:
-        raise OutputError(
-            f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}."
-        )
+        raise OutputError(f"'{path}' must end in {_any_of(suffixes)}.")
     if path.is_dir():
         raise OutputError(f"'{path}' is a folder. Name a file in it.")
     if not path.parent.is_dir():
@@ -80,9 +75,14 @@ def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"the folder '{path.parent}' cannot be written to. Choose another, or ask for the right.")
     require_apart(path, *inputs)
-    if needed := _KINDS.get(kind):
-        require(needed[0], what=f"a file that ends in {kind}", package=needed[0], extra=needed[1])
+    if kind in _EXTRAS:
+        package, extra = _EXTRAS[kind]
+        require(package, what=f"a file that ends in {kind}", package=package, extra=extra)
     return path
+
+
+def _any_of(suffixes: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def write_frames(
                 write_parquet(temporary, columns, frames, metadata)
             elif suffix == ".json":
                 _write_json(temporary, frames)
-            elif _KINDS.get(suffix):
+            elif suffix in _WHOLE:
                 _write_whole(temporary, suffix, chain([columns.to_frame()], frames), described)
             elif suffix == ".ndjson":
                 _stream(columns, frames).sink_ndjson(temporary)
@@ -212,7 +212,7 @@ def check_tables(path: str | Path, kind: str) -> Path:
     if Path(path).suffix.lower() in DATABASES:
         return check_target(path, DATABASES)
     if kind not in ("csv", "parquet") or Path(path).suffix.lower() in SUFFIXES:
-        ends = f"be a folder, or a database that ends in {', '.join(DATABASES[:-1])} or {DATABASES[-1]}"
+        ends = f"be a folder, or a database that ends in {_any_of(DATABASES)}"
         raise OutputError(f"'{path}' must {ends}; and files of a folder csv or parquet. Linked tables are several.")
     check_target(Path(path).with_suffix(f".{kind}"), SUFFIXES)
     if Path(path).exists() and not Path(path).is_dir():
@@ -250,15 +250,10 @@ def write_tables(
             for name, frame in block.items():
                 held[name].append(part := Path(folder) / f"{name}.{number}.arrow")
                 frame.write_ipc(part, compression="lz4")
-        tables = [
-            *(_looked_up(lookup, tree, columns) for lookup in tree.lookups),
-            *(
-                _Table(
-                    each.name, columns[each.name], map(_read_part, held[each.name]), each.schema, _keys_of(each, tree)
-                )
-                for each in tree.branches
-            ),
-        ]
+        tables = [_looked_up(lookup, tree, columns) for lookup in tree.lookups]
+        for each in tree.branches:
+            frames = map(pl.read_ipc, held[each.name])
+            tables.append(_Table(each.name, columns[each.name], frames, each.schema, _keys_of(each, tree)))
         if path.suffix.lower() in DATABASES:
             write = _into_duckdb if path.suffix.lower() == ".duckdb" else _into_sqlite
             failed = (
@@ -274,18 +269,9 @@ def write_tables(
             write_frames(path / f"{name}.{kind}", kinds, frames, schema, shown=own, spreadsheet=spreadsheet)
 
 
-def _read_part(part: Path) -> pl.DataFrame:
-    return pl.read_ipc(part)
-
-
 def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
     """What a database is told of the columns of a table: which are its keys, and which refer to others."""
-    root, looked_up = tree.root, {each.id: each.name for each in tree.lookups}
-    keys = {
-        name: f"REFERENCES {_quoted(looked_up[name])} ({_quoted(name)})"
-        for name in branch.schema.names
-        if name in looked_up
-    }
+    root, keys = tree.root, {each.id: f"REFERENCES {_quoted(each.name)} ({_quoted(each.id)})" for each in tree.lookups}
     keys[branch.key] = f"NOT NULL REFERENCES {_quoted(root.name)} ({_quoted(root.key)})" if branch.of else "PRIMARY KEY"
     keys |= {branch.id: "PRIMARY KEY"} if branch.id else {}
     above = next((each for each in tree.branches if each.name == branch.of), root)
