@@ -46,7 +46,10 @@ class BlockSampler:
         self._seed, self._schema = seed, copula.schema.whole or copula.schema
         self._sampler: Sampler = RecordSampler(copula)
         if condition is not None:
-            self._schema, self._sampler = condition.schema, _under(copula, condition)
+            # Imported here: most rows are drawn without a condition.
+            from sklar.draw.given import given_sampler
+
+            self._schema, self._sampler = condition.schema, given_sampler(copula, condition)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
         self.block_rows = self._sampler.block_rows
@@ -69,13 +72,6 @@ class BlockSampler:
             return decode_dummies(codes.view(np.bool_), self._schema)
         # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
         return self._decoder.decode(self._schema.complete(codes), stream(self._seed, number, 1))
-
-
-def _under(copula: Copula, condition: Condition) -> Sampler:
-    # Imported here: most rows are drawn without a condition.
-    from sklar.draw.given import given_sampler
-
-    return given_sampler(copula, condition)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
@@ -126,15 +122,12 @@ class TreeSampler:
         enums: bool = False,
         condition: tuple[Condition, Mapping[str, Shape]] | None = None,
     ) -> None:
-        people, self._columns = copula.of_people(tree.people.measured), tree_columns(tree)
+        people = copula.of_people(tree.people.measured)
         self._tree, self._seed, self._model, self._joint = tree, seed, copula, tree.joint
         self._classes, self._cells = people.probabilities, people.schema.cells
-        self._condition: Condition | None = None
-        finer = shapes
-        if condition is not None:
-            self._condition, finer = condition
+        self._condition, finer = condition or (None, shapes)
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
-        self.block_rows = self._people.block_rows
+        self.block_rows, self.blocks = self._people.block_rows, self._people.blocks
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}
         self._levels = {
             i: level_drawer(own.levels, tree.branches[i].schema.measured.cells) for i, own in self._kinds.items()
@@ -153,10 +146,6 @@ class TreeSampler:
             for i, branch in enumerate(tree.branches)
         }
 
-    def blocks(self, people: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
-        """Number and size of the blocks of this many people, from block `first` up to and without `last`."""
-        return blocks(people, self.block_rows, first, last)
-
     def draw(self, block: tuple[int, int]) -> dict[str, pl.DataFrame]:
         """All rows of the people of a block, given as its number and its size, those that have an order in it."""
         number, people = block
@@ -167,7 +156,7 @@ class TreeSampler:
             finer = self._condition.schema.measured.offsets[:-1, None] + codes.astype(np.int64)
             codes = self._condition.origin[finer] - self._cells.offsets[:-1, None]
         drawn = {0: _Drawn(owner=keys - keys[0], component=self._class_of(codes, rng), ids=keys, codes=codes)}
-        frames = {tree.name: frame.select(pl.Series(tree.root.key, keys), *self._columns[tree.name].names()[1:])}
+        frames = {tree.name: frame.select(pl.Series(tree.root.key, keys), *self.columns[tree.name].names()[1:])}
         for i, branch in enumerate(tree.branches[1:], start=1):
             above = drawn[tree.above[i]]
             if branch.of == tree.name:
@@ -207,42 +196,27 @@ class TreeSampler:
         codes: Codes = self._levels[i](component, rng)
         for place, levels in known.items():
             codes[place] = levels
-        codes = self._repaired(i, branch, codes, owner, drawn, list(known), rng)
+        codes = self._repaired(i, codes, owner, drawn, list(known), rng)
         at = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         ids = above.ids[owner] * (branch.at_most + 1) + at + 1
-        kept = self._first_of_each(branch, schema.names, owner, codes, times)
-        return _Drawn(
-            owner=owner[kept],
-            component=component[kept],
-            ids=ids[kept],
-            codes=codes[:, kept],
-            times=None if times is None else times[kept],
-        )
+        kept = self._first_of_each(branch, owner, codes, times)
+        times = None if times is None else times[kept]
+        return _Drawn(owner=owner[kept], component=component[kept], ids=ids[kept], codes=codes[:, kept], times=times)
 
-    def _first_of_each(
-        self, branch: Branch, names: tuple[str, ...], owner: Ints, codes: Codes, times: Ints | None
-    ) -> Ints:
+    def _first_of_each(self, branch: Branch, owner: Ints, codes: Codes, times: Ints | None) -> Ints:
         """Of rows that may not be alike, the first. With strict times there are none."""
         if not branch.unique or (branch.course is not None and branch.course.strict):
             return np.arange(owner.size)
-        own = [
-            times if times is not None and name == branch.order else codes[names.index(name)] for name in branch.unique
-        ]
-        alike = pl.DataFrame({str(at): each for at, each in enumerate([owner, *own])})
+        known = dict(zip(branch.schema.measured.names, codes, strict=True))
+        known |= {} if times is None else {branch.order: times}
+        alike = pl.DataFrame({str(at): each for at, each in enumerate([owner, *map(known.get, branch.unique)])})
         return alike.select(pl.struct(pl.all()).is_first_distinct().arg_true()).to_series().to_numpy()
 
     def _repaired(
-        self,
-        i: int,
-        branch: Branch,
-        codes: Codes,
-        owner: Ints,
-        drawn: Mapping[int, _Drawn],
-        known: list[int],
-        rng: np.random.Generator,
+        self, i: int, codes: Codes, owner: Ints, drawn: Mapping[int, _Drawn], known: list[int], rng: np.random.Generator
     ) -> Codes:
         """Rows that honor all rules, with what is known of people and of their order as it is."""
-        joint = self._joint.measured
+        joint, branch = self._joint.measured, self._tree.branches[i]
         own = [joint.names.index(f"{branch.name}.{name}") for name in branch.schema.measured.names]
         people = [joint.names.index(name) for name in self._tree.root.schema.measured.names]
         part = joint.part([*people, *own])
@@ -262,9 +236,8 @@ class TreeSampler:
         own, tree = drawn[i], self._tree
         frame = self._decoders[i].decode(branch.schema.complete(own.codes), values)
         if own.times is not None and (course := branch.course) is not None:
-            column = AxisDecoder(branch.schema.attributes[course.order]).column(
-                (course.first + own.times) * course.step
-            )
+            axis = AxisDecoder(branch.schema.attributes[course.order])
+            column = axis.column((course.first + own.times) * course.step)
             frame.replace_column(frame.columns.index(branch.order), column.alias(branch.order))
         key, at = own.owner, tree.above[i]
         while at:
