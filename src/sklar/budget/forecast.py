@@ -133,11 +133,6 @@ class Forecast(Tabular):
     tree: Tree | None = None
 
     @property
-    def rows_are_public(self) -> bool:
-        """Whether the number of rows is."""
-        return self.budget.rows_are_public
-
-    @property
     def one_way_error(self) -> float:
         """The root mean square over all levels of the standard error of their counts."""
         return rms(self.one_way_sd, self.schema.sizes)

@@ -125,7 +125,8 @@ class TreeSampler:
         people = copula.of_people(tree.people.measured)
         self._tree, self._seed, self._model, self._joint = tree, seed, copula, tree.joint
         self._classes, self._cells = people.probabilities, people.schema.cells
-        self._condition, finer = condition or (None, shapes)
+        held: tuple[Condition | None, Mapping[str, Shape]] = condition or (None, shapes)
+        self._condition, finer = held
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
         self.block_rows, self.blocks = self._people.block_rows, self._people.blocks
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}

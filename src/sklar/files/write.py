@@ -252,8 +252,8 @@ def write_tables(
                 frame.write_ipc(part, compression="lz4")
         tables = [_looked_up(lookup, tree, columns) for lookup in tree.lookups]
         for each in tree.branches:
-            frames = map(pl.read_ipc, held[each.name])
-            tables.append(_Table(each.name, columns[each.name], frames, each.schema, _keys_of(each, tree)))
+            parts = map(pl.read_ipc, held[each.name])
+            tables.append(_Table(each.name, columns[each.name], parts, each.schema, _keys_of(each, tree)))
         if path.suffix.lower() in DATABASES:
             write = _into_duckdb if path.suffix.lower() == ".duckdb" else _into_sqlite
             failed = (

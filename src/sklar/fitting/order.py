@@ -114,7 +114,10 @@ def fit_laws(measured: Measured, model: LatentModel, shapes: Mapping[str, Shape]
         number = kinds.number[:, np.repeat(np.arange(bins.size - 1), np.diff(bins))] * shapes[branch.name].masses(bins)
         own = (side for side in sides_of(tree) if side.of == branch and side.kind in _IN_ORDER)
         tables = {
-            side.kind: (held[side.what].values.reshape(side.shapes[0]) / n, float(held[side.what].scales[0] / n) ** 2)
+            side.kind: (
+                held[side.what].values.reshape(side.tables[0][1]) / n,
+                float(held[side.what].scales[0] / n) ** 2,
+            )
             for side in own
         }
         levels = kinds.levels.reshape(*kinds.kind.shape, -1)

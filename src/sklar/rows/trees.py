@@ -370,7 +370,7 @@ class People:
         owner, number, course = self.owner[i], self._number(i), side.of.course
         if side.kind == "number":
             return [(number, np.full(number.size, tokens))]
-        places = {axis for axes in side.axes for axis in axes if axis >= 0}
+        places = {axis for axes, _ in side.tables for axis in axes if axis >= 0}
         codes = {place: self.rows[i][f"code {place}"].to_numpy().astype(np.int64) for place in places}
         if side.kind == "two":
             begin, one = (np.cumsum(number) - number)[owner], np.flatnonzero(number[owner] > 1)

@@ -151,8 +151,8 @@ def _chart(fit: Judged, tree: Tree) -> Markup:
     """The largest cells of both tables; of steps from a level to the next how they flow."""
     for side in sides_of(tree):
         if side.kind == "next" and fit.kind == _said(side):
-            labels = shown_levels(side.of.schema.attributes[side.axes[0][0]])
-            flows = [each.reshape(side.shapes[0]) for each in fit.shares]
+            (state, *_), shape = side.tables[0]
+            labels, flows = shown_levels(side.of.schema.attributes[state]), [each.reshape(shape) for each in fit.shares]
             return svg.flows([("real", flows[0]), ("synthetic", flows[1])], labels, fit.kind, fit.name)
     return svg.paired_bars(fit.largest, title=fit.kind, description=fit.name)
 
@@ -181,7 +181,7 @@ def _measured(counted: tuple[Exact, Exact], tree: Tree) -> Iterator[Judged]:
         yield _fit(kind, f"{joint.names[one]} x {joint.names[two]}", both, tables)
     for side, *tokens in zip(sides_of(tree), *(each.tables[2:] for each in counted), strict=True):
         split = (np.split(each, np.cumsum(side.lengths)[:-1]) for each in tokens)
-        for axes, shape, *own in zip(side.axes, side.shapes, *split, strict=True):
+        for (axes, shape), *own in zip(side.tables, *split, strict=True):
             named = [side.of.schema.names[axis] for axis in axes if axis >= 0]
             along = [_labels(side, axis, size) for axis, size in zip(axes, (*shape, shape[-1]), strict=False)]
             pairs = combinations_with_replacement(along[0], 2) if side.kind == "two" else product(*along)

@@ -252,9 +252,10 @@ def examine_sides(measured: Measured) -> tuple[list[NoiseTest], Sequence[str]]:
             seen[name, "people"] += [(values.sum(keepdims=True), variance * values.size)]
         elif side.kind in STEPS:
             seen[name, "steps"].append((values.sum(keepdims=True), variance * values.size))
-            for place, axis in enumerate(side.axes[0]):
+            axes, shape = side.tables[0]
+            for place, axis in enumerate(axes):
                 # An attribute of a step is that of the row before, or of the next one.
-                shaped = np.moveaxis(values.reshape(side.shapes[0]), place, 0)
+                shaped = np.moveaxis(values.reshape(shape), place, 0)
                 summed = shaped.reshape(len(shaped), -1).sum(axis=1)
                 seen[name, place if axis >= 0 else axis].append((summed, variance * values.size / len(shaped)))
     squares, each = Squares(), []
