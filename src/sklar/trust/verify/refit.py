@@ -95,11 +95,6 @@ def _to_the_last_digit(
     return Check("refit", None, f"not confirmed: {detail}")
 
 
-def _gains_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    gains = [each.get("gain_over_independence", 0.0) for each in (one, other)]
-    return bool(abs(gains[0] - gains[1]) <= _GAIN_TOLERANCE)
-
-
 def refitted(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     if _by_older_rules(model):
@@ -113,7 +108,7 @@ def refitted(model: Model, progress: Progress = SILENT) -> Check:
         note = "; with the choices that the file states, which this machine would not make"
     elif stated.get("priors") != fitted.get("priors"):
         raise ModelError("the settings name other priors than the tables do")
-    elif not _gains_alike(stated, fitted):
+    elif abs(stated.get(gain := "gain_over_independence", 0.0) - fitted.get(gain, 0.0)) > _GAIN_TOLERANCE:
         raise ModelError("the settings state other held-out errors than the tables give")
     estimates, bits = pool(model.measured), digits(model.measured.blocks, model.n_rows)
     if isinstance(copula, LatentModel) and isinstance(model.copula, LatentModel):

@@ -63,7 +63,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.budget.certificate import Measured, tokens_of
 from sklar.budget.plan import INSIDE, STEPS, sides_of
-from sklar.fitting.margins import implied_counts
+from sklar.fitting.margins import implied_counts, table_runs
 from sklar.kernel.cells import Cells, Doubles, Ints
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
@@ -506,9 +506,7 @@ def _variance(mechanism: Mechanism, scales: Doubles) -> Doubles:
 def _runs(sizes: Ints) -> Iterator[tuple[int, int, slice]]:
     """Runs of tables of not too many cells: the first and the last table, and their cells."""
     ends = np.concatenate([[0], np.cumsum(sizes)])
-    starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
-    for first, last in pairwise(starts.tolist()):
-        yield first, last, slice(int(ends[first]), int(ends[last]))
+    return ((first, last, slice(ends[first], ends[last])) for first, last in table_runs(ends))
 
 
 def _same_places(z: Doubles, sizes: Ints) -> Squares:
