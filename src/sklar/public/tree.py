@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sklar.errors import SchemaError
-from sklar.public.attribute import NO_WORDS, Attribute, Remembering, Words, refuse, repeated, within
+from sklar.public.attribute import NO_WORDS, Attribute, Remembering, refuse, repeated, within
 from sklar.public.description import describes_tree, read_described, toml_table
 from sklar.public.outputs import grain, spread
 from sklar.public.rules import Determined, Forbidden, Rule, parse_rules
@@ -189,11 +189,6 @@ class Tree(Remembering):
         _ = self.joint.checked()
 
     @classmethod
-    def of(cls, given: Tree | str | Path) -> Tree:
-        """What a caller gives, by value or as the path of its file."""
-        return given if isinstance(given, Tree) else cls.load(given)
-
-    @classmethod
     def load(cls, path: str | Path) -> Tree:
         """Read a file of linked tables (TOML), or a model file; files that it names lie beside it."""
         return cls.from_dict(read_described(path), folder=Path(path).parent)
@@ -291,7 +286,9 @@ class Tree(Remembering):
         attributes, rules, weights, target = [], list[Rule](), list[tuple[str, str, float]](), list[str]()
         for branch, place in ((self.branches[i], place) for i, place in self.places):
             if place < 0:
-                number = Attribute(name=branch.name, kind="integer", edges=branch.bins, words=_number_of(branch))
+                title = f"Number of {branch.name}" + (f" of one of {branch.of}" if branch.parent else "")
+                words = replace(NO_WORDS, title=title)
+                number = Attribute(name=branch.name, kind="integer", edges=branch.bins, words=words)
                 attributes.append(number if branch.of == self.name else with_none(number))
             elif branch.of:
                 own = branch.schema.attributes[place]
@@ -428,10 +425,6 @@ def _path(branch: Branch, known: Mapping[str, Branch], order: Mapping[str, int])
         branch = known[branch.of]
         path.insert(0, order[branch.name])
     return path
-
-
-def _number_of(branch: Branch) -> Words:
-    return replace(NO_WORDS, title=f"Number of {branch.name}" + (f" of one of {branch.of}" if branch.parent else ""))
 
 
 def _schema(given: object, folder: Path | None, ids: Mapping[str, Sequence[str]]) -> Schema:

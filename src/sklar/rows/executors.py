@@ -171,12 +171,8 @@ def _count(tables: Sequence[SparkTable], ask: Ask, secrets: Secrets, name: str) 
         facts["tries"] = 1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
         found = []
         for branch, table in enumerate(tables):
-            own: dict[str, Any] = {
-                "schema": table.schema,
-                "branch": branch,
-                "by_content": isinstance(table, SparkFrame),
-            }
-            found.append(table.pieces(work := Work(**own, **facts), most))
+            work = Work(schema=table.schema, branch=branch, by_content=isinstance(table, SparkFrame), **facts)
+            found.append(table.pieces(work, most))
         tasks, parts = [pieces for pieces, _ in found if pieces is not None], found[0][1]
         if not tasks:
             return no_answers(ask)

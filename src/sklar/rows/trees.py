@@ -230,11 +230,7 @@ class People:
         self._tree = tree
         self.rows, self.owner = dict[int, pl.DataFrame](), dict[int, Ints]()
         self.read, self.matched, self.kept = (np.zeros(len(tree.branches), dtype=np.int64) for _ in range(3))
-        self._above = {
-            i: next(k for k, other in enumerate(tree.branches) if other.name == branch.of)
-            for i, branch in enumerate(tree.branches)
-            if branch.of
-        }
+        self._above = tree.above
         for i, branch in enumerate(tree.branches):
             self._take(i, branch, pl.concat(frames[i] or [_none_of(i, ask)]))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import render, short
-from sklar.budget.plan import GAP, NUMBER, SIDES, TOKENS, Side, sides_of
+from sklar.budget.plan import GAP, NUMBER, TOKENS, Side, said_of, sides_of
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation, evaluate, text_table
 from sklar.custodian.evaluate.verdict import LIMITS, Reason, Verdict, badness, chance_of_shares, overall, weigh, worst
@@ -77,10 +77,8 @@ class TreeEvaluation(Tabular):
     @property
     def by_row(self) -> list[tuple[str, str]]:
         """The verdicts on each table by itself, in words."""
-        return [
-            (name, ", ".join(f"{what} {verdict}" for what, verdict, _ in own.summary))
-            for name, own in self.rows.items()
-        ]
+        verdicts = {name: [f"{what} {verdict}" for what, verdict, _ in own.summary] for name, own in self.rows.items()}
+        return [(name, ", ".join(each)) for name, each in verdicts.items()]
 
     @property
     def worst(self) -> list[Judged]:
@@ -104,9 +102,8 @@ class TreeEvaluation(Tabular):
         """For JSON."""
         facts = {"notice": NOTICE, "people": {"real": self.people[0], "synthetic": self.people[1]}}
         facts |= {"kinds": self.to_columns(), "rows": {name: own.to_dict() for name, own in self.rows.items()}}
-        return facts | {
-            "verdicts": {kind: {"verdict": verdict, "words": words} for kind, verdict, words in self.summary}
-        }
+        verdicts = {kind: {"verdict": verdict, "words": words} for kind, verdict, words in self.summary}
+        return facts | {"verdicts": verdicts}
 
     def lines(self) -> list[str]:
         """For a person to read, the notice first."""
@@ -150,27 +147,19 @@ def evaluate_tree(
 def _chart(fit: Judged, tree: Tree) -> Markup:
     """The largest cells of both tables; of steps from a level to the next how they flow."""
     for side in sides_of(tree):
-        if side.kind == "next" and fit.kind == _said(side):
+        if side.kind == "next" and fit.kind == said_of(side.what):
             (state, *_), shape = side.tables[0]
             labels, flows = shown_levels(side.of.schema.attributes[state]), [each.reshape(shape) for each in fit.shares]
             return svg.flows([("real", flows[0]), ("synthetic", flows[1])], labels, fit.kind, fit.name)
     return svg.paired_bars(fit.largest, title=fit.kind, description=fit.name)
 
 
-def _said(side: Side) -> str:
-    return SIDES[side.kind][1].format(of=side.of.name)
-
-
 def _measured(counted: tuple[Exact, Exact], tree: Tree) -> Iterator[Judged]:
     """All tables that a release measures: those of the joint table by the tables that their attributes are of."""
     joint, cells = tree.joint.measured, tree.joint.measured.cells
-    known, labels = (
-        dict(zip(tree.joint.names, tree.places, strict=True)),
-        [shown_levels(each) for each in joint.attributes],
-    )
-    of = [
-        "numbers of rows" if place < 0 else tree.branches[i].name for i, place in (known[name] for name in joint.names)
-    ]
+    known = dict(zip(tree.joint.names, tree.places, strict=True))
+    labels, places = [shown_levels(each) for each in joint.attributes], [known[name] for name in joint.names]
+    of = ["numbers of rows" if place < 0 else tree.branches[i].name for i, place in places]
     for at, name in enumerate(joint.names):
         yield _fit(f"{of[at]}, one attribute", name, labels[at], [each.one_way[cells.levels(at)] for each in counted])
     for one, two in zip(*cells.pairs, strict=True):
@@ -185,7 +174,7 @@ def _measured(counted: tuple[Exact, Exact], tree: Tree) -> Iterator[Judged]:
             named = [side.of.schema.names[axis] for axis in axes if axis >= 0]
             along = [_labels(side, axis, size) for axis, size in zip(axes, (*shape, shape[-1]), strict=False)]
             pairs = combinations_with_replacement(along[0], 2) if side.kind == "two" else product(*along)
-            yield _fit(_said(side), " x ".join(named), [", ".join(pair) for pair in pairs], own)
+            yield _fit(said_of(side.what), " x ".join(named), [", ".join(pair) for pair in pairs], own)
 
 
 def _labels(side: Side, axis: int, size: int) -> Sequence[str]:

@@ -113,8 +113,8 @@ def described(facts: Facts, template: str) -> dict[str, Any]:
     contact = facts.publication.contact or ""
     mail = ("vcard:hasEmail", f"mailto:{contact}") if _MAIL.fullmatch(contact) else None
     reach = ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail
-    own = {"typed": typed, "described": _words, "reach": reach, "measured": _measured(facts)}
-    document: dict[str, Any] = _stated(json.loads(filled(template, facts, j=json.dumps, **own)))
+    view: dict[str, Any] = {"j": json.dumps, "typed": typed, "described": _words, "reach": reach}
+    document: dict[str, Any] = _stated(json.loads(filled(template, facts, measured=_measured(facts), **view)))
     return document
 
 
