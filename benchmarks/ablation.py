@@ -31,7 +31,7 @@ from benchmarks.tables import FOLDER, Bench, codes_of, opened
 from experiments import record
 from sklar.budget.certificate import Measured
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_second
+from sklar.budget.plan import plan_scores, plan_second
 from sklar.draw.blocks import Copula
 from sklar.files.model import Model, fit_tables
 from sklar.fitting.latent import LatentModel
@@ -54,12 +54,17 @@ def _evenly(cells: Any, stages: Any, distances: Any, *rest: Any) -> Any:
     return plan_second(cells, stages, np.zeros_like(distances), *rest)
 
 
+def _of_three(cells: Any, n_rows: Any, stages: Any, targets: Any, **_: Any) -> Any:
+    return plan_scores(cells, n_rows, stages, targets, orders=(3,))
+
+
 def _never(*_: Any, **__: Any) -> Any:
     return None
 
 
 # What is set where in the package to take a part out: before tables are measured, or only when they are fitted.
 PLANNED: Mapping[str, tuple[str, Any]] = {
+    "sets of four": ("sklar.fitting.third.plan_scores", _of_three),
     "second stage by distances": ("sklar.fitting.third.plan_second", _evenly),
     "third stage": ("sklar.budget.plan.looks_for_triples", _never),
     "scores": ("sklar.fitting.third.plan_scores", _never),
@@ -69,7 +74,7 @@ FITTED: Mapping[str, tuple[str, Any]] = {
     "shrunk tables alone": ("sklar.fitting.choose.SHRINKAGES", (0.4,)),
     "what fits miss": ("sklar.fitting.choose.MOST_MISSED", -1),
     "capacity by noise": ("sklar.fitting.choose.COMPONENTS", (150, 150)),
-    "several fits": ("sklar.fitting.choose.FITS", (2, 2)),
+    "several fits": ("sklar.fitting.choose.UNITED", 300),
     "margins from interactions": ("sklar.fitting.denoise._SHARPENING_ROUNDS", 0),
     "margins by Bayes": ("sklar.fitting.denoise.LARGE_TV", np.inf),
 }

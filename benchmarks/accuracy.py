@@ -52,6 +52,7 @@ PEERS = ("aim", "mst", "privbayes")
 METHODS = (*OURS, *BASELINES, *PEERS)
 
 LIMIT = 900.0
+PATIENCE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> s
     """Run a command on one core. Returns None when it ended well, else what became of it.
 
     The command is killed after `limit` seconds of processor time, whatever else the machine does meanwhile. It is also
-    killed after six times as long by the clock, in case it waits for something that never comes.
+    killed after `PATIENCE` times as long by the clock, in case it waits for something that never comes.
     """
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     seconds = math.ceil(limit)
@@ -149,11 +150,11 @@ def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> s
         command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | one, preexec_fn=bound
     ) as process:
         try:
-            code = process.wait(6 * limit)
+            code = process.wait(PATIENCE * limit)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            return f"stopped after {6 * limit:g} s"
+            return f"stopped after {PATIENCE * limit:g} s"
     if code in (-signal.SIGKILL, -signal.SIGXCPU):
         return f"stopped after {seconds} s of a core"
     return None if code == 0 else f"failed (exit status {code})"

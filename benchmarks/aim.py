@@ -107,7 +107,7 @@ def facts(bench: Bench, run: Run) -> dict[str, Any]:
 def judged(bench: Bench, drawn: Any) -> dict[str, Any]:
     """The errors that the page shows."""
     found = judge(bench, drawn)
-    return {name: found[name] for name in (*MEASURES, "two_way_maximum")}
+    return {name: found[name] for name in (*MEASURES, "two_way_maximum", "three_way_maximum")}
 
 
 def run_ours(bench: Bench, run: Run) -> dict[str, Any]:

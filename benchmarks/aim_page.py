@@ -23,6 +23,7 @@ NAMED = {
     "mst": "MST",
 }
 MEASURES = {"tv2": "TV2", "tv3": "TV3"}
+LARGEST = {"two_way_maximum": "largest two-way error", "three_way_maximum": "largest three-way error"}
 # Ours is behind where its mean is above the best peer's by more than this share.
 BEHIND = 0.03
 
@@ -98,7 +99,8 @@ def summary(runs: Sequence[_Run], limits: Mapping[str, Any]) -> str:
 
 def details(runs: Sequence[_Run]) -> str:
     """Every method on one table, one line for an epsilon and a method."""
-    lines = []
+    # Runs of before it was taken have no largest three-way error.
+    lines, largest = [], [measure for measure in LARGEST if any(run.get(measure) is not None for run in runs)]
     for (_, epsilon), by in groups(runs).items():
         for method, here in by.items():
             ended = sum(run["whole"] for run in here)
@@ -110,12 +112,12 @@ def details(runs: Sequence[_Run]) -> str:
                     NAMED[method],
                     f"{len(here)}" + ("" if ended == len(here) else f", {len(here) - ended} stopped"),
                     *measured,
-                    cell(here, "two_way_maximum", 0),
+                    *[cell(here, measure, 0) for measure in largest],
                     rounds,
                     cell(here, "seconds", 0),
                 ]
             )
-    head = ["epsilon", "method", "draws", *MEASURES.values(), "largest two-way error", "rounds", "seconds"]
+    head = ["epsilon", "method", "draws", *MEASURES.values(), *map(LARGEST.__getitem__, largest), "rounds", "seconds"]
     return record.table(head, lines)
 
 

@@ -35,16 +35,17 @@ def triples_of(m: int) -> list[tuple[int, int, int]]:
     return [everything[index] for index in np.sort(chosen)]
 
 
-def three_way_tv(
+def three_way_errors(
     real: NDArray[np.int32], synthetic: NDArray[np.int32], sizes: Sequence[int], triples: Sequence[tuple[int, int, int]]
-) -> float:
-    """The mean total variation distance of three-way tables of two sets of codes, shape (m, rows). No code is negative.
+) -> tuple[float, float]:
+    """The mean total variation distance of three-way tables of two sets of codes, shape (m, rows), and the largest
+    error of a cell, in rows of the first. No code is negative.
 
     >>> codes = np.array([[0, 1], [0, 1], [0, 1]], dtype=np.int32)
-    >>> three_way_tv(codes, codes[:, :1], [2, 2, 2], [(0, 1, 2)])
-    0.5
+    >>> three_way_errors(codes, codes[:, :1], [2, 2, 2], [(0, 1, 2)])
+    (0.5, 1.0)
     """
-    total = 0.0
+    total, largest = 0.0, 0.0
     for a, b, c in triples:
         shape = (sizes[a], sizes[b], sizes[c])
         one, other = (np.ravel_multi_index((codes[a], codes[b], codes[c]), shape) for codes in (real, synthetic))
@@ -54,8 +55,10 @@ def three_way_tv(
             seen, both = np.unique(np.concatenate([one, other]), return_inverse=True)
             one, other, cells = both[: one.size], both[one.size :], seen.size
         shares = (np.bincount(each, minlength=cells) / each.size for each in (one, other))
-        total += 0.5 * float(np.abs(next(shares) - next(shares)).sum())
-    return total / len(triples)
+        missed = np.abs(next(shares) - next(shares))
+        total += 0.5 * float(missed.sum())
+        largest = max(largest, real.shape[1] * float(missed.max()))
+    return total / len(triples), largest
 
 
 def _nothing_asked(schema: Schema) -> TripleQueries:
@@ -65,7 +68,7 @@ def _nothing_asked(schema: Schema) -> TripleQueries:
 
 def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, Any]:
     """Errors of synthetic codes, shape (m, rows), or of a table of dummies."""
-    schema, asked, three = bench.schema, _nothing_asked(bench.schema), None
+    schema, asked, three, largest = bench.schema, _nothing_asked(bench.schema), None, None
     if isinstance(drawn, pl.DataFrame):
         every = choose_triples(schema)
         if every.in_all <= MAX_TRIPLES and schema.n_attributes <= ALL_TRIPLES_UP_TO:
@@ -73,7 +76,8 @@ def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, An
         given = answer(drawn, schema, asked)
     else:
         given = answer_blocks([drawn], schema, asked, form="records")
-        three = three_way_tv(bench.codes, drawn, schema.sizes.tolist(), triples_of(schema.n_attributes))
+        triples = triples_of(schema.n_attributes)
+        three, largest = three_way_errors(bench.codes, drawn, schema.sizes.tolist(), triples)
     found = compare(answer_blocks([bench.codes], schema, asked, form="records"), given)
     if asked.size:
         three = found.result("three-way").tv
@@ -83,6 +87,7 @@ def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, An
         "one_way_maximum": round(best["one-way"].maximum, 1),
         "two_way_average": round(best["two-way"].average, 4),
         "two_way_maximum": round(best["two-way"].maximum, 1),
+        "three_way_maximum": None if largest is None else round(largest, 1),
         "tv1": round(found.result("one-way").tv or 0.0, 5),
         "tv2": round(found.result("two-way").tv or 0.0, 5),
         "tv3": None if three is None else round(three, 5),

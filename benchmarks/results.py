@@ -121,11 +121,8 @@ PAGES = (
         minutes=14,
         commands=(f"benchmarks.ablation --draws 1 --epsilons 1,4 {_GRAPHICAL}", "benchmarks.ablation --page"),
     ),
-    Page(
-        name="inference", minutes=13, commands=("experiments.inference --times 26 --fewer 13 --direct 400 --tested 40",)
-    ),
+    Page(name="inference", minutes=26, commands=("experiments.inference --part 0.4 --jobs 2 --minutes 24",)),
     Page(name="functions", minutes=8, commands=("experiments.functions --runs 2 --epsilon 1 --epsilon 10 --jobs 2",)),
-    Page(name="inference_raw", minutes=13.5, commands=("experiments.inference --raw --releases 4 --jobs 2",)),
     Page(name="studio", minutes=4, commands=("experiments.studio --page",)),
     Page(name="linked", minutes=6, commands=("benchmarks.linked --page",)),
     Page(name="flaws", minutes=22, commands=("tests.flaws.run --jobs 2",)),

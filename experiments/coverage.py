@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import click
@@ -20,10 +21,11 @@ from numpy.typing import NDArray
 from experiments.asked import measure_counts
 from experiments.data import Dataset, opened
 from experiments.record import table
-from sklar.answer.query import count_cells, estimate
+from sklar.answer.effects import normal_quantile, pool_effects
+from sklar.answer.infer.onestep import means_of
+from sklar.answer.query import estimate
 from sklar.budget.certificate import Measured
 from sklar.budget.forecast import forecast
-from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
 from sklar.public.schema import Schema
 from sklar.rows.count import Exact, ask_all, count
@@ -81,8 +83,10 @@ def coverage(
             held[kind].append(float(np.mean((found.low <= exact[kind]) & (exact[kind] <= found.high))))
         for kind, where in (("one-way", [i]), ("two-way", [i, j])):
             cells = generator.random(exact[kind].shape) < generator.random()
-            answer = count_cells(measured, cells, where, level=level)
-            held[f"{kind} sets"].append(float(abs(answer.count - exact[kind][cells].sum()) <= answer.half_width))
+            effects = pool_effects(measured, where)
+            (share,), noise = means_of({effects.where: cells[None].astype(np.float64)}, effects)
+            off = abs(share - exact[kind][cells].sum() / effects.n_rows)
+            held[f"{kind} sets"].append(float(off <= normal_quantile(level) * math.sqrt(noise[0, 0])))
     return {kind: float(np.mean(shares)) for kind, shares in held.items()}
 
 
@@ -90,11 +94,9 @@ def noise_errors(counts: Exact, schema: Schema, setting: Setting, *, times: int)
     """Root mean square errors of one-way and two-way counts, over all cells and draws."""
     squares: list[tuple[float, float]] = []
     for measured in draws(counts, schema, setting, times):
-        pooled = pool(measured)
-        one = [estimate(measured, name).counts for name in schema.names]
-        wrong = np.concatenate(one) - counts.one_way
-        pairs = pooled.pairs - counts.pairs
-        squares.append((float(np.mean(wrong**2)), float(np.mean(pairs**2)) if pairs.size else 0.0))
+        one = np.concatenate([estimate(measured, name).counts for name in schema.names]) - counts.one_way
+        two = [estimate(measured, *pair).counts.ravel() for pair in combinations(schema.names, 2)]
+        squares.append((float(np.mean(one**2)), float(np.mean((np.concatenate(two) - counts.pairs) ** 2))))
     means = np.mean(squares, axis=0)
     return math.sqrt(means[0]), math.sqrt(means[1])
 

@@ -32,7 +32,8 @@ from benchmarks.pages import kept
 from experiments import record
 from experiments.asked import counts_of, measure_counts
 from experiments.figures import dots
-from sklar.answer.infer.inquiry import Declared, Inquiry
+from sklar.answer.infer.inquiry import Inquiry
+from sklar.answer.infer.inside import Declared
 from sklar.answer.infer.numerical import table_of
 from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from experiments import data, paper, record
 from experiments.figures import grid
 from sklar.kernel.theorems import advanced_epsilon
-from sklar.paper.estimate import orthant, thresholds
+from sklar.paper.estimate import far_orthant, thresholds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +54,18 @@ def through_numbers(second: Sequence[int], *, margin_follows: bool = True) -> ND
         return float(np.sum(corners))
 
     return np.array([n * chance(a, b) for a, b in zip(x, y, strict=True)])
+
+
+def orthant(h: ArrayLike, k: ArrayLike, r: ArrayLike) -> NDArray[np.float64]:
+    """P(Y1 > h, Y2 > k) for standard normals with correlation r (Eq. 6), to 1e-15; NaN where |r| > 1."""
+    # P(Y > 38.5) underflows: farther cut points are infinite.
+    h, k = (np.clip(np.asarray(each, np.float64), -38.5, 38.5) for each in (h, k))
+    r = np.asarray(r, np.float64)
+    u = np.sqrt(np.where(np.abs(r) <= 1.0, (1.0 - r) * (1.0 + r), np.nan))
+    area = far_orthant(np.abs(h), np.abs(k), np.where((h < 0.0) == (k < 0.0), r, -r), u)
+    # P(Y1 > h, Y2 > k) = P(Y2 > k) - P(-Y1 > -h, Y2 > k)
+    area = np.where(h < 0.0, ndtr(-np.abs(k)) - area, area)
+    return np.clip(np.where(k < 0.0, ndtr(-h) - area, area), 0.0, np.minimum(ndtr(-h), ndtr(-k)))
 
 
 def _cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ import click
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from benchmarks.judge import three_way_tv, triples_of
+from benchmarks.judge import three_way_errors, triples_of
 from numpy.typing import NDArray
 
 from experiments import record
@@ -68,7 +68,7 @@ def released(codes: NDArray[np.int32], epsilon: float, *, third: bool) -> dict[s
     tables = sum(each.tables for each in model.certificate.measurements if each.order == 3)
     pairs = [(i, j) for i in range(len(SIZES)) for j in range(i + 1, len(SIZES))]
     two = np.mean([_two_way_tv(codes, drawn, i, j) for i, j in pairs])
-    three = three_way_tv(codes, drawn, SIZES, triples_of(len(SIZES)))
+    three, _ = three_way_errors(codes, drawn, SIZES, triples_of(len(SIZES)))
     return {"tv2": float(two), "tv3": three, "tables": tables}
 
 

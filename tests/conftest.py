@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklar.errors import LedgerError, SchemaError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Codes, Tables
-from sklar.public.axis import AXES, DAY, SECOND, days, format_grain, microseconds
+from sklar.public.axis import AXES, DAY, SECOND, days, microseconds
 from sklar.public.outputs import exact
 from sklar.public.schema import Schema
 from sklar.rows.count import Exact
@@ -111,7 +111,7 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
     unit = Fraction(1)
     if kind in FORMATS and draw(st.booleans()):
         entry["format"] = draw(st.sampled_from(FORMATS[kind]))
-        unit = Fraction(format_grain(entry["format"]) if AXES[kind].timed else 1)
+        unit = (AXES[kind].told(entry["format"]) if AXES[kind].timed else None) or unit
     if kind in STEPS and draw(st.integers(0, 3)) == 0:
         entry["step"] = draw(st.sampled_from(STEPS[kind]))
         unit = exact(entry["step"]) * (SECOND if AXES[kind].timed else 1)

@@ -28,7 +28,7 @@ def run(*arguments: str, typed: str = "") -> str:
 def release(table: str, typed: str) -> tuple[Schema, pl.DataFrame]:
     """The README's commands, with these answers; the released schema and rows (every text as it is written)."""
     run("schema", "draft", table, "-o", "t.toml")
-    assert "Every column is reviewed" in run("schema", "review", "t.toml", table, typed=typed)
+    assert "Every entry is reviewed" in run("schema", "review", "t.toml", table, typed=typed)
     run("forecast", "--schema", "t.toml", "--rows", str(ROWS), "--epsilon", "1")
     run("release", table, "--schema", "t.toml", "--epsilon", "1", "--out", "synthetic.csv")
     run("report", "synthetic.sklar", "--out", "report.html")

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import sklar
-from sklar.answer.plots import Plots
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.errors import BudgetError, ModelError, OutputError, SchemaError
@@ -150,11 +149,7 @@ def test_tabular_results_are_frames(model: Model) -> None:
 
 def test_plots_need_no_display(model: Model) -> None:
     pytest.importorskip("matplotlib")
-    assert isinstance(model.plot, Plots)
-    for figure in (model.plot.margins("age"), model.plot.margins("role"), model.plot.dependence()):
-        assert figure.axes
     assert sklar.forecast(model, rows=600, epsilon=4.0).plot().axes
-    refuses("the schema has no attribute 'nonsense'", model.plot.margins, "nonsense", error=SchemaError)
 
 
 def test_rows_under_a_condition(model: Model, folder: Path, tmp_path: Path) -> None:

@@ -377,7 +377,7 @@ def searched() -> Model:
 def test_the_mean_of_a_searched_number_is_limited_to_what_was_seen_and_says_so(searched: Model) -> None:
     found, attribute = infer(searched, "mean(cost) by sex"), searched.schema.attribute("cost")
     ends = [*np.concatenate(searched.shapes["cost"].ends).tolist(), *attribute.points]
-    limits = f"[{min(ends):.0f}, {max(ends):.0f}]"
+    limits = f"[{int(min(ends))}, {int(max(ends))}]"
     assert found.statistic == f"Mean of cost limited to {limits} by sex"
     assert found.to_dict()["limits"] == {"cost": limits}
     caution = f"'cost' is limited to {limits}, where the search saw rows: what lies beyond, if anything, counts"

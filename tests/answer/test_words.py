@@ -12,7 +12,6 @@ import pytest
 import sklar
 from sklar.answer.effects import Floats
 from sklar.answer.infer import infer
-from sklar.answer.infer.numerical import Curve
 from sklar.answer.infer.statistics import Records, solve
 from sklar.answer.predicate import QueryError
 from sklar.files.model import Model
@@ -152,8 +151,6 @@ def test_an_interval_lies_as_its_statistic_is_curved(model: Model) -> None:
     ends = [(each or 0.0) / (1 - (each or 0.0)) for each in (share.low, share.high)]
     assert [odds.low, odds.high] == pytest.approx(ends, rel=0.02)
     assert (odds.high or 0) - odds.estimate > 1.05 * (odds.estimate - (odds.low or 0))
-    line = Curve(np.array([-1.0, 0.0, 1.0]), np.array([4.0, 5.0, 6.0]), 0.0)
-    assert line.value([-3.0, 0.5, 9.0]).tolist() == [2.0, 5.5, 14.0]
 
 
 def test_what_has_no_value_is_left_out_and_told(model: Model) -> None:

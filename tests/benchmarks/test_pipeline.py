@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from experiments.illustrations import orthant
 from experiments.stopwatch import Stopwatch
 
 from benchmarks import growth, limits, pages, pipeline, references, shapes
 from sklar import fit
 from sklar.generate import generate, schema_toml
-from sklar.paper.estimate import nearest, orthant
+from sklar.paper.estimate import nearest
 from sklar.public.schema import Attribute, Schema
 
 

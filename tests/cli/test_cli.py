@@ -184,7 +184,7 @@ def test_demo(tmp_path: Path) -> None:
 
 
 def test_numbers() -> None:
-    texts = {"1": 1.0, "1e-9": 1e-9, "2**-30": 2.0**-30, "1/8": 0.125, "2**-(1/2)": 2**-0.5}
+    texts = {"1": 1.0, "1e-9": 1e-9, "2**-30": 2.0**-30, "1/8": 0.125}
     assert {text: number(text) for text in texts} == texts
     for text in ("", "x", "__import__('os')", "1+", "9**9**9**9", "(-1)**0.5", "1/0", "[1]"):
         with pytest.raises(click.BadParameter, match="is not a number such as"):

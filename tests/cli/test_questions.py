@@ -49,7 +49,7 @@ def test_answers_one_by_one(folder: Path) -> None:
     done = review("people.csv", typed="c\nr\n\nb\n0, 1000000\ny\nn\n")
     assert "[1 of 4] town  (categorical)" in done.output
     assert "PRIVATE   no value is missing; 2 different values." in done.output
-    assert "1 read from the rows, at the custodian's risk. d.toml is public now." in done.output
+    assert "1 read from the rows, at the custodian's risk.\nEntries that were read from the rows: 1, and" in done.output
     schema = Schema.load(folder / "d.toml")
     schema.require_reviewed()
     assert schema.attribute("town").values == ("Bonn", "Ulm")
@@ -72,9 +72,9 @@ def test_stopping_and_going_on(folder: Path) -> None:
     assert "Stopped; 2 columns are open." in second.output
     third = review("people.csv", typed="A\n")
     assert "[1 of 2] sex" in third.output
-    assert "Every column is reviewed: 2 public knowledge, 2 found with budget." in third.output
+    assert "Its entries: 2 public knowledge, 2 found with budget.\nEvery entry is reviewed." in third.output
     assert Schema.load(folder / "d.toml").attribute("town").values == ("Ulm", "Bonn")
-    assert "Every column is reviewed" in review("people.csv").output
+    assert "Every entry is reviewed" in review("people.csv").output
 
 
 def test_help_and_wrong_keys(folder: Path) -> None:
@@ -138,4 +138,4 @@ def test_on_a_terminal(folder: Path) -> None:
     """The real thing once: keys go in, colors come out."""
     drawn = on_a_terminal("schema", "review", "d.toml", cwd=folder, typed=b"\nA\n")
     assert "\x1b[1m[1 of 4] town" in drawn
-    assert "Every column is reviewed" in click.unstyle(drawn)
+    assert "Every entry is reviewed" in click.unstyle(drawn)

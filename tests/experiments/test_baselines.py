@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.illustrations import orthant
 from experiments.kendall import clip_and_rescale, kendall, kendall_tau, kendall_taus, tau_scale
 from scipy.stats import kendalltau, norm
 
@@ -17,7 +18,6 @@ from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks
 from sklar.kernel.cells import Ints
 from sklar.kernel.theorems import Budget, advanced_epsilon
-from sklar.paper.estimate import orthant
 from sklar.public.schema import Attribute, Schema
 from tests.conftest import count_plainly
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes

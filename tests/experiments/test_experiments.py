@@ -13,11 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import asked, data, errors, illustrations, inference, page, paper, record, rules, runtimes, stopwatch
+import sklar
+from experiments import (
+    asked,
+    data,
+    errors,
+    illustrations,
+    inference,
+    page,
+    paper,
+    record,
+    rules,
+    runtimes,
+    stopwatch,
+    truths,
+)
 from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Inquiry
 from sklar.custodian.evaluate import evaluate
 from sklar.machine.progress import Progress, watch
+from sklar.rows.encode import encode
 from tests.conftest import count_plainly, output_of
 from tests.custodian.evaluate.tables import SCHEMA, records
 
@@ -161,48 +176,51 @@ def test_the_rules_fit_adult_and_leave_one_attribute_out() -> None:
     assert sorted(levels.tolist()) == list(range(16))
 
 
-@pytest.fixture
-def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A population and tables that a test can afford."""
-    for name, value in (("POPULATION_ROWS", 6_000), ("TABLE_ROWS", 1_500), ("EPSILONS", (4.0, 8.0))):
-        monkeypatch.setattr(asked, name, value)
-
-
-@pytest.mark.usefixtures("smaller")
 def test_counts_and_classical_answers_are_those_of_the_rows() -> None:
-    case = asked.census_cases()[0]
-    rows = case.truth.codes
-    ours, plain = asked.counts_of(rows, case.schema), count_plainly(rows.T, case.schema.cells)
+    frame = truths.drawn("modulo", np.random.default_rng(1))
+    schema = truths.schema_of("modulo", "raw values")
+    rows = encode(frame.select(schema.names), schema).T.astype(np.int64)
+    ours, plain = asked.counts_of(rows, schema), count_plainly(rows.T, schema.cells)
     assert np.array_equal(ours.one_way, plain.one_way)
     assert np.array_equal(ours.pairs, plain.pairs)
-    model = inference.release(case, np.random.default_rng(1))
-    inquiry = Inquiry(model, "share(employed = true) by sex")
-    found = answer_to(inference.AsIfReal(inquiry, asked.Rows(rows, case.schema.sizes))).figures[1]
-    men = rows[rows[:, case.schema.names.index("sex")] == 1]
-    share = float(men[:, case.schema.names.index("employed")].mean())
-    assert found.estimate == pytest.approx(share)
-    assert found.standard_error == pytest.approx(math.sqrt(share * (1 - share) / len(men)), rel=0.02)
+    model = sklar.fit(frame.select(schema.names), schema, epsilon=4.0)
+    inquiry = Inquiry(model, "share(flag = true) by group")
+    found = answer_to(inference.AsIfReal(inquiry, asked.Rows(rows, schema.sizes))).figures[1]
+    own = frame.filter(frame["group"] == "b")["flag"].to_numpy()
+    assert found.estimate == pytest.approx(own.mean())
+    assert found.standard_error == pytest.approx(own.std() / math.sqrt(len(own)), rel=0.02)
+
+
+def test_truths_are_those_of_weighted_raw_values() -> None:
+    """Against NumPy's, on rows that are repeated as often as they weigh."""
+    generator = np.random.default_rng(2)
+    own = {name: generator.gamma(2, 10, 60) for name in "xy"} | {"w": generator.integers(1, 4, 60).astype(float)}
+    x, y = (np.repeat(own[name], own["w"].astype(int)) for name in "xy")
+    assert truths.mean(own, own["x"]) == pytest.approx(x.mean())
+    assert truths.sd(own, own["x"]) == pytest.approx(x.std())
+    assert truths.corr(own, own["x"], own["y"]) == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert truths.quantile(own, own["x"], 0.25) == np.quantile(x, 0.25, method="inverted_cdf")
+    assert truths.glm(own, own["y"], own["x"]) == pytest.approx([np.polyfit(x, y, 1)[0]])
+    assert truths.gini(own["x"], own["w"]) == pytest.approx(np.abs(x[:, None] - x).mean() / 2 / x.mean())
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("smaller")
-def test_the_experiment_on_inference_runs_saves_and_goes_on(tmp_path: Path) -> None:
-    arguments = ["--table", "census", "--times", "1", "--direct", "60", "--tested", "5"]
-    arguments += ["--out", str(tmp_path), "--saved", str(tmp_path)]
+def test_the_experiment_on_inference_runs_saves_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(truths, "REAL", ())
+    arguments = ["--part", "0.001", "--out", str(tmp_path), "--saved", str(tmp_path / "kept")]
+    told = output_of(inference.main, *arguments)
+    places = sorted((tmp_path / "kept").iterdir())
+    # People counted in two ways, and three columns, at four budgets.
+    assert len(places) == 12
+    row = "| three columns | shares of three columns | 10 | 27 |"
+    assert row in told
+    assert row in (tmp_path / "inference.md").read_text()
+    kept = {path: path.stat().st_mtime_ns for path in places}
     output_of(inference.main, *arguments)
-    page = (tmp_path / "inference.md").read_text()
-    assert "| census, epsilon 8, add-remove (1; 60) |" in page
-    kept = json.loads((tmp_path / "census.json").read_text())
-    assert kept["releases"] == dict.fromkeys(kept["releases"], 1)
-    sums = kept["sums"]["census, epsilon 4"]
-    # 60 releases, of which 90% at least hold the mean; by chance fewer do less than once in a million: 45.
-    assert sums["means"]["mean(age)"]["drawn"] == 60
-    assert sums["means"]["mean(age)"]["drawn_ours"] >= 45
-    assert sum(test["n"] for test in sums["independence"].values()) == 7
-    assert all(test["drawn"] == 5 for test in sums["independence"].values())
-    assert sums["correlations"]["corr(age, children)"]["drawn"] == 12
-    output_of(inference.main, *arguments)
-    assert json.loads((tmp_path / "census.json").read_text()) == kept
+    places[0].unlink()
+    output_of(inference.main, *arguments, "--minutes", "0")
+    assert {path: path.stat().st_mtime_ns for path in places[1:]} == {path: kept[path] for path in places[1:]}
+    assert not places[0].exists()
 
 
 def test_stages_are_timed_from_one_to_the_next_and_repeated_ones_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -115,16 +116,16 @@ def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytes
     assert found == pytest.approx((3 * choose.EVERY, 1 - curve[3, 0], 0.4))
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 400])
     assert choose.choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0, 0.4)
-    # The first of two splits says how much is shrunk; the second says with it how long.
-    asked: list[float] = []
+    # Both splits say together how much is shrunk: more only where that is clearly better.
+    for share, shrinkage in ((0.98, 1.0), (0.998, 0.4)):
+        told = iter([1.01, 1.01 * share + 0.1, 1.01, 1.01 * share - 0.1])
 
-    def follow(*_args: Any, shrinkage: float, **_settings: Any) -> np.ndarray:
-        asked.append(shrinkage)
-        return curve * [1 if shrinkage == 1.0 else 1.01, 1]
+        def follow(*_args: Any, told: Iterator[float] = told, **_settings: Any) -> np.ndarray:
+            return curve * [next(told), 1]
 
-    monkeypatch.setattr("sklar.fitting.choose.follow", follow)
-    assert choose.choose_steps(estimates, Start(), [0, 1], 100, shrinkages=choose.SHRINKAGES)[2] == 1.0
-    assert sorted(asked[:2]) + asked[2:] == [0.4, 1.0, 1.0]
+        monkeypatch.setattr("sklar.fitting.choose.follow", follow)
+        with using(1):
+            assert choose.choose_steps(estimates, Start(), [0, 1], 100, shrinkages=choose.SHRINKAGES)[2] == shrinkage
 
 
 def test_shrunk_tables_alone_are_fitted_where_one_column_determines_others() -> None:
@@ -215,15 +216,15 @@ def test_models_are_larger_and_fits_longer_where_noise_is_small_and_steps_are_sh
         start, fits = choose.starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd))
         return start.components, fits
 
-    assert started(10_000, schema.cells) == (150, 16)
-    assert started(3_000_000, schema.cells) == (257, 9)
+    assert started(10_000, schema.cells) == (150, 10)
+    assert started(3_000_000, schema.cells) == (257, 6)
     assert started(30_000_000, schema.cells) == (800, 3)
     # Nothing jumps: with more rows by a tenth, so less noise, there are as many more components at most.
     found = [started(int(1_000_000 * 1.1**step), schema.cells) for step in range(25)]
     assert found == sorted(found, key=lambda each: (each[0], -each[1]))
     assert all(after[0] <= 1.1 * before[0] + 1 and before[1] - after[1] <= 2 for before, after in pairwise(found))
     # A step over many levels takes long: fewer components, but never few, and fewer steps.
-    assert started(10**11, Cells([2_000, 2_000])) == (150, 16)
+    assert started(10**11, Cells([2_000, 2_000])) == (150, 10)
     wide = Cells([2] * 3_000)
     slow = replace(estimates, cells=wide, pair_sd=np.full(wide.n_pairs, 100.0))
     limits = [choose.step_limit(replace(estimates, n_rows=n), Start()) for n in (10_000, 100_000_000)]

@@ -84,8 +84,9 @@ def test_numbers_end_where_rows_do_whatever_the_bounds(
 
 
 def test_rows_of_outer_bins_that_noise_alone_filled_are_drawn_inside() -> None:
-    assert _seen_bins(np.array([1.0, -3.0, 9.0, 0.5, 4.0, 2.4, -1.0])).tolist() == [2, 2, 2, 3, 4, 4, 4]
-    assert _seen_bins(np.zeros(3)).tolist() == [0, 1, 2]
+    z, edges = np.array([1.0, -3.0, 9.0, 0.5, 4.0, 2.4, -1.0]), np.array([0.0, 40, 70, 80, 90, 100, 130, 131])
+    assert _seen_bins(z, edges).tolist() == [2, 1, 2, 3, 4, 5, 4]
+    assert _seen_bins(np.zeros(3), np.arange(4.0)).tolist() == [0, 1, 2]
 
 
 def test_where_all_rows_are_heaps_they_take_nearly_all_levels() -> None:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from sklar.cli import _explain, cli
+from sklar.cli import cli, explained
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
@@ -62,7 +62,7 @@ def sklar(*arguments: str, private: bool = False, fails: bool = False) -> bytes:
         return b""
     if fails:
         assert isinstance(done.exception, SklarError)
-        printed += "\n".join([_explain(done.exception), *traceback.format_exception(done.exception)])
+        printed += "\n".join([explained(done.exception), *traceback.format_exception(done.exception)])
     return printed.replace("../MARKERPATH", "").encode()
 
 

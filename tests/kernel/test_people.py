@@ -154,3 +154,6 @@ def test_the_tokens_of_an_owner_are_whole_and_of_one_sum_by_their_own_parts_alon
         exact = each * parts / np.maximum(np.bincount(owner, parts, 20)[owner], 1)
         assert (abs(tokens - exact) < 1 + 1e-6).all()
     assert deal(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), each).size == 0
+    # Of many owners sums exceed 64 bits, and tokens are what they are of each.
+    owner, parts = np.repeat(np.arange(1 << 18), 2), np.tile([2**45, 2**45 - 1], 1 << 18)
+    assert (deal(owner, parts, each).reshape(-1, 2) == deal(np.zeros(2, dtype=np.int64), parts[:2], each)).all()

@@ -6,6 +6,7 @@ import datetime as dt
 import random
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -137,25 +138,7 @@ def test_every_bin_of_an_accepted_type_can_be_drawn(body: str) -> None:
     assert values.null_count() == 0
 
 
-WORDS = """
-[table]
-name = "people"
-title = "People of Utopia"
-description = "Everybody who answered.\\nIn two lines."
-
-[attributes.age]
-type = "integer"
-title = "Age at the census"
-unit = "years"
-edges = [0, 18, 40, 45, 46]
-missing = ""
-labels = { "[0, 18)" = "children", "" = "did not say" }
-
-[attributes.sex]
-type = "categorical"
-values = ["F", "M"]
-labels = { F = "female", M = "male" }
-"""
+WORDS = Path(__file__).with_name("words.toml").read_text()
 
 
 def test_words_are_read_written_and_part_of_the_digest() -> None:

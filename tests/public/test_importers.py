@@ -16,6 +16,7 @@ import yaml
 from sklar.errors import MissingExtraError, SchemaError
 from sklar.public.importers import Imported, import_schema
 from sklar.public.schema import Schema
+from tests import public
 from tests.conftest import refuses
 
 DESCRIBED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("described.yaml").read_text())
@@ -156,26 +157,10 @@ def test_no_row_and_no_statistic_of_a_parquet_file_is_read(tmp_path: Path) -> No
     assert "secret" not in text
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("none.json", None, "does not exist. Check the path."),
-        ("x.json", "{", "cannot be read. It must be a JSON, YAML, Parquet or Arrow file."),
-        ("x.yaml", "a: [", "cannot be read. It must be a JSON, YAML, Parquet or Arrow file."),
-        ("x.json", "[1]", "must hold an object with keys, got a list."),
-        ("x.json", {"a": 1}, "is not recognized as SDV metadata, SmartNoise metadata or a Frictionless Table Schema."),
-        ("x.json", {"columns": {"a": 5}}, "does not have the layout of sdv descriptions."),
-        ("x.json", {"columns": {"a": {"sdtype": "id"}}}, "describes no column to release"),
-        ("x.json", {"fields": [BACKWARDS]}, "'age': low must be below high"),
-        ("x.json", {"fields": [{}]}, "does not have the layout of frictionless descriptions."),
-        ("x.parquet", "no", "is not a Parquet file or an Arrow file, or it is damaged."),
-        ("x.json", {"tables": {"a": {}, "b": {}}}, "the SDV metadata describes 2 tables (a, b). Keep only one"),
-        ("x.json", {"resources": [{"name": "a"}, {"name": "b"}]}, "the Data Package holds 2 resources (a, b)."),
-        ("x.yaml", "c:\n  s:\n    a: {x: {type: int}}\n    b: {x: {type: int}}\n", "describes 2 tables (a, b).")
-    ],
-)  # fmt: skip
-def test_refusals(tmp_path: Path, name: str, content: object, message: str) -> None:
-    path = tmp_path / name if content is None else put(tmp_path, name, content)
+@pytest.mark.parametrize(("described", "message"), public.REFUSED["descriptions"])
+def test_refusals(tmp_path: Path, described: str, message: str) -> None:
+    name, _, content = described.partition(" ")
+    path = put(tmp_path, name, content) if content else tmp_path / name
     with pytest.raises(SchemaError) as refused:
         import_schema(path).to_toml()
     assert message in str(refused.value)

@@ -153,6 +153,9 @@ PERSON, BELOW = small().branches
     ((PERSON, replace(BELOW, key=cast("str", 7))), r"\[events\] key must name the column that says whose row it is, got 7"),
     ((replace(PERSON, key="sex"), BELOW), "key 'sex' is also an attribute of its schema.* not released: remove it"),
     ((PERSON, replace(BELOW, id="kind")), r"\[events\] id 'kind' is also an attribute"),
+    ((PERSON, *(own for k in range(4) for own in (
+        replace(BELOW, name=f"t{k}", id="no"), replace(BELOW, name=f"u{k}", of=f"t{k}", parent="no"),
+    ))), "at most 3 can have tables below them"),
     ((PERSON,), "linked tables are people and at least one other table"),
     ((PERSON, replace(BELOW, of="visits")), "of must name a table that stands before it, got 'visits'"),
     ((replace(PERSON, of="people"), BELOW), "hangs on none. Remove of"),

@@ -48,18 +48,7 @@ from tests.conftest import refuses
 from tests.rows.test_count import answers_by, brute_force, same, schema_of, some_tables
 from tests.rows.test_count import drawn as random_codes
 
-SCHEMA = Schema.from_toml("""
-    [attributes]
-    city = {type = "categorical", values = ["Bern", "Lugano", "a,b", "line\\nbreak", "say \\"hi\\""], missing = "?"}
-    "odd.name `x`" = {type = "integer", edges = [0, 10, 20, 30], missing = ""}
-    price = {type = "real", edges = [0, 1.5, 99.5]}
-    born = {type = "date", edges = ["1970-01-01", "1990-01-01", "2010-01-01"], missing = "unknown"}
-    "seen.date" = {type = "date", part_of = "seen", edges = ["2020-01-01", "2021-01-01", "2022-01-01"]}
-    "seen.time" = {type = "time", part_of = "seen", edges = ["00:00", "12:00", "24:00"]}
-    "seen.weekday" = {type = "weekday", part_of = "seen"}
-    citizen = {type = "boolean"}
-    code = {type = "categorical", values = [1, 2, 3], other = true}
-""")
+SCHEMA = Schema.load(Path(__file__).with_name("engines.toml"))
 CELLS = SCHEMA.cells
 ASK = Ask(attributes=SCHEMA.attributes, tables=some_tables(CELLS, 0))
 ENGINES = ["local", pytest.param("spark", marks=pytest.mark.spark)]

@@ -157,17 +157,7 @@ def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pyt
     assert there[1].values.tolist() == here[1].values.tolist()
 
 
-PRIVATE = Schema.from_toml("""
-    [table]
-    name = "t"
-    person = "id"
-    count = "rows"
-    rows_per_person = 2
-    [attributes]
-    city = {type = "categorical", domain = "private", at_most = 5}
-    age = {type = "integer", domain = "private", low = 0, high = 120, bins = 6}
-    flag = {type = "boolean"}
-""")
+PRIVATE = Schema.load(Path(__file__).with_name("private.toml"))
 
 
 def people(rows: int = 900) -> pl.DataFrame:

@@ -209,11 +209,6 @@ def test_the_browser_opens_a_private_page_and_its_arguments_tell_no_token(
     assert not Path(opened[0].removeprefix("file://")).exists()
 
 
-def test_a_name_of_5000_characters_is_refused(inside: Browser) -> None:
-    answer = inside.ask("POST", "/open", body=form(inside, file="x" * 5000))
-    assert answer.status in (303, 400)
-
-
 def test_hosts_and_addresses_of_a_session() -> None:
     assert Session(host="::1", port=80).hosts == {"[::1]:80", "[::1]"}
     assert Session(host="192.0.2.1", port=9).hosts == {"192.0.2.1:9"}

@@ -147,7 +147,7 @@ def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch:
     (folder.notes() / "0001.cancel.json").touch()
     monkeypatch.setattr("sklar.custodian.check.check_values", lambda *_, **__: time.sleep(300))
     state = do(folder)
-    assert (state["state"], state["message"]) == ("cancelled", "Cancelled. No file was left half-written.")
+    assert (state["state"], state["message"]) == ("cancelled", "Interrupted. No file was left half-written.")
     assert charges(folder) == 0
     assert left_behind(folder) == set()
 
@@ -197,7 +197,7 @@ def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder)
 
 def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sklar.custodian.check.check_values", Mock(side_effect=RuntimeError("Jane Doe")))
-    assert do(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
+    assert do(folder)["message"].startswith("Unexpected RuntimeError. To see where, run the same command")
     assert "Jane" not in (folder.notes() / "0001.work.json").read_text()
 
 

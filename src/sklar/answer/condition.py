@@ -232,6 +232,4 @@ def _kept(given: pl.Series, drawn: pl.Series) -> pl.Series:
     try:
         return given.cast(drawn.dtype).fill_null(drawn)
     except pl.exceptions.PolarsError:
-        raise ModelError(
-            f"column '{drawn.name}' must be of type {drawn.dtype} or convert to it, got {given.dtype}. Convert it."
-        ) from None
+        raise ModelError(said("answer.no_type", name=drawn.name, wanted=drawn.dtype, got=given.dtype)) from None

@@ -89,13 +89,12 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
     (n - 2 X) / 2^k, up to its sign. White noise of variance v on 2^k cells, centered along all axes, has the variance
     v / 2^k in a cell: v is 4 / 2^k times that of X, and, where n is measured, 1 / 2^k times that of n.
     """
-    if has_parities(measured):
+    if any(isinstance(block.query, Parities) for block in measured.blocks):
         n, rows_variance = rows_of(measured)
-        for subset, (odd, variance) in pooled_parities(measured, where).items():
+        for subset, (odd, variance) in _pooled_parities(measured, where).items():
             sign = (-1.0) ** np.indices((2,) * len(subset)).sum(axis=0)
             counts, noise = sign * (n - 2 * odd) / sign.size, (4 * variance + rows_variance) / sign.size
-            if subset:
-                yield NoisyTable(attributes=subset, counts=counts, variance=noise, alone=True)
+            yield NoisyTable(attributes=subset, counts=counts, variance=noise, alone=True)
         return
     cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     others = range(cells.n_attributes) if beside is None else tuple(beside)
@@ -122,28 +121,17 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
             )
 
 
-def has_parities(measured: Measured, order: int = 1) -> bool:
-    """Whether parities of bits were measured in place of tables, of all sets of up to `order` bits."""
-    return any(isinstance(block.query, Parities) and order <= block.query.orders for block in measured.blocks)
-
-
-def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
-    """The pooled rows with an odd sum of bits, and their variances, by set of bits; of none, the number of rows."""
-    m = measured.schema.n_attributes
-    sums: dict[Subset, tuple[float, float]] = {}
-    for block in measured.counted:
-        query = block.query
-        looks: list[tuple[Subset, int, int]] = []
-        if isinstance(query, Tables) and query.order == 0:
-            looks = [((), 0, 0)]
-        elif isinstance(query, Parities):
-            for order in range(1, query.orders + 1):
-                start = sum(math.comb(m, smaller) for smaller in range(1, order))
-                looks += [(each, start + _rank(each, m), order - 1) for each in combinations(sorted(where), order)]
-        for subset, at, group in looks:
-            count, precision = sums.get(subset, (0.0, 0.0))
-            weight = float(block.scales[group]) ** -2.0
-            sums[subset] = count + weight * float(block.values[at]), precision + weight
+def _pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
+    """The pooled rows with an odd sum of bits, and their variances, by set of bits."""
+    m, sums = measured.schema.n_attributes, dict[Subset, tuple[float, float]]()
+    for block in [each for each in measured.blocks if isinstance(each.query, Parities)]:
+        start = 0
+        for order, scale in enumerate(block.scales.tolist(), start=1):
+            for subset in combinations(sorted(where), order):
+                count, precision = sums.get(subset, (0.0, 0.0))
+                odd = float(block.values[start + _rank(subset, m)])
+                sums[subset] = count + odd / scale**2, precision + 1 / scale**2
+            start += math.comb(m, order)
     return {subset: (count / precision, 1 / precision) for subset, (count, precision) in sums.items()}
 
 

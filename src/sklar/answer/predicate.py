@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.errors import ModelError
+from sklar.machine.wording import said
 from sklar.public.outputs import exact, grain
 from sklar.public.schema import Attribute, Divided, Schema, divide_schema
 
@@ -220,9 +221,7 @@ class _Parser(TokenReader):
         token = self.token
         keyword = token.kind == "word" and token.text.lower() in _KEYWORDS
         if token.kind not in ("name", "value", "word") or keyword:
-            raise QueryError(
-                f"an attribute or a value is expected, got {self.shown}. Example: income = '>50K' and age >= 30."
-            )
+            raise QueryError(said("answer.no_operand", got=self.shown))
         return self.advance()
 
     def _comparison(self) -> Expression:
@@ -244,18 +243,16 @@ class _Parser(TokenReader):
             raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
         operator = self.take("=", "!=", *COMPARED)
         if operator is None:
-            raise QueryError(
-                f"a comparison is expected after '{first.text}', got {self.shown}. "
-                "Use =, !=, <, <=, >, >=, in (...) or is missing."
-            )
+            raise QueryError(said("answer.no_comparison", name=first.text, got=self.shown))
         second, then = self._operand(), self.take(*COMPARED)
         if then is None:
             return Relation(operator, (first, second))
         third = self._operand()
         if operator not in COMPARED or operator[0] != then[0]:
             raise QueryError(
-                f"a chain must go one way, got '{first.text} {operator} {second.text} {then} {third.text}'. "
-                "Write 30 <= age < 40."
+                said(
+                    "answer.chain", first=first.text, operator=operator, second=second.text, then=then, third=third.text
+                )
             )
         low, high = Relation(TURNED[operator], (second, first)), Relation(then, (second, third))
         return joined("and", low, high)
@@ -266,12 +263,15 @@ def joined(operator: Literal["and", "or", "not"], *parts: Expression) -> Express
     return parts[0] if len(parts) == 1 and operator != "not" else Combined(operator=operator, parts=parts)
 
 
-def resolve(node: Expression, schema: Schema, cuts: dict[str, set[int | float]] | None = None) -> Expression:
+def resolve(
+    node: Expression, schema: Schema, cuts: dict[str, set[int | float]] | None = None, *, heaps: bool = True
+) -> Expression:
     """The same predicate over level codes; unknown names and unknown values are refused.
 
-    Cut bins are refused, too, or, where `cuts` notes them by attribute, leave comparisons that are intervals.
+    Cut bins are refused, too, or, where `cuts` notes them by attribute, leave comparisons that are intervals. Bins of
+    reals include their lower edges, and the last its upper one: with `heaps` at edges, x > 0 cuts the bin from 0 on.
     """
-    return node.mapped(lambda leaf: _resolved(leaf, schema, cuts))
+    return node.mapped(lambda leaf: _resolved(leaf, schema, cuts, heaps=heaps))
 
 
 def divide(node: Expression, schema: Schema) -> tuple[Expression, Divided]:
@@ -280,7 +280,7 @@ def divide(node: Expression, schema: Schema) -> tuple[Expression, Divided]:
     The caller must say what share of a bin each part has. What a rule determines is not divided.
     """
     cuts: dict[str, set[int | float]] = {}
-    tree = resolve(node, schema, cuts)
+    tree = resolve(node, schema, cuts, heaps=False)
     divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
     return lift(tree, divided), divided
 
@@ -340,14 +340,14 @@ class _Interval(Expression):
         return Atom(attribute=self.attribute, levels=held)
 
 
-def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] | None) -> Expression:
+def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] | None, *, heaps: bool) -> Expression:
     operator, (name, *values) = node.operator, node.operands
     if len(values) == 1 and operator != "in" and not is_name(name, schema) and is_name(values[0], schema):
         operator, name, values = TURNED.get(operator, operator), values[0], [name]
     index = find_attribute(name, schema)
     if operator in ("in", "!="):
         either = joined("or", *(Relation("=", (name, value)) for value in values))
-        return resolve(joined("or" if operator == "in" else "not", either), schema, cuts)
+        return resolve(joined("or" if operator == "in" else "not", either), schema, cuts, heaps=heaps)
     attribute = schema.attributes[index]
     codes = np.arange(attribute.n_levels)
     if operator == "missing":
@@ -358,9 +358,7 @@ def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] 
     if operator != "=" and not attribute.binned:
         # Categories below or above one of them, in the order of the schema.
         if not attribute.ordered:
-            raise QueryError(
-                f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
-            )
+            raise QueryError(said("answer.no_order", name=attribute.name, kind=attribute.kind))
         rank = _level(attribute, text)
         if rank is None or rank >= attribute.n_values:
             raise QueryError(f"attribute '{attribute.name}': '{text}' has no place in the order. Use = or in.")
@@ -368,7 +366,7 @@ def _resolved(node: Relation, schema: Schema, cuts: dict[str, set[int | float]] 
     code = _level(attribute, text) if operator == "=" else None
     if code is not None:
         return Atom(attribute=index, levels=codes == code)
-    interval = _interval(index, attribute, operator, _edge(attribute, text))
+    interval = _interval(index, attribute, operator, _edge(attribute, text), heaps=heaps)
     inside = {end for end in (interval.low, interval.high) if attribute.edges[0] < end < attribute.edges[-1]}
     inside -= set(attribute.edges)
     if cuts is None or attribute.name in schema.determined or attribute.private:
@@ -387,9 +385,7 @@ def is_name(token: Token, schema: Schema) -> bool:
 def find_attribute(token: Token, schema: Schema) -> int:
     """The place of the attribute that a token names; unknown names are refused, with suggestions."""
     if token.kind == "value":
-        raise QueryError(
-            f"an attribute is expected, got the value '{token.text}'. Put names in double quotes, or bare."
-        )
+        raise QueryError(said("answer.no_name", got=token.text))
     if token.text not in schema.names:
         known = f"the schema has no attribute '{token.text}'. {_suggest(token.text, schema.names, 'It has')}"
         raise QueryError(schema.parts_of(token.text) or known)
@@ -410,7 +406,12 @@ def _level(attribute: Attribute, text: str) -> int | None:
         return code
     if not attribute.binned:
         raise QueryError(
-            f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"
+            said(
+                "answer.no_value",
+                name=attribute.name,
+                got=text,
+                hint=_suggest(text, attribute.levels, "Its values are"),
+            )
         )
     number, edges = _edge(attribute, text), attribute.edges
     code = attribute.code_at(number)
@@ -437,14 +438,18 @@ def _edge(attribute: Attribute, text: str) -> int | float:
     return edge
 
 
-def _interval(index: int, attribute: Attribute, operator: str, border: int | float) -> _Interval:
+def _interval(index: int, attribute: Attribute, operator: str, border: int | float, *, heaps: bool) -> _Interval:
     """The numbers for which a comparison holds, no special ones; with a grain, x <= 39 is x < 40."""
     if operator == "=":
         return _Interval(index, int(border), int(border) + 1, lambda point: point == border)
     unit, at, upper = grain(attribute), border, operator in ("<=", ">")
+    edges, apart = attribute.edges, border in attribute.points
     # A point stands apart from the bin that it begins, so the cut goes between them.
-    begins = upper and border in attribute.edges[:-1] and border in attribute.points
-    if unit is not None and math.isfinite(border) and not begins:
+    begins = upper and apart and border in edges[:-1]
+    ends = border == edges[-1] and attribute.axis.continuous and not upper and not apart
+    if heaps and (ends or (unit is None and upper and not begins)):
+        at = math.nextafter(border, math.inf if upper else -math.inf)
+    elif unit is not None and math.isfinite(border) and not begins:
         steps = exact(border) / unit
         # The first multiple of the grain on the upper side.
         multiple = (math.floor(steps) + 1 if upper else math.ceil(steps)) * unit
@@ -455,26 +460,15 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
 
 def _require_edges(attribute: Attribute, operator: str, text: str, inside: Iterable[int | float]) -> None:
     """Refuse a comparison that cuts a bin, `inside` which these numbers lie."""
-    name, edges, border = attribute.name, attribute.edges, _edge(attribute, text)
-    apart = border in attribute.points
-    if operator in ("<=", ">") and grain(attribute) is None and edges[0] <= border < edges[-1]:
-        if not (apart and border in edges):
-            near = attribute.axis.text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
-            raise QueryError(
-                f"attribute '{name}': {operator} {text} cuts a bin, because bins include their lower edge. "
-                f"Ask {name} {operator[0] if operator == '<=' else '>='} {near}."
-            )
-    # The last bin of a real includes its upper edge, unless that is a point.
-    elif operator in ("<", ">=") and attribute.axis.continuous and border == edges[-1] and not apart:
-        raise QueryError(f"attribute '{name}': the last bin includes {text}. Use <= or >, or a lower edge.")
+    name, edges = attribute.name, attribute.edges
     for cut in inside:
         place = attribute.bin_of(cut)
         low, high = (attribute.axis.text(edge) for edge in edges[place : place + 2])
         if operator == "=":
             what, ask = f"{text} lies within", f"{low} <= {name} < {high}"
         else:
-            sign = "<" if operator[0] == "<" else ">="
-            what, ask = f"{operator} {text} cuts", f"{name} {sign} {low} or {name} {sign} {high}"
-        raise QueryError(
-            f"attribute '{name}': {what} the bin [{low}, {high}), and only whole bins were measured. Ask {ask}."
-        )
+            what, first = f"{operator} {text} cuts", "<" if operator[0] == "<" else ">="
+            # The last bin of a real includes its upper edge.
+            last = attribute.axis.continuous and place == len(edges) - 2
+            ask = f"{name} {first} {low} or {name} {operator[0] + '=' * (first == '<') if last else first} {high}"
+        raise QueryError(said("answer.cuts", name=name, what=what, low=low, high=high, ask=ask))

@@ -23,6 +23,7 @@ from sklar.answer.predicate import QueryError, cut_bins, lift
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -138,10 +139,7 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL) -> E
     """The noisy table of one or two attributes by all tables' effects, with standard errors and intervals."""
     schema, reach = measured.schema.whole or measured.schema, normal_quantile(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
-        raise QueryError(
-            f"one or two different attributes have a measured table, got {len(names)}: {', '.join(names) or 'none'}. "
-            "Count wider tables in synthetic rows: model.sample()."
-        )
+        raise QueryError(said("answer.tables", number=len(names), got=", ".join(names) or "none"))
     attributes = [schema.attribute(name) for name in names]
     sources = [schema.sources[schema.names.index(name)] for name in names]
     effects = pool_effects(measured, sorted({source for source, _ in sources}))

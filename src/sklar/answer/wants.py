@@ -34,15 +34,13 @@ from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.tree import Tree, joint_of, known_of
 
 # Where the smallest epsilon is looked for, three digits each. Beyond the upper end nobody would call it private.
 MOST = 100.0
 _EPSILONS = (*(round(n * 10.0**-place, place) for place in range(5, 0, -1) for n in range(100, 1000)), MOST)
-# Pairs that are listed by name.
-_SHOWN = 8
-_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 _WANT = re.compile(
     r"(?is)(?P<question>.*\S)\s+within\s+(?P<number>[0-9.,_]+)\s*(?P<unit>%|rows?)?(?:\s*of\s+(?:the\s+)?rows)?\s*"
@@ -87,10 +85,7 @@ def read_want(text: str, schema: Schema, rows: int) -> Want:
     """What a person wants to know of a table of this schema."""
     match = _WANT.fullmatch(text.strip())
     if match is None:
-        raise QueryError(
-            f"this must be a question with its margin, got '{text}'. Example: region = 'North' within 2%, or age x "
-            "income within 5% of rows."
-        )
+        raise QueryError(said("answer.want", got=text))
     try:
         number = float(match["number"].replace(",", "").replace("_", ""))
     except ValueError:
@@ -109,17 +104,11 @@ def read_want(text: str, schema: Schema, rows: int) -> Want:
     hidden = {attribute.name for attribute in schema.private_domains}
     private = [token.text for token in tokenize(question) if is_name(token, schema) and token.text in hidden]
     if private:
-        raise QueryError(
-            f"the domain of '{private[0]}' is private, so its levels are not known before a release. Want its table: "
-            f"'{private[0]} within 2%'."
-        )
+        raise QueryError(said("answer.want_private", name=private[0]))
     expression, measured = resolve(parse(question), schema).traced(schema), schema.measured
     where = expression.attributes
     if len(where) > 2:
-        raise QueryError(
-            f"'{question}' is about {len(where)} attributes, and only tables of one and two are measured. Want a part "
-            "of it."
-        )
+        raise QueryError(said("answer.want_wide", question=question, number=len(where)))
     held = expression.cells({i: np.arange(measured.sizes[i]) for i in where}).astype(np.float64)
     cells = max(int(np.count_nonzero(held)), 1)
     return Want(text=text.strip(), attributes=where, cells=cells, whole=False, within=within, held=held)
@@ -189,7 +178,6 @@ class Planned(Tabular):
         columns, account, expected, ledger = self.to_columns(), self.account, self.forecast, None
         if account is not None:
             ledger = {"dataset": account.dataset, "epsilon": account.epsilon, "left_after": self.leaves()}
-        reach = expected.pair_sd * normal_quantile(DEFAULT_LEVEL) / expected.n_rows
         return {
             "table": expected.schema.name,
             "rows": expected.n_rows,
@@ -197,8 +185,6 @@ class Planned(Tabular):
             "epsilon_given": self.asked,
             "answered": self.answered,
             "wants": [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)],
-            # Pairs whose every single cell is within a share of the rows, with 95% confidence each.
-            "pairs_with_a_cell_within": {f"{share:g}": int(np.count_nonzero(reach <= share)) for share in _STEPS},
             "ledger": ledger,
             "forecast": expected.to_dict(),
         }
@@ -223,20 +209,7 @@ class Planned(Tabular):
             unfit = f"it does not fit. Data {name} has spent epsilon = {account.spent:.4g} of {account.epsilon:.4g}; "
             unfit += f"one more release fits up to about {account.left:.4g}."
             lines += ["", f"Ledger: {unfit if left is None else fits}"]
-        lines += ["", "What else it buys, with 95% confidence for each count:"]
-        counts = {"level of one attribute": expected.one_way_sd, "cell of two attributes": expected.pair_sd}
-        for what, sds in counts.items():
-            if sds.size:
-                low, high = (normal_quantile(DEFAULT_LEVEL) * sd / n for sd in (sds.min(), sds.max()))
-                lines.append(f"  any {what} within {low:.2%} to {high:.2%} of the rows")
-        total, noisy = expected.pair_sd.size, expected.mostly_noise
-        if noisy:
-            named = "; ".join(f"{one} x {other}" for one, other in noisy[:_SHOWN])
-            more = "; ..." if len(noisy) > _SHOWN else ""
-            lines.append(f"  single cells of {len(noisy):,} of {total:,} pairs stay mostly noise: {named}{more}")
-        elif total:
-            lines.append(f"  cells of all {total:,} pairs that stand out from noise")
-        return lines
+        return [*lines, "", "What else it buys:", *expected.lines()]
 
 
 def plan(
@@ -258,7 +231,7 @@ def plan(
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> plan(schema, rows=10_000, want="smoker = true within 1%").epsilon
-    0.142
+    0.0987
     """
     known = known_of(schema)
     joint = joint_of(known)
@@ -283,6 +256,4 @@ def plan(
         return planned(_EPSILONS[place])
     most = planned(MOST).forecast
     hard = max(wants, key=lambda each: each.reach(most) / each.within)
-    raise BudgetError(
-        f"no epsilon up to {MOST:g} answers '{hard.text}'. Ask for less precision, or state wider bins in the schema."
-    )
+    raise BudgetError(said("answer.no_epsilon", most=MOST, want=hard.text))

@@ -343,7 +343,7 @@ def forecast(
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
-    8.0
+    5.7
     """
     if type(rows) is not int or rows < 1:
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
@@ -395,7 +395,7 @@ def forecast(
         split=tuple((name, cost / whole) for name, cost in costs.items()),
         findings=search.findings,
         search_factor=search.factor,
-        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, rows, stages, schema.targets) else 0.0,
+        triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, stages) else 0.0,
         scores_share=sum(each.share for each in scored[0]) if scored else 0.0,
         seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,

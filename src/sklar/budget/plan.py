@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ from sklar.public.tree import Branch, Known, Tree, joint_of
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
-RULES = 5
+RULES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,11 +109,9 @@ CELLS_POWER = 0.2
 # The second stage's cost of a pair grows with the square root of its distance from independence and so many rows, which
 # leave no pair out; it is rounded to powers of the other, which keeps the certificate short.
 _DISTANCE_FLOOR, _COST_GRID = 200.0, 1.1
-# Three-way tables are measured where noise alone is expected to cost two-way tables over levels as coarse as theirs at
-# most this total variation (and has at least this scale: below it an epsilon promises little), and take at most this
-# share of the second-stage reserve. To look at more of them than this takes too long.
-TRIPLES_UP_TO, _LEAST_NOISE = 0.05, 1.0
-TRIPLES_SHARE = 0.4
+# Three-way tables are measured where noise has at least this scale (below it an epsilon promises little), and take at
+# most this share of the second-stage reserve. To look at more of them than this takes too long.
+_LEAST_NOISE, TRIPLES_SHARE = 1.0, 0.4
 MOST_LOOKED_AT = 20_000
 # Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they,
 # their cells, and the cells that all rows are counted into, are at most so many: a few seconds.
@@ -130,6 +128,8 @@ _MIDDLE_SHARE, _ONE_WAY_NOISE, _ONE_WAY_SHARES = 0.3, 0.02, (0.05, 0.5)
 # Of the whole precision, what first moments inside the bins of one number take, and of all numbers together. The tokens
 # that a row deals: a power of two, so that a noise scale in tokens is held as exactly as one in rows; and their kind.
 _OF_ONE_NUMBER, _OF_NUMBERS = 0.015, 0.05
+# Of the whole precision, what all sides of linked tables take at most, together.
+_OF_SIDES = 0.4
 TOKENS, INSIDE = 1024, "inside"
 # The scale in tokens of rows up to which moments are measured; of people, by how much later scales may be larger.
 _MOST_DEALT, _LATER = MAX_SCALE / 2**0.5, 32.0
@@ -207,7 +207,8 @@ def beside_of(known: Known) -> tuple[Beside, ...]:
     sizes = [schema.attributes[place].n_levels for place in inside_places(schema)]
     taken = min(_OF_ONE_NUMBER * len(sizes), _OF_NUMBERS)
     inside = [Beside(INSIDE, (*sizes, *sizes), taken, "person" if sides else "row")] if sizes else []
-    return (*inside, *(Beside(side.what, side.lengths, SIDES[side.kind][0], "person") for side in sides))
+    each = min(1.0, _OF_SIDES / max(sum(SIDES[side.kind][0] for side in sides), _OF_SIDES))
+    return (*inside, *(Beside(side.what, side.lengths, each * SIDES[side.kind][0], "person") for side in sides))
 
 
 # What is measured of linked tables beside their joint table, by kind: its part of the whole precision, and what it is
@@ -409,11 +410,8 @@ def plan_stages(
     """
     # The whole precision, as one table has it, in half as many looks: about what they get.
     least = TOKENS * _scales(budget, np.ones(1), rest)[0] if beside else 0.0
-    beside = tuple(
-        each
-        for each in beside
-        if each.per == "person" or least * (len(each.lengths) / each.share) ** 0.5 <= _MOST_DEALT
-    )
+    dealt = (each.per == "person" or least * (len(each.lengths) / each.share) ** 0.5 <= _MOST_DEALT for each in beside)
+    beside = tuple(compress(beside, dealt))
     m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
     taken, own = sum(each.share for each in beside), [each.weights for each in beside]
     parts = [each.share / (1 - taken) * cost / cost.sum() for each, cost in zip(beside, own, strict=True)]
@@ -428,9 +426,8 @@ def plan_stages(
         first, reserve, *dealt = np.split(scales, np.cumsum([total + m + cells.n_pairs, cells.n_pairs, *map(len, own)]))
         queries = [each.query for each in beside]
         more = ((query, part * query.each) for query, part in zip(queries, dealt, strict=False))
-        return Stages(
-            budget=budget, first=Plan(parts=(*_of_scales(cells, first, total).parts, *more)), reserve=reserve.copy()
-        )
+        plan = Plan(parts=(*_of_scales(cells, first, total).parts, *more))
+        return Stages(budget=budget, first=plan, reserve=reserve.copy())
 
     stages = shared(1.0 if m == 1 else _MIDDLE_SHARE)
     if n_rows is None or m == 1:
@@ -468,27 +465,18 @@ def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 
 
-def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages, most: int | None = None) -> float:
-    """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike.
-
-    With at most so many levels an attribute, a cell is a sum of several.
-    """
-    coarse = np.prod(np.minimum(cells.sizes, most or cells.n_levels)[np.stack(cells.pairs)], axis=0)
-    sd = np.sqrt(cells.pair_sizes / coarse) * stages.pair_precision**-0.5
-    return float(np.mean(np.minimum(0.4 * coarse * sd / n_rows, 1.0)))
+def expected_pair_tvs(cells: Cells, n_rows: int, stages: Stages) -> Doubles:
+    """The same of every two-way table, 0.4 K K' sd / n, at most 1, if stages are planned alike: shape (n_pairs,)."""
+    return np.minimum(0.4 * cells.pair_sizes * stages.pair_precision**-0.5 / n_rows, 1.0)
 
 
-def looks_for_triples(cells: Cells, n_rows: int, stages: Stages, targets: tuple[int, ...] = ()) -> bool:
+def looks_for_triples(cells: Cells, stages: Stages) -> bool:
     """Whether a release looks for three-way tables after its first stage, by sizes and noise scales alone.
 
-    A second stage must pay for them, and of three binary attributes one number is open, which fits agree about. A
-    target is looked for whatever the noise of pairs.
+    A second stage must pay for them. Of three binary attributes one number is open, which parities say.
     """
-    m, open_ended = cells.n_attributes, bool(targets) or int(cells.sizes.max()) > 2
-    if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or not open_ended:
-        return False
-    quiet = bool(targets) or expected_pair_tv(cells, n_rows, stages, MOST_COARSE) <= TRIPLES_UP_TO
-    return bool(stages.first.scales(2).min() >= _LEAST_NOISE and quiet)
+    few = 1 <= math.comb(cells.n_attributes, 3) <= MOST_LOOKED_AT
+    return bool(stages.reserve.size and few and stages.first.scales(2).min() >= _LEAST_NOISE)
 
 
 class Scored(NamedTuple):
@@ -517,7 +505,7 @@ def plan_scores(
     (`theorems.matched_factor`): together they cost at most what was set aside. Refused where they take half of it.
     """
     found = []
-    for order in orders if looks_for_triples(cells, n_rows, stages, targets) else ():
+    for order in orders if looks_for_triples(cells, stages) else ():
         share = SCORES_SHARE if order == 3 or targets else SCORES_SHARE / 2
         tried = ((each, _score_scale(each, n_rows, stages, share)) for each in _candidates(cells, order, targets))
         own = next((Scored(tables, scale, share) for tables, scale in tried if scale is not None), None)
@@ -539,23 +527,19 @@ def plan_scores(
 def _candidates(cells: Cells, order: int, targets: tuple[int, ...]) -> Iterator[Tables]:
     """Tables that may be scored, the best first: of all sets of three, and of all sets of four of few columns.
 
-    With a target, where noise is too large for that, of those that hold it, over as many levels as noise allows. The
-    target's own levels stay where it is the only one: 8 x 4^3 cells are as many as distances have (`MOST_APART`).
+    Where noise is too large for that, over fewer levels: of those that hold the target, if one is named. The target's
+    own levels stay where it is the only one: 8 x 4^3 cells are as many as distances have (`MOST_APART`).
     """
     m, fine = cells.n_attributes, MOST_COARSE if order == 3 else _MOST_COARSE_FOUR
     held = bool(targets) and math.comb(m - 1, order - 1) <= _MOST_SCORED
     own = [each for each in combinations(range(m), order) if not set(targets).isdisjoint(each)] if held else []
     every = None if order == 3 else Tables(cells=cells, order=4).members if m <= _MOST_FOUR else own
-    sizes = [(every, fine)] if order == 3 or held else [(every, fine), (every, 2)]
-    for sets, most in (*sizes, *((own, most) for most in (MOST_COARSE, 4, 2) if most <= fine)):
-        levels = np.full(m, most)
+    for sets, most in ((every, fine), *((own if held else every, most) for most in (MOST_COARSE, 4, 2))):
+        levels = np.full(m, min(most, fine))
         levels[[*targets] if len(targets) == 1 else []] = MOST_COARSE
         within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
-        coarse, given = (
-            np.minimum(within, levels[cells.attribute_of_level] - 1),
-            None if sets is None else np.array(sets),
-        )
-        yield Tables(cells=cells, order=order, sets=given, coarse=coarse)
+        coarse = np.minimum(within, levels[cells.attribute_of_level] - 1)
+        yield Tables(cells=cells, order=order, sets=None if sets is None else np.array(sets), coarse=coarse)
 
 
 def _score_scale(tables: Tables, n_rows: int, stages: Stages, share: float) -> float | None:

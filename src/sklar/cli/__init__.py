@@ -16,7 +16,7 @@ import click
 from sklar.budget.receipt import charge_notes
 from sklar.cli.console import plain
 from sklar.cli.options import HELP
-from sklar.errors import SklarError
+from sklar.machine.wording import explained
 
 # Modules, with their commands.
 COMMANDS = {
@@ -65,8 +65,10 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in sys.argv[1:]:
             raise
-        click.echo(plain(" ".join([f"sklar: {_explain(error)}", *charge_notes(error)])), err=True)
-        sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
+        stopped = isinstance(error, click.Abort | KeyboardInterrupt)
+        told = explained(KeyboardInterrupt() if stopped else error)
+        click.echo(plain(" ".join([f"sklar: {told}", *charge_notes(error)])), err=True)
+        sys.exit(130 if stopped else 1)
 
 
 def _report_unless_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
@@ -94,14 +96,3 @@ def _run() -> None:
         sys.exit(shell_complete(cli, {}, "sklar", "_SKLAR_COMPLETE", completing))
     with cli.make_context("sklar", sys.argv[1:]) as context:
         cli.invoke(context)
-
-
-def _explain(error: BaseException) -> str:
-    if isinstance(error, SklarError):
-        return str(error)
-    if isinstance(error, click.Abort | KeyboardInterrupt):
-        return "interrupted. No file was left half-written."
-    if isinstance(error, MemoryError):
-        return "out of memory. Use a schema with fewer levels, or a larger machine."
-    # The text of an unforeseen error might quote a row.
-    return f"unexpected {type(error).__name__}. Run sklar --debug with the same command to see where."

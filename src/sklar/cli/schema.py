@@ -17,6 +17,7 @@ from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_answer, warn, watched
 from sklar.cli.options import DATA_IF_GIVEN, HELP, QUERY, SCHEMA_FILE, WRITTEN, command, flag, table_of
 from sklar.errors import SchemaError
+from sklar.machine.notebook import sentence
 
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
@@ -100,19 +101,15 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
     read = Counter[str](each.known_from for each in described.attributes if each.reviewed != "unread")
     parts = [f"{read[word]} {says}" for word, says in decisions.PROVENANCE.items() if read[word]]
     parts += [f"{len(described.unread)} accepted unread"] * bool(described.unread)
-    unread = "What was accepted unread stands: releases will say so, and not cover what those entries state."
     each = "one row: each is taken for another person's (else add --people COLUMN)"
     person = described.person
     whom = each if person is None else f"one person, all rows of one {person.column}, and counts {person.words}"
-    uncovered = "Releases will say that their promise does not cover the columns that were read from the rows."
     finish(
         {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": described.n_attributes}
         | {"person": person and person.column, "rules": len(described.rules), "out": schema_path},
         f"It protects {whom}.",
-        f"{'Decided' if described.unread else 'Every column is reviewed'}: {', '.join(parts)}. "
-        f"{schema_path} is public now.",
-        *([uncovered] if counts["rows"] else []),
-        *([unread] if described.unread else []),
+        f"{schema_path} is public now. Its entries: {', '.join(parts)}.",
+        *map(sentence, described.standing),
         f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1",
     )
 
@@ -164,7 +161,7 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, **fo
 
 def warn_of_unfit(fates: Sequence[Fate]) -> bool:
     """Tell the custodian, on standard error, which attributes would lose most values; whether there are any."""
-    unfit = [fate for fate in fates if fate.unfit]
+    unfit = [fate for fate in fates if fate.cause]
     for fate in unfit:
         warn(fate.warning, "STOP (PRIVATE)")
     return bool(unfit)

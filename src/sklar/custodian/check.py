@@ -5,13 +5,11 @@ Exact counts, hence PRIVATE, for the custodian's eyes before a release.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from math import comb
 from pathlib import Path
@@ -28,13 +26,13 @@ from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.wording import failing, said, stated
-from sklar.public.axis import parse_number
+from sklar.public.axis import parse_number, read_moment
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
 from sklar.public.tree import Tree, joint_of, known_of
 from sklar.rows.count import Ask, Histogram
-from sklar.rows.encode import coder, distinct, encode_column, is_nothing, missing_number, readable_text
+from sklar.rows.encode import coder, distinct, encode_column, is_nothing, readable_text
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
@@ -65,11 +63,7 @@ class Hidden(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """How many values of one attribute meet which fate under a schema: PRIVATE.
-
-    Where more than half of the values are outside of the domain, so that a release would waste its budget on the
-    attribute, it is `unfit`, and `cause` says what seems to be wrong.
-    """
+    """How many values of one attribute meet which fate: PRIVATE. Where most are outside, `cause` says what is wrong."""
 
     attribute: str
     listed: int
@@ -86,11 +80,6 @@ class Fate:
         return lost / max(lost + self.listed, 1)
 
     @property
-    def unfit(self) -> bool:
-        """Whether most values are outside of the domain, for a cause."""
-        return bool(self.cause)
-
-    @property
     def warning(self) -> str:
         """A sentence for the custodian alone."""
         return f"{self.attribute}: {self.outside:.0%} of its values are outside its domain. {self.cause}"
@@ -98,10 +87,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """How many rows the people of a table have: PRIVATE.
-
-    `quantiles` are (share of people, rows), `kept` is (rows per person, share of the rows that would be counted).
-    """
+    """How many rows people have: PRIVATE. `quantiles`: (share of people, rows); `kept`: (of each, share counted)."""
 
     column: str
     rows: int
@@ -122,12 +108,8 @@ class Crowd:
         """For the custodian."""
         shares = ", ".join(f"{share:.0%} have at most {rows:,}" for share, rows in self.quantiles)
         kept = ", ".join(f"{rows:,}: {share:.1%}" for rows, share in self.kept)
-        return [
-            f"People by '{self.column}': {self.people:,}, in {self.rows:,} rows; {self.without_id:,} rows have no id.",
-            f"Rows of a person: {self.rows / max(self.people, 1):.1f} on average, {shares}, the most is {self.most:,}.",
-            f"Rows that would be counted, by rows_per_person: {kept}.",
-            *filter(None, [self.warning]),
-        ]
+        facts = asdict(self) | {"mean": self.rows / max(self.people, 1), "shares": shares, "kept": kept}
+        return [*said("custodian.crowd", **facts).splitlines(), *filter(None, [self.warning])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -146,13 +128,9 @@ class SchemaCheck(Tabular):
     forecast: Forecast | None = None
     links: tuple[str, ...] = ()
 
-    @property
-    def unfit(self) -> tuple[Fate, ...]:
-        """The attributes that would lose more than half of their values: PRIVATE."""
-        return tuple(fate for fate in self.values or () if fate.unfit)
-
     def __repr__(self) -> str:
-        rows = "" if self.values is None else f", PRIVATE counts of values, {len(self.unfit)} attributes unfit"
+        unfit = sum(bool(fate.cause) for fate in self.values or ())
+        rows = "" if self.values is None else f", PRIVATE counts of values, {unfit} attributes unfit"
         return f"SchemaCheck({self.schema!r}{rows})"
 
     def _repr_html_(self) -> str:
@@ -307,7 +285,7 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
     if code in attribute.special_codes:
         return "listed"
     edge = attribute.read(text) if attribute.binned else None
-    if edge is not None and (edge != edge or edge == missing_number(attribute)):
+    if edge is not None and (edge != edge or edge == attribute.missing_number):
         return "missing"
     if edge is not None and not attribute.within(edge):
         return "clipped" if has_value else "folded"
@@ -337,10 +315,6 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
 
 def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.int64]]:
     """The texts that `coder` would see, None for a null, and which of them each row has. A text may occur twice."""
-    if column.dtype == pl.Null:
-        return [None], np.zeros(len(column), dtype=np.int64)
-    if column.dtype.is_nested():
-        return [OPAQUE, None], column.is_null().to_numpy().astype(np.int64)
     values, places = distinct(column)
     read = ((readable_text(value), value) for value in values)
     return [*(OPAQUE if text is None and not is_nothing(value) else text for text, value in read), None], places
@@ -366,7 +340,11 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
         return 'Most of them are null, and the attribute has no level for that: add missing = "".'
     if most(lambda text: "\ufffd" in text):
         return f"They hold bytes that are not {reading.encoding} text: set encoding in [table]."
-    formats = [form for form in _FORMATS.get(attribute.kind, ()) if most(lambda text, form=form: _fits(form, text))]  # type: ignore[misc]
+
+    def reads(form: str) -> bool:
+        return most(lambda text: read_moment(text.strip(), form))
+
+    formats = list(filter(reads, _FORMATS.get(attribute.kind, ())))
     if formats:
         written = " or ".join(json.dumps(form) for form in formats[:_QUOTED])
         return f"They are dates or times in another writing: add format = {written}."
@@ -401,12 +379,6 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
     if attribute.categorical:
         return f"Most of them are {quoted}: list them as values, or as special where they mean something else."
     return f"Most of them are {quoted}: list them as special, or as nulls in [table] where they mean no value."
-
-
-def _fits(form: str, text: str) -> bool:
-    with suppress(ValueError):
-        return bool(dt.datetime.strptime(text.strip(), form))
-    return False
 
 
 def _loose(text: str) -> str:
@@ -446,11 +418,7 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
 
 
 def check_links(data: object, tree: Tree) -> list[str]:
-    """How the rows of linked tables match, a line each: PRIVATE, exact counts.
-
-    Rows that name nobody, or no row of the same person, are dropped, those beyond at_most at random, and so are rows of
-    people with the key of another row.
-    """
+    """How the rows of linked tables match, and which are dropped, a line each: PRIVATE, exact counts."""
     from sklar.rows.trees import LocalTree, People
 
     read, matched, kept, most = (np.zeros(len(tree.branches), dtype=np.int64) for _ in range(4))

@@ -42,10 +42,7 @@ _TABLES, _SEED = 200, 2_026
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Compared(Tabular):
-    """An analysis of real rows, of synthetic rows as if they were real, and by `infer`. PRIVATE.
-
-    `left_out` real rows have a value of no level.
-    """
+    """An analysis of real rows, but for `left_out` ones, of synthetic rows as if real, and by `infer`. PRIVATE."""
 
     real: Inference
     synthetic: Inference
@@ -149,22 +146,14 @@ class _OfRows(Inquiry):
             weights = generator.poisson(1.0, self.rows).astype(np.float64)
             drawn.append(statistic(weights / max(weights.sum(), 1.0)))
         errors = np.std(drawn, axis=0, ddof=1)
-        figures = tuple(
-            Figure(
-                name=name,
-                estimate=value,
-                standard_error=error,
-                low=value - self.quantile * error,
-                high=value + self.quantile * error,
-                measured=1.0,
-                noise_error=0.0,
-                sampling_error=error,
-                model_error=0.0,
+        figures, exact = list[Figure](), dict[str, Any](measured=1.0, noise_error=0.0, model_error=0.0)
+        for name, value, error in zip(names, estimate.tolist(), errors.tolist(), strict=True):
+            ends = dict[str, Any](low=value - self.quantile * error, high=value + self.quantile * error)
+            figures.append(
+                Figure(name=name, estimate=value, standard_error=error, sampling_error=error, **ends, **exact)
             )
-            for name, value, error in zip(names, estimate.tolist(), errors.tolist(), strict=True)
-        )
         plain = replace(like, notes=(), cautions=(), joint={}, limits={})
-        return replace(plain, figures=figures, n_rows=self.rows, about=about)
+        return replace(plain, figures=tuple(figures), n_rows=self.rows, about=about)
 
 
 def compare(

@@ -14,7 +14,7 @@ from sklar.files.write import write_frames, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
 from sklar.machine.progress import Progress, watch
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said, stated
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.count import ask_all, count
@@ -22,12 +22,7 @@ from sklar.rows.read import open_source
 
 _SEED = 2020
 # Levels, and pairs of them in the order of the schema, whose counts are shown.
-_COUNTED = (
-    *(["education=Upper secondary"], ["employed=true"], ["marital_status=Married"], ["birth_country=other"]),
-    ["education=Upper secondary", "employed=true"],
-    ["sex=Female", "marital_status=Married"],
-    ["employed=false", "occupation=(missing)"],
-)
+_COUNTED = [each.split(" and ") for each in stated("sklar.custodian", "said.toml")["shown"]["levels"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +37,9 @@ class Demonstration:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        columns = ("count", "true", "noisy", "synthetic")
-        return {
-            "certificate": self.model.certificate.to_dict(),
-            "counts": [dict(zip(columns, row, strict=True)) for row in self.counts],
-            "files": [str(self.folder / name) for name in self.files],
-        }
+        counts = [dict(zip(("count", "true", "noisy", "synthetic"), row, strict=True)) for row in self.counts]
+        files = [str(self.folder / name) for name in self.files]
+        return {"certificate": self.model.certificate.to_dict(), "counts": counts, "files": files}
 
     def lines(self) -> list[str]:
         """As text."""
@@ -86,10 +78,5 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demon
         counts.append((" and ".join(levels), true, noisy, sampled))
     with synthetic.open(encoding="utf-8") as file:
         head = [line.rstrip("\n") for line in islice(file, 4)]
-    files = {
-        original.name: f"the table that went in (generated, {rows:,} rows)",
-        described.name: "its schema: what is publicly known of it",
-        synthetic.name: "the synthetic table that came out",
-        model_file.name: f"the model: draw more rows with sklar sample {model_file} --rows N --out FILE",
-    }
+    files = dict(zip(names, said("custodian.files", rows=rows, model=model_file).splitlines(), strict=True))
     return Demonstration(model=model, counts=counts, head=head, folder=folder, files=files)

@@ -24,7 +24,7 @@ from sklar.custodian.draft.columns import RULE, ColumnSummary, OpenRule, Tie
 from sklar.custodian.draft.propose import as_seen, asked, round_bounds, searched, shown_ends
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.declare import build_attribute, describe_attribute
@@ -35,12 +35,7 @@ from sklar.public.settings import PERSON_KEYS, Person, describe_person, whose
 Asks = Literal["", "values", "edges", "bounds"]
 Entry = dict[str, Any]
 
-# Where an entry's levels come from, in words.
-PROVENANCE = {
-    "public": "public knowledge",
-    "found": "found with budget",
-    "rows": "read from the rows, at the custodian's risk",
-}
+PROVENANCE: dict[str, str] = stated("sklar.custodian", "said.toml")["provenance"]
 _BINS, _AT_MOST = 20, 50
 _MOST_SHOWN, _FEW_SHOWN, _MOST_LETTERS = 60, 12, 400
 _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points")
@@ -84,12 +79,8 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
     ]
     lines, rules = text.splitlines(), open_rules(text)
     places = _places(lines)
-
-    def ask(attribute: Attribute) -> Question:
-        own = lines[slice(*places.get(("attributes", attribute.name), (0, 0)))]
-        return _question(attribute, entries[attribute.name], own, rules, draft)
-
-    return list(map(ask, chosen))
+    own = [lines[slice(*places.get(("attributes", each.name), (0, 0)))] for each in chosen]
+    return [_question(each, entries[each.name], at, rules, draft) for each, at in zip(chosen, own, strict=True)]
 
 
 def _question(
@@ -104,7 +95,7 @@ def _question(
     stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
     levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
     listed = f"{attribute.n_levels} levels: {', '.join(levels)}."
-    private, decide = tuple[str, ...](), notes.get(DECIDE, "is it public knowledge?")
+    private = tuple[str, ...]()
     if seen is not None:
         # All values where a person can read them; else the most common ones.
         few = len(seen.counts) <= _MOST_SHOWN
@@ -119,7 +110,7 @@ def _question(
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, found if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
-        decide=(asked(decide, attribute, seen) if seen else decide) + rule,
+        decide=asked(notes.get(DECIDE, ""), attribute, seen) + rule,
         private=private,
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,
@@ -325,10 +316,7 @@ def say_people(text: str, said: str, draft: Draft | None = None) -> str:
 
 
 def name_person(text: str, person: Person | None) -> str:
-    """The file with the column of ids that says which rows are one person's; None: each row is a person of its own.
-
-    A column of ids is no attribute: where the file lists it as one, that entry goes.
-    """
+    """The file with the column of ids of people, which is no attribute any more; None: each row is a person."""
     if person is not None and person.column in Schema.from_toml(text).names:
         text = answer(text, person.column, None)
     changed = _in_table(text, _PERSON_LINE, describe_person(person))

@@ -87,10 +87,8 @@ def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
 
 def tree_columns(tree: Tree) -> dict[str, pl.Schema]:
     """Names and types of the columns of released tables, by name: the person's key, ids, then the attributes."""
-    return {
-        branch.name: pl.Schema({**dict.fromkeys(branch.ids, pl.Int64()), **record_schema(branch.schema)})
-        for branch in tree.branches
-    }
+    each = ((branch.name, dict.fromkeys(branch.ids, pl.Int64()), branch.schema) for branch in tree.branches)
+    return {name: pl.Schema({**ids, **record_schema(schema)}) for name, ids, schema in each}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,9 +128,8 @@ class TreeSampler:
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
         self.block_rows, self.blocks = self._people.block_rows, self._people.blocks
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}
-        self._levels = {
-            i: level_drawer(own.levels, tree.branches[i].schema.measured.cells) for i, own in self._kinds.items()
-        }
+        cells = {i: tree.branches[i].schema.measured.cells for i in self._kinds}
+        self._levels = {i: level_drawer(own.levels, cells[i]) for i, own in self._kinds.items()}
         self._decoders, self._numbers = dict[int, Decoder](), dict[int, AxisDecoder]()
         for i, branch in enumerate(tree.branches):
             below = f"{branch.name}."
@@ -237,8 +234,8 @@ class TreeSampler:
         own, tree = drawn[i], self._tree
         frame = self._decoders[i].decode(branch.schema.complete(own.codes), values)
         if own.times is not None and (course := branch.course) is not None:
-            axis = AxisDecoder(branch.schema.attributes[course.order])
-            column = axis.column((course.first + own.times) * course.step)
+            timed = AxisDecoder(branch.schema.attributes[course.order])
+            column = timed.column((course.first + own.times) * course.step)
             frame.replace_column(frame.columns.index(branch.order), column.alias(branch.order))
         key, at = own.owner, tree.above[i]
         while at:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from sklar.answer.condition import Given
     from sklar.answer.infer import Declared, Inference
-    from sklar.answer.plots import Plots
     from sklar.answer.query import Answer, Estimate
     from sklar.fitting.order import CourseLaws
     from sklar.public.tree import Tree
@@ -82,15 +81,8 @@ class Model:
         }
         shown = {"attribute": "name", "type": "kind", "levels": "n_levels"}
         columns = {title: [getattr(each, name) for each in schema.attributes] for title, name in shown.items()}
-        note = "Everything here is public: .sample(), .query and .plot cost no privacy."
+        note = "Everything here is public: .sample(), .query and .infer cost no privacy."
         return html_card(f"Model of '{schema.name}'", facts, columns, notes=[note])
-
-    @property
-    def plot(self) -> Plots:
-        """Figures of the model: `.plot.margins("age")`, `.plot.dependence()`. They need matplotlib."""
-        from sklar.answer.plots import Plots
-
-        return Plots(model=self)
 
     @property
     def schema(self) -> Schema:

@@ -77,10 +77,9 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
     try:
         with failing(OutputError, failed), one_thread(context):
             work = partial(_write_part, shipped, rows, seed, str(place))
-            for name in model.columns if isinstance(model, TreeModel) else ():
-                (place / f"{name}.parquet").mkdir() if isinstance(place, Path) else (
-                    place / f"{name}.parquet"
-                ).make_folder()
+            inner = [place / f"{name}.parquet" for name in model.columns if isinstance(model, TreeModel)]
+            for own in inner:
+                own.mkdir() if isinstance(own, Path) else own.make_folder()
             written = sum(context.parallelize(list(enumerate(ranges)), len(ranges)).map(work).collect())
             if written != rows:
                 raise OutputError(f"Spark wrote {written:,} of {rows:,} rows to '{path}'. Run it again.")
@@ -101,21 +100,16 @@ def _write_part(
     place, part, blocks = place_of(folder), f"part-{number:05d}.parquet", list(sampler.blocks(rows, first, last))
     # Spark runs a task per core.
     with using(1), TemporaryDirectory() as scratch:
+        drawn: Any = map(sampler.draw, blocks)
         if isinstance(model, TreeModel):
-            drawn: Any = map(sampler.draw, blocks)
             write_tables(Path(scratch), model.tree, sampler.columns, drawn, shown=model.columns, kind="parquet")
             public = [f"{each.name}.parquet" for each in model.tree.lookups]
             for made in Path(scratch).iterdir():
                 if made.name not in public or not number:
                     _put(made, place / made.name if made.name in public else place / made.name / part)
         else:
-            write_frames(
-                own := Path(scratch) / part,
-                sampler.columns,
-                map(sampler.draw, blocks),
-                model._described,
-                shown=model.columns,
-            )
+            own = Path(scratch) / part
+            write_frames(own, sampler.columns, drawn, model._described, shown=model.columns)
             _put(own, place / part)
     return sum(size for _, size in blocks)
 

@@ -256,9 +256,7 @@ def write_tables(
             tables.append(_Table(each.name, columns[each.name], parts, each.schema, _keys_of(each, tree)))
         if path.suffix.lower() in DATABASES:
             write = _into_duckdb if path.suffix.lower() == ".duckdb" else _into_sqlite
-            failed = (
-                f"'{path}' could not be written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
-            )
+            failed = f"'{path}' was not written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
             with failing(OutputError, failed), replacing(path) as temporary:
                 write(temporary, tables)
             return
@@ -281,9 +279,7 @@ def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
 
 def _looked_up(lookup: Lookup, tree: Tree, columns: Mapping[str, pl.Schema]) -> _Table:
     """A public table, whose ids have the type of the columns that refer to them."""
-    frame = pl.DataFrame(
-        {name: list(values) for name, values in lookup.columns}, schema={name: pl.String for name, _ in lookup.columns}
-    )
+    frame = pl.DataFrame([pl.Series(name, list(values), dtype=pl.String) for name, values in lookup.columns])
     kinds = [columns[each.name][lookup.id] for each in tree.branches if lookup.id in each.schema.names]
     if kinds and kinds[0].is_integer():
         frame = frame.with_columns(pl.col(lookup.id).cast(kinds[0]))

@@ -17,17 +17,7 @@ from sklar.budget.plan import RULES
 from sklar.draw.refine import refining_rounds, steady_pairs
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
-from sklar.fitting.descent import (
-    CellWeights,
-    Fit,
-    Loss,
-    Room,
-    Start,
-    Tied,
-    fits_together,
-    step_operations,
-    three_way_loss,
-)
+from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, Tied, fits_together, step_operations
 from sklar.fitting.latent import KINDS, LatentModel, independent
 from sklar.fitting.margins import Estimates, as_stored, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
@@ -48,7 +38,7 @@ EVERY = 10
 WINDOW, WORTH = 100, 0.004
 # How much of a fit's targets is shrunk; the rest is noisy. The first suits tables where much depends a little, the
 # second those where few columns depend, or follow from each other: there larger tables are shrunk, too.
-SHRINKAGES = (0.4, 1.0)
+SHRINKAGES, CLEARLY = (0.4, 1.0), 0.005
 # A gain over independence must be at least this many times the sd that it has by chance: a stricter test would lose
 # dependence that pairs show.
 SIGNIFICANT = 1.0
@@ -63,7 +53,7 @@ MAX_STEPS = 1200
 # the variation at least, up to so many; and of all fits that are united, which averages away three-way structure that
 # each of them invents.
 PER_CONTRAST, NOISE_POWER, COMPONENTS, MOST_COMPONENTS = 0.089, -0.75, (150, 400), 800
-UNITED, FITS = 2_400, (3, 16)
+UNITED, LEAST_FITS = 1_600, 3
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
 _CACHED = 65_536
@@ -119,7 +109,7 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.train, self.targets = train, denoise_tables(train, denoise_margins(train).levels)
-        self.weights, self._held_three = weights, three_way_loss(held)
+        self.weights, self._held_three = weights, descent.three_way_loss(held)
         precision = self.targets.precision
         self._tied = None if estimates.ties is None else Tied(cells, estimates.ties)
         self._margins = contrast_levels(self.targets.levels, cells)
@@ -199,9 +189,8 @@ def follow(
     split: Split, start: Start, *, max_steps: int, shrinkage: float = SHRINKAGES[0], progress: Progress = SILENT
 ) -> Doubles:
     """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
-    loss = Loss(
-        split.targets, shrinkage, split.weights, three_way_loss(split.train, shrunk=shrinkage == 1), split.train.ties
-    )
+    three = descent.three_way_loss(split.train, shrunk=shrinkage == 1)
+    loss = Loss(split.targets, shrinkage, split.weights, three, split.train.ties)
     fit, spare = Fit(loss, start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
@@ -239,13 +228,14 @@ def choose_steps(
     progress: Progress = SILENT,
     shrinkages: Sequence[float] = SHRINKAGES[:1],
 ) -> tuple[int, float, float]:
-    """How long to fit, by as many splits as seeds, the share of held-out error that this takes away, and the shrinkage.
+    """How long to fit, the share of held-out error that this takes away, and the shrinkage.
 
-    The first split chooses that: its noise is the same for all of them.
+    As many splits as seeds judge, by the mean of their curves as far as all go: the noise of single splits averages out
+    before anything is chosen. The first shrinkage stays where another takes away less than `CLEARLY` more of the error.
     """
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
 
-    def run(number: int, tried: Sequence[float]) -> list[Doubles]:
+    def judged(number: int) -> list[Doubles]:
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         own = replace(start, seed=start.seed + number)
 
@@ -254,16 +244,16 @@ def choose_steps(
 
         # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
         if estimates.cells.n_cells > MANY_CELLS:
-            return list(map(curve, tried))
-        return side_by_side(curve, tried, threads=fits_together(estimates.cells, start, 1)[1])
+            return list(map(curve, shrinkages))
+        return side_by_side(curve, shrinkages, threads=fits_together(estimates.cells, start, 1)[1])
 
-    judged = zip(run(0, shrinkages), shrinkages, strict=True)
-    first, shrinkage = min(judged, key=lambda tried: float(tried[0][stopping(tried[0]), 0]))
-    curves = [first, *(run(number, [shrinkage])[0] for number in range(1, len(seeds)))]
-    # One curve, as far as all go: the noise of single splits averages out before an end is chosen.
-    curve = np.mean([each[: min(map(len, curves))] for each in curves], axis=0)
-    end = stopping(curve)
-    return (EVERY * end, float(1 - curve[end, 0]), shrinkage) if end else (0, 0.0, SHRINKAGES[0])
+    found: list[tuple[int, float, float]] = []
+    for shrinkage, curves in zip(shrinkages, zip(*map(judged, range(len(seeds))), strict=True), strict=True):
+        curve = np.mean([each[: min(map(len, curves))] for each in curves], axis=0)
+        found.append((EVERY * (end := stopping(curve)), float(1 - curve[end, 0]), shrinkage))
+    best = max(found, key=lambda each: each[1])
+    best = best if 1 - best[1] < (1 - CLEARLY) * (1 - found[0][1]) else found[0]
+    return best if best[0] else (0, 0.0, SHRINKAGES[0])
 
 
 def starting(estimates: Estimates) -> tuple[Start, int]:
@@ -280,7 +270,7 @@ def starting(estimates: Estimates) -> tuple[Start, int]:
         damping=(DAMPING if n_contrasts <= descent.SMALL else WIDE_DAMPING)
         * float(np.clip(times**2, 1.0, MOST_DAMPING)),
     )
-    return start, int(np.clip(UNITED / components, *FITS))
+    return start, max(UNITED // components, LEAST_FITS)
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
@@ -338,7 +328,10 @@ def fit_steps(
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    weights, three = CellWeights(targets.cells, targets.precision), three_way_loss(estimates, shrunk=shrinkage == 1)
+    weights, three = (
+        CellWeights(targets.cells, targets.precision),
+        descent.three_way_loss(estimates, shrunk=shrinkage == 1),
+    )
     loss = Loss(targets, shrinkage, weights, three, estimates.ties)
     together, threads = fits_together(targets.cells, start, fits)
 

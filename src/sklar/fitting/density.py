@@ -53,7 +53,7 @@ _FAR = 10.0
 _DECADE = 4.0
 # The error of a mean inside a bin as a part of its width, where nothing inside was measured: of public edges, and of
 # bins that a search found; and the rows beyond what it saw, in its noise. Chosen on the ten shapes of
-# experiments.limited, where 95% intervals of limited means then hold 97% of the time or more.
+# experiments.inference, where 95% intervals of limited means then hold 97% of the time or more.
 _UNKNOWN, _UNSEEN = (0.15, 0.1), 1.5
 # How much more it weighs that chances of numbers add up to those of their bin than that they are even.
 _FIRMLY = 1e3
@@ -309,7 +309,8 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         moments = moments and (moments[0][attribute.bin_codes], moments[1])
         if (attribute.name, "domain") not in answers:
             shape = _with_means(attribute, interpolated(attribute, own), rows, moments)
-            shapes[attribute.name] = replace(shape, inside=_seen_bins(own[attribute.bin_codes] / errors[index]))
+            z, edges = own[attribute.bin_codes] / errors[index], np.asarray(attribute.edges, dtype=np.float64)
+            shapes[attribute.name] = replace(shape, inside=_seen_bins(z, edges))
             continue
         finding, tables = answers[attribute.name, "domain"]
         ladder = ladder_of(asked_of(finding, attribute))
@@ -324,10 +325,8 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
         for branch in measured.tree.branches[1:]:
             at = schema.names.index(branch.name)
             own = margins[schema.cells.levels(at)][schema.attributes[at].bin_codes]
-            shape, known = (
-                _numbers(np.array(branch.bins), own, held.get(f"{branch.name}: number"), n),
-                shapes[branch.name],
-            )
+            known, single = shapes[branch.name], held.get(f"{branch.name}: number")
+            shape = _numbers(np.array(branch.bins), own, single, n)
             shapes[branch.name] = replace(shape, means=known.means, errors=known.errors)
     return shapes
 
@@ -442,11 +441,17 @@ def interpolated(attribute: Attribute, margins: Doubles) -> Shape:
     return _joined([_spread(low, high) for low, high in pairwise(edges.tolist())], list(inner))
 
 
-def _seen_bins(z: Doubles) -> Ints:
-    """The bins to draw from: for outer ones that hold nothing but noise, the nearest one inside."""
-    seen = np.flatnonzero(z >= _SEEN)
-    bins = np.arange(z.size)
-    return np.clip(bins, seen[0], seen[-1]) if seen.size else bins
+def _seen_bins(z: Doubles, edges: Doubles) -> Ints:
+    """The bins to draw from: for those that lie further outside than all that was seen is wide, the nearest seen one.
+
+    What they hold is noise, and means suffer most from it; nearer ones have rows too few to be seen.
+    """
+    seen, bins = np.flatnonzero(z >= _SEEN), np.arange(z.size)
+    if not seen.size:
+        return bins
+    low, high = edges[seen[0]], edges[seen[-1] + 1]
+    near = (edges[:-1] >= 2 * low - high) & (edges[1:] <= 2 * high - low)
+    return np.where(near, bins, np.clip(bins, seen[0], seen[-1]))
 
 
 def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: Density, z: Doubles) -> Shape:

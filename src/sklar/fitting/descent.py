@@ -167,11 +167,8 @@ class Tied:
         for own in self._own:
             held = [slice(max(own.start, each.start), min(own.stop, each.stop)) for each in (rows, columns)]
             if all(each.start < each.stop for each in held):
-                here, there = (
-                    slice(each.start - whole.start, each.stop - whole.start)
-                    for each, whole in zip(held, (rows, columns), strict=True)
-                )
-                yield here, there, held[0], held[1]
+                (one, two), (i, j) = held, (rows.start, columns.start)
+                yield slice(one.start - i, one.stop - i), slice(two.start - j, two.stop - j), one, two
 
     def add(self, probabilities: Floats, pull: Floats, fits: int) -> None:
         """Add the gradient of tables of two rows, and give shared attributes one of their group."""

@@ -99,11 +99,8 @@ def _tied(estimates: Estimates, tree: Tree, blocks: Sequence[Block]) -> Estimate
             # A pair without order is two cells, half of it in each.
             shares[np.triu_indices(size)] = cells / (2 * n)
             none = tree.joint.measured.attributes[attribute].special_codes[-1]
-            number, precision = (
-                names.index(side.of.name),
-                2 * float(scale) ** -2 / float(np.mean(estimates.pair_sd**-2.0)),
-            )
-            twice.append(TwoRows(attribute, number, none, shares + shares.T, precision))
+            precision = 2 * float(scale) ** -2 / float(np.mean(estimates.pair_sd**-2.0))
+            twice.append(TwoRows(attribute, names.index(side.of.name), none, shares + shares.T, precision))
     return replace(estimates, ties=Ties(of=tree.ties, twice=tuple(twice)))
 
 

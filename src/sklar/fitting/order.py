@@ -98,11 +98,8 @@ def law_shapes(course: Course, classes: int) -> tuple[tuple[int, ...], ...]:
 
 def fit_laws(measured: Measured, model: LatentModel, shapes: Mapping[str, Shape]) -> dict[str, CourseLaws]:
     """The laws of the order of rows, by table, for fitted classes of people; `shapes` are of numbers of rows."""
-    n, tree, laws = (
-        estimate_rows(measured.counted, measured.certificate.mechanism, measured.n_rows),
-        measured.tree,
-        dict[str, CourseLaws](),
-    )
+    n = estimate_rows(measured.counted, measured.certificate.mechanism, measured.n_rows)
+    tree, laws = measured.tree, dict[str, CourseLaws]()
     if tree is None:
         return laws
     held = {block.query.what: block for block in measured.counted if isinstance(block.query, Shares)}
@@ -112,22 +109,14 @@ def fit_laws(measured: Measured, model: LatentModel, shapes: Mapping[str, Shape]
             continue
         kinds, bins = kinds_of(model.probabilities, model.kinds, tree, i), np.array(branch.bins)
         number = kinds.number[:, np.repeat(np.arange(bins.size - 1), np.diff(bins))] * shapes[branch.name].masses(bins)
-        own = (side for side in sides_of(tree) if side.of == branch and side.kind in _IN_ORDER)
-        tables = {
-            side.kind: (
-                held[side.what].values.reshape(side.tables[0][1]) / n,
-                float(held[side.what].scales[0] / n) ** 2,
-            )
-            for side in own
-        }
+        own = [side for side in sides_of(tree) if side.of == branch and side.kind in _IN_ORDER]
+        noisy = [(side, held[side.what]) for side in own]
+        tables = {s.kind: (b.values.reshape(s.tables[0][1]) / n, float(b.scales[0] / n) ** 2) for s, b in noisy}
         levels = kinds.levels.reshape(*kinds.kind.shape, -1)
         mean = np.einsum("hg,hgd->hd", kinds.kind, levels)
-        when = mean[:, schema.cells.levels(schema.names.index(branch.order))]
-        state = (
-            mean[:, schema.cells.levels(schema.names.index(branch.follows))]
-            if branch.follows
-            else np.ones((len(mean), 1))
-        )
+        when, state = mean[:, schema.cells.levels(schema.names.index(branch.order))], np.ones((len(mean), 1))
+        if branch.follows:
+            state = mean[:, schema.cells.levels(schema.names.index(branch.follows))]
         first, following = _chain(state, number, tables) if branch.follows else (state, state[:, None])
         gap, season = _gaps(tables, course.states), np.ones((len(course.numbers) - 2, when.shape[1]))
         each = (chances.astype(np.float32) for chances in (first, following, gap, when, season))

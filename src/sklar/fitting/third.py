@@ -18,8 +18,8 @@ s = c / that length is the signal over the noise. The best mix of a guess that i
 by c / s is off by c / sqrt(1 + s^2): the total variation falls from v to v / sqrt(1 + s^2).
 
 **Cost.** Precision 1 / sigma^2 = s^2 prod(K - 1) / c^2 goes to it and not to pairs. A share x of the plan's precision C
-that pairs lose makes their noise larger by x / 2: with u the total variation that noise alone would cost a two-way
-table (`expected_pair_tv`), it costs u x / 2.
+that pairs lose makes their noise larger by x / 2: with u the total variation that noise costs a two-way table, the mean
+of `expected_pair_tvs` or of their distances from independence where these are less, it costs u x / 2.
 
 **The choice.** Over all N tables of so many attributes, the mean total variation falls by the most when, with
 k = prod(K - 1) / (c^2 C), every table has
@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from sklar.budget import plan
-from sklar.budget.plan import TRIPLES_SHARE, Plan, Scored, Stages, expected_pair_tv, plan_scores, plan_second
+from sklar.budget.plan import TRIPLES_SHARE, Plan, Scored, Stages, expected_pair_tvs, plan_scores, plan_second
 from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
 from sklar.fitting.denoise import denoise_margins, interactions
@@ -62,6 +62,8 @@ _SURE = 2.0
 _SHAPED = 0.1
 # Tables of four matter so much less than those of three where no target is named: they are to find what only they show.
 _OF_FOUR = 0.1
+# What noise costs pairs is at least this part of what it costs before they are denoised.
+_LEAST_PRICE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -128,9 +130,11 @@ class Outlook:
         if not self.seen:
             return []
         seen = [corrected(*each) for each in zip(self.seen, scores, strict=True)] if scores else self.seen
+        # Denoised pairs are off by no more than their distance from independence.
+        noise, n_rows = expected_pair_tvs(self.schema.cells, seen[0].n_rows, self.stages), seen[0].n_rows
         chosen = choose_scales(
             seen,
-            price=expected_pair_tv(self.schema.cells, seen[0].n_rows, self.stages) / 2,
+            price=float(np.mean(np.clip(self.distances / (2 * n_rows), _LEAST_PRICE * noise, noise))) / 2,
             precision=self.stages.precision,
             most_precision=TRIPLES_SHARE * float(np.sum(self.left.reserve**-2.0)),
         )
@@ -150,7 +154,7 @@ def look_ahead(
     estimates = pool_blocks(blocks, stages.budget.mechanism, n_rows)
     seen: tuple[Disagreement, ...] = ()
     planned = None
-    if again and plan.looks_for_triples(schema.cells, estimates.n_rows, stages, schema.targets):
+    if again and plan.looks_for_triples(schema.cells, stages):
         planned = plan_scores(schema.cells, estimates.n_rows, stages, schema.targets, **scored)
         seen = look(estimates, schema, () if planned is None else planned[0])
     scores, left = ([], stages) if planned is None or not seen else planned

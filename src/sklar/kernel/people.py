@@ -41,7 +41,8 @@ def deal(owner: NDArray[np.int64], parts: NDArray[np.int64], each: int) -> NDArr
     or to none where no entry has parts; and they depend on that owner's entries, in their order, alone. Why: with T the
     sum of an owner's parts, and P that up to and with an entry of p, it gets floor(each P / T) - floor(each (P - p) /
     T). Floors do not fall as P grows, and the sum over the owner's entries telescopes to floor(each T / T).
-    Precondition, by public limits: the parts of all sum to less than 2^46, so that no product exceeds 64 bits.
+    Precondition, by public limits: the parts of one owner sum to less than 2^46, so that no product exceeds 64 bits.
+    Sums over several owners may: they wrap, and differences within an owner are exact.
 
     >>> deal(np.array([7, 8, 7, 7]), np.array([1, 5, 1, 1]), 8).tolist()
     [2, 8, 3, 3]

@@ -22,19 +22,15 @@ from threading import RLock
 from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from sklar.machine.wording import stated
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # The variable that names the folder, to numba and to us.
 FOLDER = "NUMBA_CACHE_DIR"
 # Every module with kernels, and what they do.
-KERNELS = {
-    "sklar.rows.planes": "counting",
-    "sklar.fitting.steps": "fitting",
-    "sklar.draw.blocks": "dealing",
-    "sklar.draw.refine": "refining",
-    "sklar.paper.winners": "sampling from the binary copula",
-}
+KERNELS: dict[str, str] = stated("sklar.machine", "said.toml")["kernels"]
 # A read-only array, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"
 _listeners: list[Callable[[str], None]] = []

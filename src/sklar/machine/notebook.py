@@ -48,10 +48,7 @@ def html_card(
     verdict: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """A card of HTML that needs no style sheet and no network: a title, a verdict, facts, the head of a table, notes.
-
-    Each line of a verdict and each note stands as a sentence.
-    """
+    """A card of HTML without style sheet or network: verdict and notes as sentences, facts, the head of a table."""
     from jinja2 import Environment, PackageLoader
 
     made = Environment(loader=PackageLoader("sklar.machine", ""), autoescape=True, trim_blocks=True, lstrip_blocks=True)

@@ -24,6 +24,17 @@ def said(key: str, /, **facts: object) -> str:
     return str(stated(f"sklar.{room}", "said.toml")[name]).format(**facts)
 
 
+def explained(error: BaseException) -> str:
+    """What to say of a failure. The text of an unforeseen one might quote a row: only its type is named."""
+    if isinstance(error, SklarError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted. No file was left half-written."
+    if isinstance(error, MemoryError):
+        return "out of memory. Use a schema with fewer levels, or a larger machine."
+    return f"unexpected {type(error).__name__}. To see where, run the same command with sklar --debug."
+
+
 Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 

@@ -179,6 +179,11 @@ class Attribute(Remembering):
         """The level of nulls, empty texts and the missing text; None when the schema declares none."""
         return None if self.missing is None else self.n_values + len(self.special)
 
+    @cached_property
+    def missing_number(self) -> int | float | None:
+        """The missing text as a number on the attribute's axis (-1, 999, 9999-12-31), None when it is none."""
+        return self.number_of(self.missing or "")
+
     @property
     def other_code(self) -> int | None:
         """The level of categories that are not listed; None when the schema declares none."""

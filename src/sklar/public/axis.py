@@ -24,6 +24,7 @@ from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
 from sklar.errors import SchemaError
+from sklar.machine.wording import stated
 
 AttributeKind = Literal[
     "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth", "weekday"
@@ -44,26 +45,15 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST = _EPOCH.toordinal()
 _TICK = dt.timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d\d|\d\d:\d\d:\d\d", re.ASCII)
-_CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?(?: ?([ap])\.?m\.?)?", re.IGNORECASE | re.ASCII)
-_DAYS = r"(?:(-?\d{1,9}) days?,? ?)?"
-_SPAN = re.compile(_DAYS + r"(?:([+-])?(\d{1,12}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?)?", re.IGNORECASE | re.ASCII)
-_ISO_SPAN = re.compile(
-    r"([+-])?P(?:(\d{1,9})W)?(?:(\d{1,9})D)?"
-    r"(?:T(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,12})(?:[.,](\d{1,9}))?S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
-_MONTH = re.compile(r"(\d{4})(?:[-/.](\d{1,2})|(\d{2}))", re.ASCII)
-# What Python and polars read and write alike, two digits each and four of a year, from the coarsest to the finest.
-_PLAIN = {"%Y": "[1-9][0-9]{3}", "%m": "[0-9]{2}", "%d": "[0-9]{2}", "%H": "[0-2][0-9]", "%M": "[0-5][0-9]"}
-_PLAIN |= {"%S": "[0-5][0-9]"}
+_TEXTS = stated("sklar.public", "texts.toml")
+_CLOCK, _SPAN, _ISO_SPAN, _MONTH = (re.compile(each, re.IGNORECASE | re.ASCII) for each in _TEXTS["moments"].values())
+# What Python and polars read and write alike, from the coarsest to the finest.
+_PLAIN: dict[str, str] = _TEXTS["parts"]
 _LITERAL = " ./:,_T-"
 _FINEST = dict.fromkeys(("%c", "%X", "%T", "%s"), SECOND)
 _FINEST |= {"%f": 1, "%S": SECOND, "%M": 60 * SECOND, "%H": 3_600 * SECOND}
 # The format of dates that are written as numbers of days, as spreadsheets count them, and the day before their first.
 SERIAL, SERIAL_ZERO = "serial", dt.datetime(1899, 12, 30)
-_GROUPS, _SIGN = "[.,' _\u00a0\u202f]", r"((?:[^\w\s()+.,'-]|[A-Za-z])+\.?)?"
-_EXAMPLE = rf"(\()?{_SIGN}(\s?)([1-9][0-9]{{0,2}}({_GROUPS})[0-9]{{3}}(?:\5[0-9]{{3}})*|[0-9]+)"
-_EXAMPLE += rf"(?:([.,])([0-9]{{1,9}}))?(\s?){_SIGN}(\))?"
 _PER_DECADE = 3
 # Of the powers of ten that floats hold.
 _LEAST_POWER = -320
@@ -133,7 +123,9 @@ class Axis:
         """The unit below which a format says nothing; None without one, and where values are whole."""
         if written is None or not (self.timed or self.continuous):
             return None
-        return Fraction(format_grain(written)) if self.timed else Fraction(1, 10 ** number_format(written).places)
+        if self.timed:
+            return Fraction(next((grain for code, grain in _FINEST.items() if code in written), DAY))
+        return Fraction(1, 10 ** number_format(written).places)
 
     def check(self, edge: object, *, what: str = "edges") -> int | float:
         """The number on the axis that an edge in a schema states."""
@@ -325,7 +317,7 @@ def number_format(example: str) -> NumberFormat:
 
     One sign before three last digits parts groups, as in 1,234; behind a zero or four digits it is the decimal sign.
     """
-    parts = re.fullmatch(_EXAMPLE, example)
+    parts = re.fullmatch(_TEXTS["example"], example, re.VERBOSE)
     if parts is None or bool(parts[1]) != bool(parts[10]) or (parts[5] and parts[5] == parts[6]):
         raise ValueError("no example of a number")
     before, after, group = (parts[2] or "") + parts[3], parts[8] + (parts[9] or ""), parts[5] or ""
@@ -351,11 +343,6 @@ def plain_pattern(written: str) -> str | None:
     if len(set(codes)) != len(codes) or not set(parts) <= {*_PLAIN, *_LITERAL}:
         return None
     return "^" + "".join(_PLAIN.get(part, f"[{part}]") for part in parts) + "$"
-
-
-def format_grain(written: str) -> int:
-    """The microseconds below which a format says nothing: those of a day where it has no time."""
-    return next((grain for code, grain in _FINEST.items() if code in written), DAY)
 
 
 def _fraction(digits: str | None) -> int:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from sklar.errors import SchemaError
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated, within
 from sklar.public.axis import AXES, DAY, PARTS, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
@@ -90,12 +90,7 @@ _DEFAULTS = {key: known.default for key, known in _KEYS.items()}
 # Those that do not state the domain are written, in this order, where they do not have their default.
 _WRITTEN = {key: getattr(Attribute(name="", kind="boolean"), key) for key in list(_KEYS)[9:]}
 # What a format must tell of a kind, the parts of a moment that must and must not come back, and an example.
-_FORMATS = {
-    "date": ("a day, a month and a year, and no time", "year month day", "hour", "%d.%m.%Y"),
-    "datetime": ("a day, a month, a year and one of 24 hours", "year month day hour", "", "%d.%m.%Y %H:%M"),
-    "time": ("one of 24 hours", "hour", "", "%H:%M"),
-    "yearmonth": ("a month and a year", "year month", "hour", "%m/%Y"),
-}
+_FORMATS: dict[str, list[str]] = stated("sklar.public", "texts.toml")["formats"]
 _BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
 _BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
     "categorical": {"values", "ordered", "other", "domain", "at_most", "prefix", "length"},
@@ -319,7 +314,7 @@ def _check(attribute: Attribute) -> None:
     if attribute.apart and not attribute.private:
         _check_bins(attribute, unit)
     twice, missing, listed = repeated(attribute.levels), attribute.missing or "", "" in attribute.values
-    declared, edge = attribute.missing is not None, attribute.number_of(missing)
+    declared, edge = attribute.missing is not None, attribute.missing_number
     inside = edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]
     truth = attribute.truth_of(missing) is not None
     moment = attribute.part_of is not None and (edge is not None or attribute.read(missing) is not None)
@@ -353,7 +348,6 @@ def _check_step(attribute: Attribute, unit: Fraction | None) -> None:
 
 def _check_special(attribute: Attribute) -> None:
     """Refuse special values that are something else too."""
-    missing = attribute.number_of(attribute.missing or "")
     pairs = list(zip(attribute.special, attribute.special_numbers, strict=True))
     twice = repeated(str(value) if number is None else attribute.axis.text(number) for value, number in pairs)
     listed = min({*map(str, attribute.values)} & {*map(str, attribute.special)}, default=None)
@@ -362,7 +356,7 @@ def _check_special(attribute: Attribute) -> None:
         (listed is not None, f"'{listed}' is listed under values and under special. Remove one."),
     )
     for value, number in pairs:
-        absent = str(value) == attribute.missing or (number is not None and number == missing)
+        absent = str(value) == attribute.missing or (number is not None and number == attribute.missing_number)
         truth = attribute.truth_of(str(value)) is not None
         refuse(
             (absent, f"'{value}' is listed under special and is the missing text too. Remove one."),

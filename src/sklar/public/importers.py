@@ -190,21 +190,18 @@ def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
     keys = {key} if isinstance(key, str) else set(key)
     # The first text is what nulls are written as.
     missing = _texts(document.get("missingValues", ()))
-    columns: dict[str, ColumnEntry | str] = {}
-    for described in document["fields"]:
-        column, constraints = str(described["name"]), described.get("constraints", {})
-        kind = _KINDS.get(described.get("type", "string"))
-        if keys == {column} or constraints.get("unique"):
-            columns[column] = IDENTIFIER
-        elif kind is None and "enum" not in constraints:
-            columns[column] = f"no attribute type fits a field of type {described['type']!r}"
-        else:
-            columns[column] = _field(kind or "categorical", described, constraints, missing)
+    columns = {str(each["name"]): _field(each, keys, missing) for each in document["fields"]}
     source = "a Frictionless Table Schema"
     return Imported(columns=columns, name=name, source=source, nulls=tuple(missing[1:]), words=words)
 
 
-def _field(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[str]) -> ColumnEntry:
+def _field(described: Mapping[str, Any], key: set[str], missing: list[str]) -> ColumnEntry | str:
+    constraints, known = described.get("constraints", {}), _KINDS.get(described.get("type", "string"))
+    if key == {str(described["name"])} or constraints.get("unique"):
+        return IDENTIFIER
+    if known is None and "enum" not in constraints:
+        return f"no attribute type fits a field of type {described['type']!r}"
+    kind = known or "categorical"
     keys: dict[str, Any] = {"type": kind}
     categories = described.get("categories", ())
     values = constraints.get("enum") or _plain(categories)
@@ -297,27 +294,25 @@ def _sdv_column(described: Mapping[str, Any]) -> ColumnEntry | str:
 
 def from_smartnoise(document: Mapping[str, Any], name: str) -> Imported:
     """The attributes that SmartNoise's metadata, or its transformers, name."""
-    columns: dict[str, ColumnEntry | str] = {}
     if "constraints" in document:
-        for column, described in document["constraints"].items():
-            chain = described["params"] if described["name"] == "ChainTransformer" else [described]
-            columns[str(column)] = _transformed(chain) or "SmartNoise drops it or makes it up"
+        columns = {str(column): _transformed(described) for column, described in document["constraints"].items()}
         return Imported(columns=columns, name=name, source="SmartNoise transformers")
     name, table = _only_table(_smartnoise_tables(document), "SmartNoise")
-    for column, described in table.items():
-        if not isinstance(described, Mapping):
-            continue  # a setting of the table: rows, max_ids, row_privacy
-        kind, value = _KINDS.get(described["type"]), described.get("missing_value")
-        if described.get("private_id"):
-            columns[str(column)] = IDENTIFIER
-        elif kind is None:
-            columns[str(column)] = f"no attribute type fits a column of type {described['type']!r}"
-        else:
-            bounds = between(kind, *map(described.get, _BOUNDS)) if AXES[kind].numeric else {}
-            keys = {"type": kind} | bounds | ({"missing": ""} if described.get("nullable", True) else {})
-            notes = [] if value is None else [f"SmartNoise was told to put {value!r} where a value is missing."]
-            columns[str(column)] = ColumnEntry(keys=keys, notes=notes)
+    # What is no table is a setting of this one: rows, max_ids, row_privacy.
+    columns = {str(column): _smartnoise_column(each) for column, each in table.items() if isinstance(each, Mapping)}
     return Imported(columns=columns, name=name, source="SmartNoise metadata")
+
+
+def _smartnoise_column(described: Mapping[str, Any]) -> ColumnEntry | str:
+    kind, value = _KINDS.get(described["type"]), described.get("missing_value")
+    if described.get("private_id"):
+        return IDENTIFIER
+    if kind is None:
+        return f"no attribute type fits a column of type {described['type']!r}"
+    bounds = between(kind, *map(described.get, _BOUNDS)) if AXES[kind].numeric else {}
+    keys = {"type": kind} | bounds | ({"missing": ""} if described.get("nullable", True) else {})
+    notes = [] if value is None else [f"SmartNoise was told to put {value!r} where a value is missing."]
+    return ColumnEntry(keys=keys, notes=notes)
 
 
 def _smartnoise_tables(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,10 +324,10 @@ def _smartnoise_tables(document: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name): table for schema in schemas for name, table in schema.items() if isinstance(table, Mapping)}
 
 
-def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
+def _transformed(described: Mapping[str, Any]) -> ColumnEntry | str:
     kind, bins, nullable = None, None, False
     bounds: dict[str, Any] = {}
-    for step in chain:
+    for step in described["params"] if described["name"] == "ChainTransformer" else [described]:
         params = step["params"] if isinstance(step["params"], Mapping) else {}
         kind = kind or _TRANSFORMED.get(step["name"])
         nullable = nullable or bool(params.get("nullable"))
@@ -342,7 +337,7 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
             break
         bins = bins or params.get("bins")
     if kind is None:
-        return None
+        return "SmartNoise drops it or makes it up"
     keys, notes = {"type": kind}, []
     if kind == "real":
         keys |= between(kind, *map(bounds.get, _BOUNDS))

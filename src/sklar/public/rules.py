@@ -183,10 +183,7 @@ def _cut(attribute: Attribute, value: object) -> int:
 
 
 def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> list[tuple[int, NDArray[np.int64]]]:
-    """For every attribute, the measured attribute that decides its level, and the level that each of its own decides.
-
-    An attribute that no rule determines decides itself.
-    """
+    """For every attribute, the measured one (or itself) that decides its level, and the level that each decides."""
     index = {attribute.name: i for i, attribute in enumerate(attributes)}
     rule_of = {rule.attribute: rule for rule in rules if isinstance(rule, Determined)}
     decided = []

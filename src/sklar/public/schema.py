@@ -363,12 +363,12 @@ class Schema(Remembering):
     @property
     def standing(self) -> tuple[str, ...]:
         """What keeps a release from being made or covered, in words; or that nothing does."""
-        unread = sum(each.reviewed == "unread" for each in self.attributes)
-        waiting, out_of = len(self.not_reviewed), self.n_attributes
+        waiting, unread, rows = (len(names) for names in (self.not_reviewed, self.unread, self.read_from_rows))
         told = (
             (self.ask_person, f"say first whether a person can have several rows: {', '.join(self.ask_person)}"),
-            (waiting, f"{waiting:,} of {out_of:,} entries are not reviewed, and a release refuses them"),
+            (waiting, f"{waiting:,} of {self.n_attributes:,} entries are not reviewed, and a release refuses them"),
             (unread, f"{unread:,} entries were accepted unread: epsilon does not cover what they say of the rows"),
+            (rows, f"entries that were read from the rows: {rows:,}, and epsilon does not cover what they say of them"),
         )
         return tuple(words for holds, words in told if holds) or ("every entry is reviewed",)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, Budget
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.attribute import Attribute, refuse, repeated, within
 
 READING_KEYS = ("delimiter", "decimal", "thousands", "encoding", "quote", "header", "columns", "nulls")
@@ -26,10 +26,6 @@ WITH_A_POINT = r"[\s\d.eE+-]*\.[\s\d.eE+-]*"
 # Signs that people write between groups of three digits. A space stands for those that do not break a line, too.
 _GROUPING = {" ": " \u00a0\u202f", "'": "'\u2019", "\u2019": "'\u2019", "\u00a0": "\u00a0", "\u202f": "\u202f"}
 _GROUPING |= {sign: sign for sign in ".,_"}
-# Codecs that turn any bytes into text, block by block. Others of Python's are ciphers or escapes, or raise.
-_ENCODINGS = re.compile(
-    r"ascii|utf-8|utf-(16|32)(-le|-be)?|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*|johab"
-)
 
 Count = Literal["people", "rows"]
 NullIds = Literal["person", "drop"]
@@ -106,7 +102,7 @@ def codec_of(encoding: str) -> str | None:
     except (LookupError, ValueError):
         return None
     name = {"utf-8-sig": "utf-8", "cp65001": "utf-8"}.get(name, name)
-    return name if _ENCODINGS.fullmatch(name) else None
+    return name if re.fullmatch(stated("sklar.public", "texts.toml")["encodings"], name) else None
 
 
 @within("[table] ")

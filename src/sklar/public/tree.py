@@ -34,6 +34,9 @@ from sklar.public.settings import PLAIN, Person
 MOST_ROWS = 1_000
 # Tables of people's own rows: of so many, kinds of rows can be combined such that those of any two are so evenly.
 MOST_TABLES = 6
+# Of these so many with tables below them: each multiplies the parts into which a person's unit is cut by 1,024, which
+# are to be fewer than 2^46 (`kernel.people.deal`); rows, or combinations, are at most `MOST_ROWS`.
+MOST_DEEP = 3
 # The level of a joint table for people without a row.
 NONE = "(none)"
 # What can be the order of rows, and with how many levels one of the others follows another.
@@ -179,6 +182,11 @@ class Tree(Remembering):
         refuse((len(self.branches) < 2, "linked tables are people and at least one other table. Add one."))
         several = len(self.children(self.name)) > MOST_TABLES
         refuse((several, f"at most {MOST_TABLES} tables can hang on people. Release the others by themselves."))
+        above = [sum(bool(self.children(own.name)) for own in self.children(each.name)) for each in self.branches]
+        deep = (
+            f"of tables that hang on one, at most {MOST_DEEP} can have tables below them. Release others by themselves."
+        )
+        refuse((max(above, default=0) > MOST_DEEP, deep))
         depth_first = [name for each in self.branches[:1] for name in self._below(each.name)]
         refuse((depth_first != [each.name for each in self.branches], "tables must follow those that they hang on."))
         for lookup in self.lookups:

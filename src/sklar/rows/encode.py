@@ -13,6 +13,7 @@ import datetime as dt
 import math
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -26,27 +27,17 @@ from numpy.typing import DTypeLike, NDArray
 from sklar.budget.plan import TOKENS
 from sklar.budget.search import MAX_TEXT, ladder_of
 from sklar.kernel.queries import NO_CELL
+from sklar.machine.wording import stated
 from sklar.public.axis import DAY, PARTS, clock_text, days, parse_number, plain_pattern, span_text
 from sklar.public.schema import Attribute, Schema
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 _LARGEST = 2**63 - 1
-_DATED = ("date", "datetime", "year", "yearmonth")
 _READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
 # The text of values that have none: lists, records.
 NO_TEXT = "(not a value)"
-# What Python and polars read alike: numbers that 64 bits hold exactly, years that Python has, seconds that exist.
-_PLAINLY = {
-    "integer": r"^-?[0-9]{1,15}$",
-    "real": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
-    "date": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$",
-    "datetime": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-2][0-9]:[0-5][0-9]:[0-5][0-9]$",
-    "time": r"^([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])$",
-    "duration": r"^([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])$",
-    "year": r"^[0-9]{1,4}$",
-    "yearmonth": r"^([1-9][0-9]{3})-(0[1-9]|1[0-2])$",
-}
+_PLAINLY: dict[str, str] = stated("sklar.public", "texts.toml")["plainly"]
 # Below this many values, reading them one by one is faster than starting polars.
 _FEW = 64
 
@@ -66,10 +57,8 @@ def encode(batch: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
 
 def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
     """Codes of one column, shape (rows,)."""
-    kind, numbers = column.dtype, typed_numbers(column, attribute)
-    if kind == pl.Null or kind.is_nested():
-        codes = np.full(len(column), unknown_code(attribute), dtype=np.int32)
-    elif kind == pl.Boolean and attribute.boolean:
+    numbers = typed_numbers(column, attribute)
+    if column.dtype == pl.Boolean and attribute.boolean:
         codes = filled(column.cast(pl.Int32)).copy()
     elif numbers is not None:
         codes = _bins(numbers, attribute)
@@ -132,14 +121,9 @@ def _parse(value: object, text: str, attribute: Attribute) -> int | float | None
     return attribute.read(text, plain=typed)
 
 
-def missing_number(attribute: Attribute) -> int | float | None:
-    """The missing text as a number on the attribute's axis (-1, 999, 9999-12-31), None when it is none."""
-    return attribute.number_of(attribute.missing or "")
-
-
 def _apart(attribute: Attribute) -> dict[int | float, int]:
     """The numbers on an axis that are no matter of bins, with their codes: special ones, and the missing one."""
-    numbers = (*attribute.special_numbers, missing_number(attribute))
+    numbers = (*attribute.special_numbers, attribute.missing_number)
     codes = (*attribute.special_codes, null_code(attribute))
     return {number: code for number, code in zip(numbers, codes, strict=True) if number is not None}
 
@@ -178,7 +162,7 @@ def typed_numbers(column: pl.Series, attribute: Attribute) -> Numbers | None:
         return filled(column.cast(pl.Int64))
     if attribute.kind in ("time", "duration"):
         return _microseconds(column) if isinstance(kind, pl.Time | pl.Duration) else None
-    if attribute.kind not in _DATED or not isinstance(kind, pl.Date | pl.Datetime):
+    if not attribute.axis.dated or not isinstance(kind, pl.Date | pl.Datetime):
         return None
     timed = isinstance(kind, pl.Datetime)
     values = _microseconds(column) if timed else filled(column.to_physical()).astype(np.int64)
@@ -207,12 +191,7 @@ def _bins(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32]:
 def _searched(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32]:
     """Bins and points by a search among them, for any numbers."""
     edges = np.asarray(attribute.edges)
-    last = attribute.n_bins - 1
-    index = np.searchsorted(edges, numbers, side="right") - 1
-    if attribute.axis.continuous:
-        index[numbers == edges[-1]] = last
-    outside = (index < 0) | (index > last)
-    codes = np.clip(index, 0, last).astype(np.int32)
+    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, attribute.n_bins - 1).astype(np.int32)
     if attribute.points:
         codes = attribute.bin_codes.astype(np.int32)[codes]
         points = np.asarray(attribute.points)
@@ -220,9 +199,9 @@ def _searched(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32]:
         here = points[place] == numbers
         codes[here] = attribute.point_codes[place[here]]
     if attribute.outside == "missing":
-        codes[outside] = null_code(attribute)
-    if numbers.dtype.kind == "f":
-        codes[np.isnan(numbers)] = null_code(attribute)
+        beyond = numbers > edges[-1] if attribute.axis.continuous else numbers >= edges[-1]
+        codes[beyond | (numbers < edges[0])] = null_code(attribute)
+    codes[numbers != numbers] = null_code(attribute)
     return codes
 
 
@@ -271,7 +250,7 @@ def dealt(column: pl.Series, attribute: Attribute, codes: NDArray[np.integer[Any
     a row's value and code alone. Never raises.
     """
     tokens, here = np.zeros(codes.size, dtype=np.int64), np.flatnonzero(np.isin(codes, attribute.bin_codes))
-    if here.size and column.dtype != pl.Null and not column.dtype.is_nested():
+    if here.size:
         edges = np.asarray(attribute.edges, dtype=np.float64)
         place = np.searchsorted(attribute.bin_codes, codes[here])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -282,9 +261,6 @@ def dealt(column: pl.Series, attribute: Attribute, codes: NDArray[np.integer[Any
 
 def value_column(column: pl.Series, attribute: Attribute) -> pl.Series:
     """What is counted of an attribute whose domain is private: texts, or grains; null for what is not in the domain."""
-    if column.dtype == pl.Null or column.dtype.is_nested():
-        kind = pl.String if attribute.categorical else pl.Int64
-        return pl.Series([None], dtype=kind).new_from_index(0, len(column))
     if not attribute.categorical:
         bounds = replace(attribute, domain="public", at_most=0)
         inside = np.asarray(encode_column(column, bounds) == bounds.bin_codes[0])
@@ -310,10 +286,8 @@ def plainly_written(texts: pl.Series, attribute: Attribute) -> pl.Series:
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(texts))
     text = pl.col("text")
     plain = texts.to_frame("text").select(pl.when(text.str.contains(pattern)).then(text)).to_series()
-    if kind in ("integer", "year"):
-        return plain.cast(pl.Int64, strict=False)
-    if kind == "real":
-        return plain.cast(pl.Float64, strict=False)
+    if attribute.axis.numeric:
+        return plain.cast(pl.Float64 if attribute.axis.continuous else pl.Int64, strict=False)
     if kind in ("time", "duration", "yearmonth"):
         first, second, third = (text.str.extract(pattern, group).cast(pl.Int64) for group in (1, 2, 3))
         counted = first * 12 + second - 1 if kind == "yearmonth" else (first * 3_600 + second * 60 + third) * 1_000_000
@@ -335,32 +309,29 @@ def is_nothing(value: object) -> bool:
 
 def distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.int64]]:
     """The values of a column that differ, and where each row's value stands among them: after the last for a null."""
-    kind = column.dtype
-    if kind in (pl.String, pl.Binary):
-        try:
+    if column.dtype == pl.Null or column.dtype.is_nested():
+        # One value stands for all of these: it is in no domain.
+        return [[]], column.is_null().to_numpy().astype(np.int64)
+    if column.dtype in (pl.String, pl.Binary):
+        # Bytes that are not UTF-8 stay bytes.
+        with suppress(pl.exceptions.PolarsError):
             column = column.cast(pl.String).cast(pl.Categorical(pl.Categories.random()))
-        except pl.exceptions.PolarsError:
-            # Bytes that are not UTF-8.
-            return _listed(column.to_list())
-    elif kind == pl.Object:
+    if column.dtype in (pl.Object, pl.Binary):
         return _listed(column.to_list())
-    elif kind not in (pl.Categorical, pl.Enum):
+    if column.dtype not in (pl.Categorical, pl.Enum):
         values = column.drop_nulls().unique()
         number = pl.int_range(len(values), eager=True)
         places = column.replace_strict(values, number, default=len(values), return_dtype=pl.Int64)
         return values_of(values), places.to_numpy()
+    # A null is 0, and the category of number k is k + 1. Categories of other columns and tables may be among them.
     physical = column.to_physical()
-    rows = filled(physical).astype(np.int64)
-    null = int(rows.max(initial=-1)) + 1
+    rows = filled(physical).astype(np.int64) + 1
     if column.null_count():
-        rows[column.is_null().to_numpy()] = null
-    # Not all categories: those of other columns, and of other tables, may be among them.
-    here = np.flatnonzero(np.bincount(rows)[:null])
-    if here.size < null:
-        lookup = np.full(null + 1, here.size)
-        lookup[here] = np.arange(here.size)
-        rows = lookup[rows]
-    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), rows
+        rows[column.is_null().to_numpy()] = 0
+    occurs = np.bincount(rows, minlength=1) > 0
+    here = np.flatnonzero(occurs[1:])
+    among = np.append(here.size, np.cumsum(occurs[1:]) - 1)
+    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), among[rows]
 
 
 def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64]]:
@@ -380,12 +351,11 @@ def values_of(values: pl.Series) -> list[object]:
         return [(clock_text if kind == pl.Time else span_text)(counted) for counted in _microseconds(values).tolist()]
     if isinstance(kind, pl.Datetime | pl.Date):
         # Python's dates end with year 9999. Without the zone, which this machine may not know: UTC.
-        plain = kind if kind == pl.Date else pl.Datetime(kind.time_unit)  # type: ignore[union-attr]
-        per_day = {pl.Date(): 1, pl.Datetime("ms"): DAY // 1_000, pl.Datetime("us"): DAY}.get(plain)
-        values = values.to_physical()
-        if per_day is not None:
+        unit, values = getattr(kind, "time_unit", None), values.to_physical()
+        if unit != "ns":
+            per_day = {None: 1, "ms": DAY // 1_000, "us": DAY}[unit]
             values = values.clip(days(dt.date.min) * per_day, days(dt.date.max) * per_day)
-        values = values.cast(plain).cast(pl.String)
+        values = values.cast(pl.Datetime(unit) if unit else pl.Date).cast(pl.String)
     return values.to_list()
 
 
@@ -437,13 +407,11 @@ def id_texts(column: pl.Series) -> pl.Series:
     (['7', None, '2.5'], ['7', None, '007'])
     """
     kind = column.dtype
-    if kind.is_nested():
-        texts = pl.select(pl.when(column.is_not_null()).then(pl.lit(NO_TEXT))).to_series()
-    elif kind.is_float() or kind.is_decimal():
+    if kind.is_float() or kind.is_decimal():
         # A zero has no sign.
         plain = column.fill_nan(None) + 0.0 if kind.is_float() else column
         texts = plain.cast(pl.String).str.replace(r"\.0+$", "")
-    elif kind in (pl.Object, pl.Binary) or kind.is_temporal():
+    elif kind in (pl.Object, pl.Binary) or kind.is_temporal() or kind.is_nested():
         values, places = distinct(column)
         texts = pl.Series([*map(_id, values), None], dtype=pl.String).gather(places)
     else:

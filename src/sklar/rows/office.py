@@ -18,21 +18,18 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
-from sklar.machine.wording import failing, said
+from sklar.machine.wording import failing, said, stated
 from sklar.public.arrow import ColumnType
+from sklar.public.axis import DAY
 from sklar.rows.source import Batches, Source, batch_rows
 
 WORKBOOK = ".xlsx"
 SURVEYS = {".dta": "stata", ".sav": "spss", ".zsav": "spss"}
 _Clock = tuple[str, int, int]
 _MOST_BYTES, _MOST_LETTERS = 1 << 32, 200
-# What a format says of a number: its kind, microseconds in one, and those from its zero to 1970.
-_SECOND, _DAY = 1_000_000, 86_400_000_000
-_SINCE_1582, _SINCE_1960, _FIRST, _LAST = 141_428 * _DAY, 3_653 * _DAY, -719_162 * _DAY, 2_932_897 * _DAY - 1
-_CLOCKS = dict.fromkeys(("DATE", "ADATE", "EDATE", "SDATE", "JDATE"), ("date", _SECOND, _SINCE_1582))
-_CLOCKS |= dict.fromkeys(("DATETIME", "YMDHMS"), ("datetime", _SECOND, _SINCE_1582))
-_CLOCKS |= {"%td": ("date", _DAY, _SINCE_1960), "%d": ("date", _DAY, _SINCE_1960)}
-_CLOCKS |= {"%tc": ("datetime", 1_000, _SINCE_1960)}
+# What a format says of a number: its kind, microseconds in one, and days from its zero to 1970.
+_CLOCKS: dict[str, _Clock] = stated("sklar.rows", "said.toml")["clocks"]
+_FIRST, _LAST = -719_162 * DAY, 2_932_897 * DAY - 1
 # The kind and the output of what a file holds as no whole number. A double may be any number, or a whole one.
 _KINDS = {"string": ("categorical", "string"), "float": ("real", "float32"), "double": (None, None)}
 _OUTPUTS = {"date": "date32", "datetime": "timestamp[us]"}
@@ -132,7 +129,7 @@ def _column(name: str, values: Sequence[object], held: str, clock: _Clock | None
     numbers = pl.Series(name, values, dtype=pl.Float64, strict=False)
     if clock is None:
         return numbers
-    kind, unit, since = clock
+    kind, unit, days = clock
     # Clipped to the years that Python has.
-    moments = (numbers.fill_nan(None) * unit - since).clip(_FIRST, _LAST).cast(pl.Int64).cast(pl.Datetime("us"))
+    moments = (numbers.fill_nan(None) * unit - days * DAY).clip(_FIRST, _LAST).cast(pl.Int64).cast(pl.Datetime("us"))
     return moments.cast(pl.Date) if kind == "date" else moments

@@ -84,11 +84,10 @@ def add_pairs(
                         at = _place(order[p + k // 2], order[q + k % 2], of, offsets, strips)
                         counts[at] += np.int32(sums[k])
             for row in range(p, min(p + 2, last)):
-                a = order[row]
                 for q in range(max(spans[row, 0], begin), min(spans[row, 1], end)):
                     if q < left or q >= right:
-                        shared = _common(bits[a, start:stop], bits[order[q], start:stop])
-                        counts[_place(a, order[q], of, offsets, strips)] += np.int32(shared)
+                        shared = _common(bits[order[row], start:stop], bits[order[q], start:stop])
+                        counts[_place(order[row], order[q], of, offsets, strips)] += np.int32(shared)
 
 
 @compiled(f"void(int64, {OFFSETS}, {OFFSETS}, int64[::1], int64[::1], int64[::1], int32[::1])", boundscheck=False)
@@ -149,9 +148,7 @@ def add_codes(codes: Codes, rows: int, sets: Ints, shapes: Ints, offsets: Ints, 
         if order == 2:
             _add_table(codes[sets[k, 0], :rows], last, height, shapes[k, 1], scratch, offsets[k], counts)
             continue
-        same = k > 0
-        for at in range(order - 1):
-            same = same and sets[k, at] == sets[k - 1, at]
+        same = k > 0 and np.array_equal(sets[k, : order - 1], sets[k - 1, : order - 1])
         for at in range(1, order - 1):
             width, height = shapes[k, at], height * shapes[k, at]
             for row in range(0 if same else rows):

@@ -421,12 +421,8 @@ def _seconds_per_row(schema: Schema) -> float:
     flags = sum(attribute.boolean for attribute in schema.attributes)
     small = schema.sizes[schema.sizes <= _SMALL]
     histograms = schema.cells.n_pairs - small.size * (small.size - 1) // 2
-    return float(
-        flags * _FLAG_SECONDS
-        + (schema.n_attributes - flags) * _VALUE_SECONDS
-        + histograms * _HISTOGRAM_SECONDS
-        + (small - 1).sum() ** 2 / 2 * _BITS_SECONDS
-    )
+    read = flags * _FLAG_SECONDS + (schema.n_attributes - flags) * _VALUE_SECONDS
+    return float(read + histograms * _HISTOGRAM_SECONDS + (small - 1).sum() ** 2 / 2 * _BITS_SECONDS)
 
 
 def _spliced(group: Iterable[Part]) -> list[Part]:

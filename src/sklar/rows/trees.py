@@ -132,10 +132,8 @@ class LocalTree:
             branch, parts = self._tree.branches[number], source.parts or (source,)
             # A query may give its rows in another order each time: they are known by all that they are.
             by_content = isinstance(found[branch.name], Query)
-            streams = (
-                placed(part.batches(branch.columns), part_of(number, at), by_content=by_content)
-                for at, part in enumerate(parts)
-            )
+            read = (part.batches(branch.columns) for part in parts)
+            streams = (placed(rows, part_of(number, at), by_content=by_content) for at, rows in enumerate(read))
             made = partial(prepare, number=number, ask=ask, secrets=self._secrets)
             rows = merged(streams, files_at_once(parts))
             yield from records_of(rows, owner_of(branch), made, self._secrets)
@@ -258,10 +256,8 @@ class People:
             matched = records.join(above.select("_owner", *ties), on=ties, how="inner").sort("_owner", KEY)
             self.matched[i] = matched.height
             if branch.unique:
-                alike = [
-                    _TIME if name == branch.order else f"code {branch.schema.names.index(name)}"
-                    for name in branch.unique
-                ]
+                places = {name: f"code {at}" for at, name in enumerate(branch.schema.names)} | {branch.order: _TIME}
+                alike = [places[name] for name in branch.unique]
                 matched = matched.unique(["_owner", *alike], keep="first", maintain_order=True)
             marks = np.stack([matched["_owner"].to_numpy(), np.zeros(matched.height)], axis=1).astype(np.uint64)
             chosen = matched[choose_rows(marks, matched[KEY].to_numpy(), branch.at_most)]
@@ -391,11 +387,8 @@ class People:
             NUMBER: np.searchsorted(bins, number[owner[after]], side="right") - 3,
             GAP: np.searchsorted(gaps, times[after] - times[before], side="right") - 1,
         }
-        sides = (before, after)
-        steps = (
-            [codes[axis][rows] if axis >= 0 else axes[axis] for axis, rows in zip(own, sides, strict=True)]
-            for own, _ in side.tables
-        )
+        sides = (zip(own, (before, after), strict=True) for own, _ in side.tables)
+        steps = ([codes[axis][rows] if axis >= 0 else axes[axis] for axis, rows in own] for own in sides)
         return [
             (np.where((low >= 0) & (high >= 0), low * shape[1] + high, NO_CELL), given)
             for (low, high), (_, shape) in zip(steps, side.tables, strict=True)

@@ -81,8 +81,9 @@ class Folder:
             # What was published is no table to release.
             for name in () if _PUBLISHED in names else sorted(names):
                 path = Path(parent) / name
-                kind = kind_of(path)
-                if kind not in (*TABLES, *DATABASES) or name.startswith(".") or _is_product(path):
+                kind, model = kind_of(path), path.with_name(name.split(".")[0]).with_suffix(".sklar")
+                # Neither are the ledger, and synthetic rows that lie beside their model.
+                if kind not in (*TABLES, *DATABASES) or name.startswith(".") or name == LEDGER or model.is_file():
                     continue
                 with suppress(OSError, SklarError):
                     size = self.inside(str(path)).stat().st_size
@@ -166,8 +167,3 @@ class Folder:
         """The rows of a table, as the command line would read them."""
         path = self.inside(desk.data)
         return path if desk.query is None else Query(path, desk.query)
-
-
-def _is_product(path: Path) -> bool:
-    """Whether a file is the ledger, or synthetic rows that lie beside their model."""
-    return path.name == LEDGER or path.with_name(path.name.split(".")[0]).with_suffix(".sklar").is_file()

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sklar.custodian.draft import Draft, draft
-from sklar.errors import DataError, SklarError
-from sklar.machine.wording import failing
+from sklar.errors import DataError
+from sklar.machine.wording import explained, failing
 from sklar.public.settings import Reading
 from sklar.studio.folder import Desk, Folder
 
@@ -61,10 +61,7 @@ class Looks:
     def _look(self, desk: Desk, reading: Reading, look: TableLook) -> None:
         try:
             look.draft = draft(self._folder.table(desk), name=desk.name, reading=reading, progress=look)
-        except SklarError as error:
-            look.problem = str(error)
         except Exception as error:
-            # The text of an unforeseen error might quote a row.
-            look.problem = f"unexpected {type(error).__name__} while the table was read."
+            look.problem = explained(error)
         finally:
             look.over.set()

@@ -29,8 +29,9 @@ from sklar.errors import OutputError, SklarError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
+from sklar.machine.notebook import sentence
 from sklar.machine.stores import fresh_file
-from sklar.machine.wording import failing, said
+from sklar.machine.wording import explained, failing, said
 from sklar.public.schema import Schema
 from sklar.studio.folder import Folder
 
@@ -201,17 +202,6 @@ def do(root: str, number: int) -> None:
         job.write()
 
 
-def _explain(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "Cancelled. No file was left half-written."
-    if isinstance(error, SklarError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return "Out of memory. Use a schema with fewer levels, or a larger machine."
-    # The text of an unforeseen error might quote a row.
-    return f"Unexpected {type(error).__name__}. Run the command below with sklar --debug to see where."
-
-
 class Job:
     """One piece of work: each kind is a method, which does what a command does.
 
@@ -262,7 +252,9 @@ class Job:
             self.state.state = "done"
         except (Exception, KeyboardInterrupt) as error:
             self.state.state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
-            self.state.message = " ".join(filter(None, [_explain(error), self.state.remark, *charge_notes(error)]))
+            self.state.message = " ".join(
+                filter(None, [sentence(explained(error)), self.state.remark, *charge_notes(error)])
+            )
 
     def _watch(self, over: threading.Event) -> None:
         """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
@@ -294,7 +286,7 @@ class Job:
         schema.require_reviewed()
         check_target(self.file(".sklar"), (".sklar",))
         check_target(self.file(".csv"), (".csv",))
-        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self) if fate.unfit]
+        unfit = [fate for fate in check_values(self.folder.table(desk), schema, progress=self) if fate.cause]
         if unfit:
             raise DataError(said("studio.lost", fates=" ".join(fate.warning for fate in unfit)))
         budget = Budget(epsilon=order["epsilon"], delta=order["delta"])

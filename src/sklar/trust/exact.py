@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -93,11 +94,8 @@ def _transform_delta(grow: Callable[[Complex], Complex], epsilon: float, varianc
         return float(grow(np.array([complex(s)]))[0].real) - epsilon * s - math.log(s * (s + 1))
 
     # Where this convex function is smallest, to a percent: any s is right, a good one is accurate.
-    low, high, ratio = -12.0, 14.0, (math.sqrt(5) - 1) / 2
-    while high - low > 0.01:
-        one, two = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, two) if exponent(math.exp(one)) < exponent(math.exp(two)) else (one, high)
-    s = math.exp((low + high) / 2)
+    found = minimize_scalar(lambda at: exponent(math.exp(at)), bounds=(-12.0, 14.0), options={"xatol": 0.01})
+    s = math.exp(found.x)
     top = exponent(s) + math.log(s * (s + 1))
     spread = 1 / math.sqrt(variance)
     step = min(s / 6, spread / 5, 2 * math.pi / (60 * math.sqrt(variance) + 2 * epsilon))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,38 +107,13 @@ def put(path: Path, text: str) -> Path:
     return path
 
 
-def numbers(*texts: str) -> str:
-    return "x;y\n" + "".join(f"{text};a\n" for text in texts * 5)
+CASES = tomllib.loads(Path(__file__).with_name("sniffed.toml").read_text())["cases"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a,b\n1,2\n3,4\n", (True, ".", None)),
-        # A first record that looks like the others is no header.
-        ("1,x\n3,y\n5,z\n", (False, ".", None)),
-        ("2020-01-01,x\n2020-01-02,y\n", (False, ".", None)),
-        ("yes,low\n" + "no,high\nyes,low\n" * 10, (False, ".", None)),
-        ("member,risk\n" + "no,high\nyes,low\n" * 10, (True, ".", None)),
-        ("country,2019,2020,2021\n" + "a,1,2,3\nb,4,5,6\n" * 5, (True, ".", None)),
-        ("NA,5\n3,6\n4,7\n", (False, ".", None)),
-        ("only one line\n", (True, ".", None)),
-        ("x,x\ny,z\nv,w\n", (False, ".", None)),
-        (numbers("1,234", "999", "12,345"), (True, ".", ",")),
-        (numbers("1,234", "2,500", "0,125"), (True, ",", None)),
-        (numbers("1,234", "5,678"), (True, ",", None)),
-        (numbers("1,234,567", "1"), (True, ".", ",")),
-        (numbers("1.234", "5.678"), (True, ".", None)),
-        (numbers("1.234.567", "8,5"), (True, ",", ".")),
-        (numbers("12 345", "7"), (True, ".", " ")),
-        (numbers("12\u202f345,5", "7"), (True, ",", " ")),
-        (numbers("14.04.1912", "15.04.1912"), (True, ".", None)),
-        (numbers("1e3", "5"), (True, ".", None)),
-    ],
-)
-def test_header_decimal_and_thousands(tmp_path: Path, text: str, expected: tuple[bool, str, str | None]) -> None:
+@pytest.mark.parametrize(("text", "header", "decimal", "thousands"), CASES)
+def test_header_decimal_and_thousands(tmp_path: Path, text: str, header: bool, decimal: str, thousands: str) -> None:
     reading, _ = sniff(put(tmp_path / "t.csv", text))
-    assert (reading.header, reading.decimal, reading.thousands) == expected
+    assert (reading.header, reading.decimal, reading.thousands or "") == (header, decimal, thousands)
 
 
 def test_files_that_say_how_they_are_written_are_plain_and_foreign_letters_are_guesses(tmp_path: Path) -> None:

@@ -35,14 +35,6 @@ RecordFunction = Callable[[Codes], Floats]
 MEASURED = 0.95
 # An interval this many times as wide as that of the rows themselves is pointed out.
 _WIDE = 3.0
-_ABOUT = {
-    "population": "the population that the table came from",
-    "table": "the table itself",
-    "people": "the table's people, of each of whom one row was chosen at random",
-    "rows": "the table's people, of each of whom rows were chosen at random up to the limit",
-    "everyone": "the table itself",
-    "events": "the table's people with events",
-}
 # How far the mean inside a bin of some rows may lie from that of the others, as a part of its width.
 _APART = 0.1
 # By how much what shapes say inside bins may be wrong, as a part of what it changes.
@@ -53,8 +45,6 @@ _CODED = 3.0
 _NEARLY_ALL = 0.9
 # A small move of numbers, as a part of their bins.
 _STEP = 1e-3
-# Means inside bins of each number whose errors are followed to their ends.
-_SWUNG = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +96,7 @@ class Inference(Tabular):
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)
-    about: str = _ABOUT["population"]
+    about: str = ""
     unit: str = "rows"
 
     def __repr__(self) -> str:
@@ -174,13 +164,13 @@ class Inference(Tabular):
 
 
 class Unknown(NamedTuple):
-    """What is not known inside bins does to q statistics: what shapes `changed`, shape (q,), a covariance, (q, q), how
-    far it reaches below and above, (2, q), and how far shares of cut bins may put them `off`.
+    """What is not known inside bins does to q statistics: what shapes `changed`, shape (q,), a covariance, (q, q), what
+    is `curved` below and above, (2, q), and how far shares of cut bins may put them `off`.
     """
 
     changed: Floats
     covariance: Floats
-    reach: Floats
+    curved: Floats
     off: Floats
 
 
@@ -188,7 +178,8 @@ class Inquiry:
     """A question to a model. Records are codes of the measured attributes `where`, shape (records, attributes).
 
     What it tells of records depends on its state: the `run` in which numbers inside bins are looked at (None: at their
-    means), numbers `moved` by parts of their bins, and the `bound` to which shares of cut bins may go (-1, 1).
+    means), numbers `moved` by parts of their bins, and the `bound` to which shares of cut bins may go: (-1, 1) with
+    numbers in them at their lower ends, or (-2, 2) at the upper ones.
     """
 
     def __init__(
@@ -199,13 +190,12 @@ class Inquiry:
         level: float = DEFAULT_LEVEL,
         target: str | None = None,
         scores: Mapping[str, Declared] | None = None,
-        exact: bool = False,
         counting: bool = False,
     ) -> None:
         """Read and check a question: about the "population" that rows were drawn from, or the "table" itself.
 
-        By default a population, but for releases that count several rows of each person. `exact` refuses to cut bins;
-        `counting` answers for a copula without components, of which only counts of one or two attributes are known.
+        By default a population, but for releases that count several rows of each person. `counting` answers for a
+        copula without components, of which only counts of one or two attributes are known.
         """
         schema, certificate = model.schema, model.certificate
         several = certificate.count == "rows" and certificate.rows > 1
@@ -214,14 +204,12 @@ class Inquiry:
         if model.copula.components() is None and not counting:
             raise QueryError(said("answer.no_components"))
         if unknown is not None:
-            raise QueryError(
-                f"scores are given for '{unknown}', which is no attribute of the schema. Correct its name."
-            )
+            raise QueryError(said("answer.no_scored", name=unknown))
         if target not in (None, "population", "table"):
             raise QueryError(f"the target must be 'population' or 'table', got '{target}'.")
         if target == "population" and several:
             raise QueryError(said("answer.several_rows"))
-        self.asked = asked = read_question(question, schema, exact=exact) if isinstance(question, str) else question
+        self.asked = asked = read_question(question, schema) if isinstance(question, str) else question
         sums = any(measure.word == "sum" for measure in asked.measures)
         if target == "population" and sums:
             raise QueryError("a sum is of the rows of a table. Ask about the target 'table', or for a mean.")
@@ -309,7 +297,13 @@ class Inquiry:
         if inside is not None:
             if self.run is not None:
                 values = np.where(inside.widths > 0, inside.points[:, self._slices(attribute, self.run)], values)
-            values = inside.moved(values, self.moved.get(attribute, 0.0) * inside.widths)
+            by = self.moved.get(attribute, 0.0)
+            values = values + by * inside.widths
+            if np.ndim(by):
+                values = np.fmin(np.fmax(values, inside.lows[:, 0]), inside.highs[:, -1])
+            if self.bound and self.model.schema.names[attribute] in self.asked.cuts:
+                ends = inside.lows[:, 0] if abs(self.bound) == 1 else inside.highs[:, -1]
+                values = np.where(inside.widths > 0, ends, values)
         return np.asarray(values[self.levels(codes, attribute)])
 
     def product(self, product: Product, codes: Codes) -> Floats:
@@ -434,9 +428,10 @@ class Inquiry:
             for i in self._ranks:
                 inside, levels, at = self._inside(i), self.levels(codes, i), self._slices(i, run)
                 weights = weights * (RUNS * inside.masses[levels, at])
-                if (tilt := self._tilts(i)) is not None:
-                    flat = np.ravel_multi_index(codes.T, self.reference.sizes)
-                    weights = weights * (1 + tilt[flat] * np.nan_to_num(inside.points[:, at] - inside.means)[levels])
+                if len(codes) == len(self.reference.codes):
+                    weights = weights * (
+                        1 + self._tilts(i) * np.nan_to_num(inside.points[:, at] - inside.means)[levels]
+                    )
             yield weights
         self.run = None
 
@@ -451,35 +446,38 @@ class Inquiry:
 
         return evaluate
 
-    def _tilted(self, attribute: int) -> Floats | None:
-        """How much more often a record has larger numbers of its bin, as a part per unit, by the model: as the share of
-        the other columns' levels rises from bin to bin. None where records are drawn, or a rule sets the number.
+    def rising(self, attribute: int, values: Floats) -> Floats:
+        """How functions of listed records, shape (records, q), rise with a number, by means of bins next to each other;
+        0 where records are drawn, and where a rule sets the number.
         """
-        own, reference = self.model.schema.attributes[attribute], self.reference
-        levels, bins = self.model.schema.sources[attribute][1], own.bin_codes
-        if reference.drawn is not None or bins.size < 2 or not np.array_equal(levels, np.arange(own.n_levels)):
-            return None
+        own, reference, found = self.model.schema.attributes[attribute], self.reference, np.zeros_like(values)
         inside, axis = self._inside(attribute), self.where.index(self.source(attribute))
-        shares = np.moveaxis(reference.union.reshape(reference.sizes), axis, 0)
-        given = shares / np.maximum(shares.sum(axis=tuple(range(1, shares.ndim)), keepdims=True), 1e-300)
-        order = np.argsort(inside.means[bins], kind="stable")
-        bins = bins[order][np.concatenate([[True], np.diff(inside.means[bins][order]) > 0])]
-        if bins.size < 2:
-            return None
-        tilt = np.zeros_like(given)
-        tilt[bins] = np.gradient(given[bins], inside.means[bins], axis=0) / np.maximum(given[bins], 1e-12)
-        reach = np.nan_to_num(np.abs(inside.points - inside.means[:, None]).max(axis=1))
-        most = np.where(reach > 0, 1 / np.maximum(reach, 1e-300), 0.0).reshape(-1, *[1] * (given.ndim - 1))
-        return np.asarray(np.moveaxis(np.clip(tilt, -most, most), 0, axis).ravel())
+        bins = own.bin_codes[np.argsort(inside.means[own.bin_codes], kind="stable")]
+        bins = bins[np.diff(inside.means[bins], prepend=-np.inf) > 0]
+        if reference.drawn is None and bins.size > 1 and reference.sizes[axis] == own.n_levels:
+            table, into = (np.moveaxis(each.reshape(*reference.sizes, -1), axis, 0) for each in (values, found))
+            into[bins] = np.gradient(table[bins], inside.means[bins], axis=0)
+        return found
 
-    def unknown(self, evaluate: Callable[[], Floats], influence: RecordFunction, *, swung: bool = True) -> Unknown:
+    def _tilted(self, attribute: int) -> Floats:
+        """How much more often a record has larger numbers of its bin, as a part per unit, by the model: as the share of
+        the other columns' levels rises from bin to bin.
+        """
+        inside, levels = self._inside(attribute), self.levels(self.reference.codes, attribute)
+        whole = np.bincount(levels, self.reference.union, inside.means.size)
+        given = self.reference.union / np.maximum(whole, 1e-300)[levels]
+        reach = np.nan_to_num(np.abs(inside.points - inside.means[:, None]).max(axis=1))
+        most = np.where(reach > 0, 1 / np.maximum(reach, 1e-300), 0.0)[levels]
+        return np.clip(self.rising(attribute, given[:, None])[:, 0] / np.maximum(given, 1e-300), -most, most)
+
+    def unknown(self, evaluate: Callable[[], Floats], influence: RecordFunction) -> Unknown:
         """What is not known inside bins, and what it does to statistics, shape (q,), near the model.
 
-        The errors of bins' means are independent; the `_SWUNG` largest effects of each number are followed to their
-        ends. Numbers in a bin may depend on other columns: of the rows for which a statistic rises more with them than
-        for others, they may be higher by `_APART` of its width. And where in bins numbers of these rows lie is chance.
+        The errors of bins' means are independent; what a statistic makes of them beyond its slope is that of moving all
+        means of a number as far as their errors reach. Numbers in a bin may depend on other columns: of the rows for
+        which a statistic rises more with them than for others, they may be higher by `_APART` of its width. And where
+        in bins numbers of these rows lie is chance.
         """
-
         codes, weights = self.reference.codes, self.reference.union
         start, here, changed = evaluate(), influence(codes), np.zeros(1)
         if not self.flat:
@@ -487,7 +485,7 @@ class Inquiry:
             changed = start - evaluate()
             self.flat = False
         total = np.outer(changed, changed) * _SPREAD**2 + np.zeros((start.size, start.size))
-        squares = np.zeros((2, start.size))
+        curved = np.zeros((2, start.size))
         for i, (values, _, inside) in list(self._scored.items()):
             if inside is None:
                 continue
@@ -501,39 +499,28 @@ class Inquiry:
             apart = _APART / 2 * (by_level @ np.abs(slopes - means))
             around = slopes - (0.0 if self.target == "population" else means)
             chance = (weights * (inside.hidden / widths**2)[levels]) @ around**2 / self.effects.n_rows
-            total += np.diag(np.sum(apart**2, axis=0) + chance)
-            errors = inside.errors / widths
-            ends = self.quantile * errors * np.array([-1.0, 1.0])[:, None, None] * sums.T
-            largest = np.argsort(-np.abs(sums * errors[:, None]).max(axis=1))[: _SWUNG if swung else 0]
-            room = [(inside.lows[:, 0] - inside.means) / widths, (inside.highs[:, -1] - inside.means) / widths]
-            for level in largest[errors[largest] > 0]:
-                for side, reach in enumerate((-self.quantile, self.quantile)):
-                    move = np.zeros(values.size)
-                    move[level] = np.clip(reach * errors[level], room[0][level], room[1][level])
-                    self.moved = {i: move}
-                    ends[side, :, level] = np.nan_to_num(evaluate() - start)
+            off = sums * (inside.errors / widths)[:, None]
+            total += np.diag(np.sum(apart**2, axis=0) + chance) + off.T @ off
+            room = (np.stack([inside.lows[:, 0], inside.highs[:, -1]]) - inside.means) / widths
+            for reach in (-self.quantile, self.quantile):
+                move = np.nan_to_num(np.clip(reach * inside.errors / widths, *room))
+                self.moved = {i: move}
+                more = np.nan_to_num(evaluate() - start) - move @ sums
+                curved = np.maximum(curved, np.stack([-more, more]))
             self.moved = {}
-            off = (ends[1] - ends[0]) / (2 * self.quantile)
-            squares += [
-                np.sum(np.minimum(ends.min(axis=0), 0) ** 2, 1),
-                np.sum(np.maximum(ends.max(axis=0), 0) ** 2, 1),
-            ]
-            squares -= self.quantile**2 * np.sum(off**2, axis=1)
-            total += off @ off.T
-        whole = np.sqrt(np.maximum(squares + self.quantile**2 * np.diag(total), 0.0))
         none = np.zeros(start.size)
-        return Unknown(none + changed, total, whole, none + self._cut_off(influence))
+        return Unknown(none + changed, total, curved, none + self.cut_off(influence))
 
-    def _cut_off(self, function: RecordFunction) -> Floats | float:
+    def cut_off(self, function: RecordFunction) -> Floats | float:
         """How far means over records of a function of shares of cut bins may be off, shape (q,)."""
         if not self.asked.cuts and not self.beyond:
             return 0.0
         codes, ends = self.reference.codes, []
         here = function(codes)
-        for self.bound in (-1, 1):
+        for self.bound in (-1, 1, -2, 2):
             ends.append(np.abs(function(codes) - here))
         self.bound = 0
-        return np.asarray(self.reference.union @ np.maximum(*ends))
+        return np.asarray(self.reference.union @ np.max(ends, axis=0))
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
@@ -571,16 +558,17 @@ class Inquiry:
             return math.sqrt(max(float(slope @ covariance @ slope), 0.0))
 
         alone, measured = error(step.covariance(population=self.population)), step.measured(slope)
-        hidden = changed = below = above = off = 0.0
+        hidden = changed = off = below = above = 0.0
         if unknown is not None:
-            hidden, changed, off = unknown.covariance[at, at] ** 0.5, abs(unknown.changed[at]), float(unknown.off[at])
-            below, above = unknown.reach[:, at].tolist()
+            below, above = unknown.curved[:, at].tolist()
+            hidden, off = unknown.covariance[at, at] ** 0.5, float(unknown.off[at])
+            changed = max(abs(unknown.changed[at]), below, above)
         low, high = ends or (estimate - self.quantile * alone, estimate + self.quantile * alone)
         whole, known = math.hypot(alone, hidden), measured >= MEASURED
-        low = estimate - math.hypot(estimate - low, below) - off
-        high = estimate + math.hypot(high - estimate, above) + off
+        low = estimate - math.hypot(estimate - low, self.quantile * hidden) - below - off
+        high = estimate + math.hypot(high - estimate, self.quantile * hidden) + above + off
         held = (low, high) if known else bounds() or (-math.inf, math.inf)
-        if math.isfinite(held[0] + held[1]):
+        if np.isfinite(held).all():
             if changed > _CODED * alone:
                 self.cautions.append(
                     said("answer.inside", name=name, changed=changed, errors=changed / max(alone, 1e-300))
@@ -590,7 +578,7 @@ class Inquiry:
             if outside > whole / 2 or min(held[1], most) - max(held[0], least) > _NEARLY_ALL * (most - least):
                 self.cautions.append(said("answer.impossible", name=name, got=estimate, low=least, high=most))
             held = min(max(held[0], least), most), max(min(held[1], most), least)
-        found = math.isfinite(held[0] + held[1])
+        found = bool(np.isfinite(held).all())
         tested = tested and known and whole > 0 and off == 0
         return Figure(
             name=name,
@@ -628,12 +616,11 @@ class Inquiry:
 
     def _hidden(self, attribute: int) -> float:
         """The part of a number's variance that lies inside its bins."""
-        values, _, inside = self._scored[attribute]
-        size = values.size
-        shares = np.bincount(self.levels(self.reference.codes, attribute), self.reference.union, size)
-        own, shares = np.nan_to_num(values), shares * np.isfinite(values)
-        hidden = 0.0 if inside is None else float(shares @ inside.hidden)
-        return hidden / max(hidden + float(shares @ own**2 - (shares @ own) ** 2 / max(shares.sum(), 1e-300)), 1e-300)
+        values, inside = self._scored[attribute].values, self._inside(attribute)
+        shares = np.bincount(self.levels(self.reference.codes, attribute), self.reference.union, values.size)
+        hidden = float(shares @ inside.hidden)
+        between = float(np.cov(np.nan_to_num(values), aweights=shares * np.isfinite(values), ddof=0))
+        return hidden / max(hidden + between, 1e-300)
 
     def inference(
         self,
@@ -687,6 +674,6 @@ class Inquiry:
             notes=(*dict.fromkeys(self.notes), *(note for note, applies in notes.items() if applies)),
             cautions=tuple(dict.fromkeys(self.cautions)),
             limits=self.limits,
-            about=_ABOUT[certificate.count or "table" if self.target == "table" else "population"],
+            about=said(f"answer.about_{certificate.count or 'table' if self.target == 'table' else 'population'}"),
             unit="rows" if certificate.tokens is None else "people",
         )

@@ -70,13 +70,6 @@ class Inside(NamedTuple):
         """Variances inside levels."""
         return np.asarray(np.nan_to_num(np.sum(self.masses * (self.points - self.means[:, None]) ** 2, axis=1)))
 
-    def moved(self, values: Floats, by: Floats) -> Floats:
-        """Numbers inside levels, shape (levels,), moved toward an end so far that the means move `by`."""
-        low, high = self.lows[:, 0], self.highs[:, -1]
-        with np.errstate(all="ignore"):
-            part = np.where(by < 0, (values - low) / (self.means - low), (high - values) / (high - self.means))
-        return np.asarray(values + by * np.where(np.isfinite(part), part, 1.0))
-
     def shares(self, level: int, held: Floats, reach: float) -> tuple[float, float]:
         """The least and the largest share of a level that slices which are `held` can have, whatever its numbers are,
         if their mean is this one within `reach` standard errors: at two of the ends, on either side (Markov).
@@ -130,12 +123,13 @@ def score(attribute: Attribute, declared: Declared | None, inside: Callable[[], 
         return Scores(values, "0 and 1" if attribute.boolean else "the numbers themselves")
     (unit, named), step, edges = unit_of(attribute), grain(attribute), np.asarray(attribute.edges, dtype=np.float64)
     values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
-    own = None if declared else inside()
     middles = (edges[:-1] + np.diff(edges) / 2 - float(step or 0) / 2) / unit
-    values[attribute.bin_codes] = middles if own is None else own.means[attribute.bin_codes]
-    by = "midpoints of bins" if own is None else "means of the fitted shape inside bins"
+    own, by = None, "midpoints of bins"
     if step is not None and np.all(np.diff(edges) <= float(step)):
-        by, own = "the numbers themselves", None
+        by = "the numbers themselves"
+    elif not declared:
+        own, by = inside(), "means of the fitted shape inside bins"
+    values[attribute.bin_codes] = middles if own is None else own.means[attribute.bin_codes]
     return Scores(values, by + (f", in {named}" if named else ""), own)
 
 
@@ -168,8 +162,10 @@ def inside_of(attribute: Attribute, finer: Attribute, parts: Codes, shape: Shape
         points[level] = np.maximum(np.interp(fineness, heights, places).mean(axis=1) - step / 2, places[0])
         means[level] = masses[level] @ points[level]
         if shape.means is not None and shape.errors is not None:
-            floor = edges[shape.bins[place]]
-            means[level], errors[level] = max(shape.means[place] - step / 2, floor), shape.errors[place]
+            # What was measured is noisy, and bins as wide as a step hold one number.
+            least, most = edges[shape.bins[place]], edges[shape.bins[place] + 1] - step
+            means[level] = min(max(shape.means[place] - step / 2, least), max(most, least))
+            errors[level] = shape.errors[place] if most > least else 0.0
             points[level] += means[level] - masses[level] @ points[level]
         widths[level] = max(places[-1] - places[0] - step, 0.0)
         ends = np.array([low, *cuts, high])

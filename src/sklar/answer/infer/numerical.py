@@ -6,13 +6,11 @@ rows of one cell, as the model has them. So the statistic is evaluated once for 
 is then the sum of functions of these tables that has these means. What psi has beyond it is not measured; its variance
 is that of derivatives toward tables drawn from the model, less what the sum explains of them.
 
-A first derivative says what a statistic does nearby. Farther away it is followed along the direction that moves it
-most: the model tilted along psi until the mean of psi is what the noisy tables say, and what its error leaves (the
-least favorable family: Efron 1987). An interval so lies as the statistic is curved, as Fieller's does for a ratio. How
-far that is true is measured: tables are drawn from the model, of the size at which sampling alone would have the
-standard error that was found, and the statistic of each is compared with that of the tilted model. Where the difference
-(root mean square) exceeds `_CURVED` standard errors the answer cautions. Beyond `_BROKEN` of them, where the statistic
-turns back, and where the derivative is zero, there is no interval.
+A first derivative says what a statistic does nearby. Tables are drawn from the model, of the size at which sampling
+alone would have the standard error that was found: the statistic of these is a parabola of the mean of psi, which the
+interval follows, and what that misses. Where it misses more (root mean square) than `_CURVED` standard errors the
+answer cautions. Beyond `_BROKEN` of them, where the parabola turns back, and where the derivative is zero, there is no
+interval.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sklar.answer.effects import Codes, Floats
+from sklar.answer.effects import Codes, Effects, Floats
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, RecordFunction, Unknown
-from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep
+from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep, Reference, solve_cells
 from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.machine.extras import lazily
@@ -49,203 +47,117 @@ _TABLES, _TOWARD = 60, 0.05
 _SEED = 20_261_118
 _CURVED, _BROKEN = 0.5, 1.0
 _LEAST_ROWS = 20
-# Tilted models that a statistic is followed along, and how much farther than its interval reaches.
-_TILTS, _FARTHER = 13, 1.25
-
-
-class Listed(NamedTuple):
-    """Distinct records, shape (records, attributes), the shares of them that each united fit says, (fits, records), and
-    a matrix of 1 where a record is in a cell of one of the largest measured tables, (records, cells).
-
-    `whole`: one table was measured of all the attributes, and its cells are the records.
-    """
-
-    codes: Codes
-    fits: Floats
-    cells: Any
-    whole: bool
-
-    @property
-    def shares(self) -> Floats:
-        """What the whole model says."""
-        return np.asarray(self.fits.mean(axis=0))
-
-
-def listed_records(inquiry: Inquiry) -> Listed:
-    """The records that a statistic of the asked attributes is a function of."""
-    reference, by_set, where = inquiry.reference, inquiry.effects.by_set, inquiry.where
-    flat = np.ravel_multi_index(reference.codes.T, reference.sizes)
-    whole = where in by_set and not by_set[where].coarse
-    # Any cell of a measured table may have rows, whatever the model says.
-    kept = np.arange(math.prod(reference.sizes)) if whole else np.unique(flat)
-    codes, at = np.stack(np.unravel_index(kept, reference.sizes), axis=1), np.searchsorted(kept, flat)
-    fits = np.stack([np.bincount(at, weights, kept.size) for weights in reference.weights]).astype(np.float64)
-    *_, cells = replace(reference, codes=codes).indicators(by_set)
-    return Listed(codes, fits, cells, whole)
-
-
-def influence_of(statistic: Weighed, records: Listed, at: Floats) -> Floats:
-    """The sum of functions of measured tables whose mean over each cell is the derivative toward it, on records: shape
-    (records, q). Nothing is known of cells that the model leaves empty, but of those that are records.
-    """
-    from scipy.sparse.linalg import LinearOperator, cg
-
-    shares, cells, members = records.shares, records.cells, records.cells.T.tocsr()
-    held, derivative = np.asarray(members @ shares), np.zeros((members.shape[0], at.size))
-    for cell in np.flatnonzero(held > 0 if not records.whole else held >= 0):
-        rows = members.indices[members.indptr[cell] : members.indptr[cell + 1]]
-        weights = (1 - _MOVED) * shares
-        weights[rows] += _MOVED * (shares[rows] / held[cell] if held[cell] > 0 else 1.0)
-        derivative[cell] = (statistic(weights) - at) / _MOVED
-    if records.whole:
-        return np.asarray(cells @ derivative)
-    # Both sides times what makes the diagonal 1; a little on it makes the solution unique.
-    scale = np.sqrt(np.where(held > 0, held, 1.0))
-    operator = LinearOperator(
-        (scale.size, scale.size), lambda x: (members @ (shares * (cells @ (x / scale)))) / scale + 1e-9 * x
-    )
-    columns = [cg(operator, held * each / scale, rtol=1e-8, maxiter=500)[0] / scale for each in derivative.T]
-    return np.asarray(cells @ np.stack(columns, axis=1))
 
 
 class Curve(NamedTuple):
-    """A figure along its direction: its `values` at means of psi, `at`, shape (tilts,) both. It `missed` by so many
-    standard errors, root mean square over tables drawn from the model: infinite where it has no interval.
+    """A figure where psi has the mean m: m plus `bend` m^2 more than at the model. It `missed` by so many standard
+    errors, root mean square over tables drawn from the model: infinite where it has no interval.
     """
 
-    at: Floats
-    values: Floats
+    bend: float
     missed: float
 
-    def value(self, mean: Any) -> Floats:
-        """The figure where psi has this mean."""
-        return np.asarray(np.interp(mean, self.at, self.values - self.at) + mean)
+
+def influence_of(statistic: Weighed, reference: Reference, effects: Effects, at: Floats) -> Floats:
+    """The sum of functions of measured tables whose mean over each cell is the derivative toward it, on records: shape
+    (records, q). Nothing is known of cells that the model leaves empty.
+    """
+    shares, (_, _, cells) = reference.union, reference.indicators(effects.by_set)
+    members, number = cells.T.tocsr(), cells.shape[1]
+    if number > _MOST_MOVES or at.size > _MOST_FIGURES:
+        raise QueryError(said("answer.many_cells", figures=_MOST_FIGURES, cells=_MOST_MOVES, got=at.size, and_=number))
+    held, derivative = np.asarray(members @ shares), np.zeros((number, at.size))
+    for cell in np.flatnonzero(held > 0):
+        rows = members.indices[members.indptr[cell] : members.indptr[cell + 1]]
+        weights = (1 - _MOVED) * shares
+        weights[rows] += _MOVED * shares[rows] / held[cell]
+        derivative[cell] = (statistic(weights) - at) / _MOVED
+    if effects.where in effects.by_set and not effects.by_set[effects.where].coarse:
+        return np.asarray(cells @ derivative)
+    # A little on the diagonal makes the solution unique.
+    return np.asarray(cells @ solve_cells(cells, shares, held[:, None] * derivative, 1e-9 * held, 1e-8))
 
 
-def linearize(inquiry: Inquiry, records: Listed, prepared: Weighed) -> tuple[OneStep, list[Curve], RecordFunction]:
+def linearize(inquiry: Inquiry, prepared: Weighed) -> tuple[OneStep, list[Curve], RecordFunction]:
     """The one-step estimates of a statistic, each figure's curve, and the influence function."""
-    shares, n = records.shares, inquiry.effects.n_rows
+    reference, n = inquiry.reference, inquiry.effects.n_rows
+    shares, at = reference.union, prepared(reference.union)
 
     def statistic(weights: Floats) -> Floats:
         try:
             return prepared(weights)
         except QueryError:
-            return np.full(at.size, math.nan)
+            return np.full_like(at, math.nan)
 
-    at = prepared(shares)
-    if (number := records.cells.shape[1]) > _MOST_MOVES or at.size > _MOST_FIGURES:
-        raise QueryError(said("answer.many_cells", figures=_MOST_FIGURES, cells=_MOST_MOVES, got=at.size, and_=number))
-    psi = influence_of(statistic, records, at)
+    psi = influence_of(statistic, reference, inquiry.effects, at)
     psi = psi - shares @ psi
-    flat, sizes = np.ravel_multi_index(records.codes.T, inquiry.reference.sizes), inquiry.reference.sizes
+    flat = np.asarray(np.ravel_multi_index(reference.codes.T, reference.sizes))
 
     def influence(codes: Codes) -> Floats:
-        places = np.searchsorted(flat, np.ravel_multi_index(codes.T, sizes))
-        return np.asarray(psi[places] + sum(by * _slopes(inquiry, i, psi)[places] for i, by in inquiry.moved.items()))
+        asked = np.ravel_multi_index(codes.T, reference.sizes)
+        places, found = np.searchsorted(flat, np.asarray(asked)).clip(0, flat.size - 1), psi
+        for i, by in inquiry.moved.items():
+            if (inside := inquiry.scores(i).inside) is not None:
+                widths = inside.widths[inquiry.levels(reference.codes, i)]
+                found = found + by * widths[:, None] * inquiry.rising(i, psi)
+        # Of what the model has no rows of nothing is known.
+        return np.asarray(found[places] * (flat[places] == asked)[:, None])
 
-    by_fit = np.stack([statistic(weights) for weights in records.fits])
+    by_fit = np.stack([statistic(weights) for weights in reference.weights])
     step = inquiry.one_step(Linearized(values=at, by_fit=by_fit, influence=influence))
-    generator = np.random.Generator(np.random.SFC64(_SEED))
-    whole = shares / shares.sum()
-    if not records.whole:
+    generator, whole = np.random.Generator(np.random.SFC64(_SEED)), shares / shares.sum()
+    if inquiry.where not in inquiry.effects.by_set or inquiry.effects.by_set[inquiry.where].coarse:
         toward = generator.multinomial(n, whole, _TABLES) / n - shares
         found = np.stack([(statistic(shares + _TOWARD * each) - at) / _TOWARD for each in toward]) - toward @ psi
-        beyond = found.T @ found * n / _TABLES
+        more = found.T @ found * n / _TABLES
         step = replace(
             step,
-            sampling=step.sampling + beyond / n,
-            model=step.model + ALIKE**2 * beyond,
-            influence=step.influence + beyond,
-            beyond=step.beyond + beyond,
+            sampling=step.sampling + more / n,
+            model=step.model + ALIKE**2 * more,
+            influence=step.influence + more,
+            beyond=step.beyond + more,
         )
-    with np.errstate(all="ignore"):
-        return step, _curves(inquiry, records, statistic, step, psi, at), influence
-
-
-def _slopes(inquiry: Inquiry, attribute: int, psi: Floats) -> Floats:
-    """How psi rises as numbers move by the width of their bins, by its neighbors on either side; 0 where not listed."""
-    sizes, inside = inquiry.reference.sizes, inquiry.scores(attribute).inside
-    axis, own = inquiry.where.index(inquiry.source(attribute)), np.zeros_like(psi)
-    if inside is None or len(psi) < math.prod(sizes) or sizes[axis] != inside.means.size:
-        return own
-    known = np.flatnonzero(np.isfinite(inside.means))
-    known = known[np.argsort(inside.means[known], kind="stable")]
-    known = known[np.concatenate([[True], np.diff(inside.means[known]) > 0])]
-    if known.size < 2:
-        return own
-    table, found = (np.moveaxis(each.reshape(*sizes, -1), axis, 0) for each in (psi, own))
-    edge: Any = 2 if known.size > 2 else 1
-    found[known] = np.gradient(table[known], inside.means[known], axis=0, edge_order=edge)
-    found *= inside.widths.reshape(-1, *[1] * (found.ndim - 1))
-    return own
-
-
-def _curves(
-    inquiry: Inquiry, records: Listed, statistic: Weighed, step: OneStep, psi: Floats, at: Floats
-) -> list[Curve]:
-    """The curves of figures, as far as their intervals reach."""
     errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
-    spread, n, curves = np.maximum(np.diag(step.influence), 1e-300), inquiry.effects.n_rows, list[Curve]()
-    whole = records.shares / records.shares.sum()
-    moved = step.values - at
-    for own in range(at.size):
-        reach = _FARTHER * (inquiry.quantile + abs(moved[own]) / errors[own])
-        means, values = list[float](), list[float]()
-        for length in np.linspace(-reach, reach, _TILTS) * errors[own] / spread[own]:
-            tilted = whole * np.exp(np.clip(length * psi[:, own], -30, 30))
-            tilted /= tilted.sum()
-            means.append(float(tilted @ psi[:, own]))
-            values.append(float(statistic(tilted)[own]))
-        # As far as it has values; beyond these, and where no tilt reaches, it goes on as its derivative says.
-        lost, middle = np.flatnonzero(~np.isfinite(values)), _TILTS // 2
-        part = slice(max(lost[lost < middle], default=-1) + 1, min(lost[lost > middle], default=_TILTS))
-        curve = Curve(np.array(means[part]), np.array(values[part]), 0.0)
-        ends = moved[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
-        crossed = curve.value(np.array([ends[0], *curve.at[(ends[0] < curve.at) & (curve.at < ends[1])], ends[1]]))
-        known = spread[own] > 1e-16 * max(at[own] ** 2, 1e-300) and bool(np.all(np.diff(crossed) > 0))
-        curves.append(curve._replace(missed=0.0 if known else math.inf))
+    spread, curves = np.diag(step.influence), [Curve(0.0, math.inf)] * at.size
     # Powers of two, so that figures of similar errors share their tables.
-    generator = np.random.Generator(np.random.SFC64(_SEED + 1))
-    sizes = np.round(np.log2((spread / errors**2).clip(_LEAST_ROWS, n)))
-    for power in np.unique(sizes):
+    sizes = np.round(np.log2(np.clip(spread / errors**2, _LEAST_ROWS, n)))
+    for power in np.unique(sizes).tolist():
         size = int(2**power)
         drawn = generator.multinomial(size, whole, _TABLES) / size
-        found, means = np.stack([statistic(each) for each in drawn]), (drawn - whole) @ psi
-        for own in np.flatnonzero(sizes == power).tolist():
-            curve = curves[own]
-            square = np.mean((found[:, own] - curve.value(means[:, own])) ** 2) - step.beyond[own, own] / size
+        found, means = np.stack([statistic(each) for each in drawn]) - at, (drawn - whole) @ psi
+        for own in np.flatnonzero(
+            (sizes == power) & (spread > 1e-16 * at**2) & np.isfinite(found).all(axis=0)
+        ).tolist():
+            design = np.stack([np.ones(_TABLES), means[:, own] ** 2], axis=1)
+            bends, *_ = np.linalg.lstsq(design, found[:, own] - means[:, own], rcond=None)
+            left = found[:, own] - means[:, own] - design @ bends
+            square = left @ left / (_TABLES - 2) - step.beyond[own, own] / size
+            ends = step.values[own] - at[own] + inquiry.quantile * errors[own] * np.array([-1, 1])
             # Where noise is that of fewer rows than any table has, what is missed grows as its variance does.
             farther = max(_LEAST_ROWS * errors[own] ** 2 / spread[own], 1.0)
-            missed = farther * math.sqrt(max(float(square), 0.0)) / errors[own] if np.isfinite(square) else math.inf
-            curves[own] = curve._replace(missed=max(curve.missed, missed))
-    return curves
+            missed = farther * math.sqrt(max(float(square), 0.0)) / errors[own]
+            curves[own] = Curve(bends[1], missed if np.all(1 + 2 * bends[1] * ends > 0) else math.inf)
+    return step, curves, influence
 
 
 def figures_of_function(
-    inquiry: Inquiry, names: Sequence[str], step: OneStep, curves: Sequence[Curve], unknown: Unknown
+    inquiry: Inquiry, names: Sequence[str], start: Floats, step: OneStep, curves: Sequence[Curve], unknown: Unknown
 ) -> list[Figure]:
     """The figures of a statistic; where its derivative says too little, without an interval."""
-    figures = []
+    figures, whole = [], step.covariance(population=inquiry.population)
     for at, (name, curve) in enumerate(zip(names, curves, strict=True)):
-        value, slope, ends = float(step.values[at]), np.eye(len(names))[at], (-math.inf, math.inf)
+        slope, value, ends = np.eye(len(names))[at], float(step.values[at]), (-math.inf, math.inf)
         if curve.missed <= _BROKEN:
-            mean = value - float(curve.value(0.0))
-            error = math.sqrt(max(float(step.covariance(population=inquiry.population)[at, at]), 1e-300))
-            low, high = curve.value(mean + inquiry.quantile * error * np.array([-1, 1])).tolist()
-            value, ends, slope = (
-                float(curve.value(mean)),
-                (low, high),
-                slope * (high - low) / (2 * inquiry.quantile * error),
-            )
+            reach = inquiry.quantile * math.sqrt(max(float(whole[at, at]), 1e-300))
+            means = value - float(start[at]) + np.array([0, -reach, reach])
+            value, low, high = (start[at] + means + curve.bend * means**2).tolist()
+            ends, slope = (low, high), slope * (high - low) / (2 * reach)
         figures.append(inquiry.figure(name, value, slope, step, ends=ends, unknown=unknown, at=at))
     for least, most, told in ((_CURVED, _BROKEN, "the interval may be too narrow"), (_BROKEN, math.inf, "it has none")):
         own = [name for name, each in zip(names, curves, strict=True) if least < each.missed <= most]
         if own:
             listed = ", ".join(own[:6]) + (" and others" if len(own) > 6 else "")
-            inquiry.cautions.append(
-                f"not smooth enough at this noise: {listed}. On tables drawn from the model an approximation along one "
-                f"direction misses by more than {least:g} standard errors: {told}."
-            )
+            inquiry.cautions.append(said("answer.not_smooth", listed=listed, least=least, told=told))
     return figures
 
 
@@ -257,38 +169,33 @@ def infer_function(
     unknown = next((name for name in columns if name not in schema.names), None)
     if isinstance(columns, str) or not columns or unknown is not None or len(set(columns)) < len(columns):
         shown = columns if unknown is None else unknown
-        raise QueryError(
-            f"columns must list different attributes of the schema that the function looks at, got {shown!r}. "
-            f"It has: {', '.join(schema.names[:12])}."
-        )
+        raise QueryError(said("answer.columns", got=shown, listed=", ".join(schema.names[:12])))
     named = getattr(function, "__name__", type(function).__name__).replace("<lambda>", "function")
     asked = Statistic(text=named, kind="function", names=tuple(schema.names.index(name) for name in columns))
     inquiry = Inquiry(model, asked, **settings)
-    records = listed_records(inquiry)
+    codes, shares = inquiry.reference.codes, inquiry.reference.union
     labels: list[str] = []
 
     def called(table: Any, weights: Floats) -> Floats:
         try:
             found = function(table, weights * inquiry.effects.n_rows)
         except Exception as error:
-            raise QueryError(f"the function must take any table of its columns, and raised {error!r}.") from error
+            raise QueryError(said("answer.function_raised", got=error)) from error
         own, values = _numbers(found, named)
         if labels and own != labels:
-            raise QueryError(f"the function must always return the same figures, got {own[:4]} after {labels[:4]}.")
+            raise QueryError(said("answer.function_figures", got=own[:4], before=labels[:4]))
         labels[:] = own
         return values
 
     def prepared() -> Weighed:
-        runs = [(table_of(inquiry, records.codes), weights) for weights in inquiry.runs(records.codes)]
+        runs = [(table_of(inquiry, codes), weights) for weights in inquiry.runs(codes)]
         table, parts = pl.concat([own for own, _ in runs]), np.concatenate([weights for _, weights in runs])
         return lambda weights: called(table, np.tile(weights, len(runs)) * parts)
 
-    table_of(inquiry, records.codes)
-    statistic = prepared()
-    _require_statistic(called, table_of(inquiry, records.codes), records.shares)
-    step, curves, influence = linearize(inquiry, records, statistic)
-    hidden = inquiry.unknown(lambda: prepared()(records.shares), influence)
-    figures = figures_of_function(inquiry, labels, step, curves, hidden)
+    _require_statistic(called, table_of(inquiry, codes), shares)
+    step, curves, influence = linearize(inquiry, prepared())
+    hidden = inquiry.unknown(lambda: prepared()(shares), influence)
+    figures = figures_of_function(inquiry, labels, prepared()(shares), step, curves, hidden)
     return inquiry.inference(f"{named} of {', '.join(columns)}", figures)
 
 
@@ -314,10 +221,7 @@ def _require_statistic(called: Callable[[Any, Floats], Floats], table: Any, weig
         raise QueryError("the function must return the same for the same table, and did not. Give it a seed.")
     halves = called(table[order.tolist()], weights[order] / 2)
     if not np.allclose(found, halves, rtol=1e-5, atol=1e-8):
-        raise QueryError(
-            f"the function must not depend on the order or the number of rows, only on weights, got {found[0]:.6g} and "
-            f"{halves[0]:.6g} with each row in two halves. Weigh what it sums, counts and divides by."
-        )
+        raise QueryError(said("answer.of_rows", one=found[0], other=halves[0]))
     if np.array_equal(found, called(table, np.full(table.height, 1 / table.height))):
         raise QueryError("the function must depend on its weights, and gave the same for others. Use them.")
 
@@ -333,8 +237,5 @@ def _numbers(found: Any, named: str) -> tuple[list[str], Floats]:
     except (TypeError, ValueError):
         raise QueryError(f"the function must return numbers, got {found!r:.60}. Return a number, or a dict.") from None
     if not numbers or not np.isfinite(numbers).all():
-        raise QueryError(
-            f"the function must return finite numbers, got {dict(zip(labels[:4], numbers, strict=False))}. Leave out "
-            "rows whose values are null (not a number)."
-        )
+        raise QueryError(said("answer.not_finite", got=dict(zip(labels[:4], numbers, strict=False))))
     return labels, np.array(numbers)

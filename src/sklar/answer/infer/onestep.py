@@ -36,7 +36,7 @@ from sklar.public.rules import constrained
 ALIKE = 0.03
 # Rows that a cell of a regression is held to zero by: cells that the model leaves empty say nothing.
 _RIDGE = 1.0
-_ROUNDS = 60
+_ROUNDS = 200
 _TOLERANCE = 1e-4
 # Records that are listed; beyond it, as many are drawn. Tables of one or two attributes are listed as long as they fit.
 MOST_LISTED = 50_000
@@ -275,19 +275,26 @@ def _measured_part(
 
 def regress(effects: Effects, reference: Reference, psi: Floats, union: Floats) -> tuple[Functional, Floats]:
     """Psi, shape (records, q), regressed on functions of all measured sets, and the fitted values: weighted least
-    squares on indicators of cells, by conjugate gradients, (B' W B + ridge) g = B' W psi.
+    squares on indicators of cells.
     """
     chosen, starts, cells = reference.indicators(effects.by_set)
-    turned = cells.T.tocsr()
     # A three-way table is followed as far as its noise is less than what the model may miss without it: both are known.
     noises = [effect.variance / ALIKE**2 if effect.coarse else 0.0 for effect in chosen.values()]
-    ridge = np.repeat(np.maximum(noises, _RIDGE / effects.n_rows), np.diff(starts))[:, None]
-    diagonal = (turned @ union)[:, None] + ridge
-    right = turned @ (union[:, None] * psi)
+    ridge = np.repeat(np.maximum(noises, _RIDGE / effects.n_rows), np.diff(starts))
+    found = solve_cells(cells, union, cells.T @ (union[:, None] * psi), ridge, _TOLERANCE)
+    pieces = zip(chosen.items(), np.split(found, starts[1:-1]), strict=True)
+    functions = {each: piece.T.reshape(-1, *effect.values.shape) for (each, effect), piece in pieces}
+    return functions, np.asarray(cells @ found)
+
+
+def solve_cells(cells: Any, union: Floats, right: Floats, ridge: Floats, tolerance: float) -> Floats:
+    """Functions g of cells with (B' W B + ridge) g = right, shape (cells, q), by conjugate gradients."""
+    turned, ridge = cells.T.tocsr(), ridge[:, None]
+    diagonal = np.maximum((turned @ union)[:, None] + ridge, 1e-300)
     found, residual = np.zeros_like(right), right.copy()
     step = residual / diagonal
     slope = np.sum(residual * step, axis=0)
-    least = _TOLERANCE**2 * np.maximum(slope, 1e-300)
+    least = tolerance**2 * np.maximum(slope, 1e-300)
     for _ in range(_ROUNDS):
         image = turned @ (union[:, None] * (cells @ step)) + ridge * step
         length = slope / np.maximum(np.sum(step * image, axis=0), 1e-300)
@@ -299,9 +306,7 @@ def regress(effects: Effects, reference: Reference, psi: Floats, union: Floats) 
             break
         step = scaled + after / np.maximum(slope, 1e-300) * step
         slope = after
-    pieces = zip(chosen.items(), np.split(found, starts[1:-1]), strict=True)
-    functions = {each: piece.T.reshape(-1, *effect.values.shape) for (each, effect), piece in pieces}
-    return functions, np.asarray(cells @ found)
+    return found
 
 
 def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:

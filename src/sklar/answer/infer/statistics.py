@@ -10,6 +10,7 @@ Regressions are of first order around the model. A row with a missing value of a
 as statistical packages do. A linear regression solves E[x (y - x'b)] = 0; with A = E[x x'] the influence function of b
 is A^-1 x (y - x'b), a product of two sums over attributes, so a sum of functions of pairs: all of it was measured. A
 logistic regression has A = E[p (1 - p) x x'] and A^-1 x (y - p), of which x p is a function of all regressors together.
+The step is repeated around its own outcome, so that what the tables say of E[x (y - p)] is zero there.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _NEWTON = 30
 _MOST_CONTRASTS = 3_000
 # Steps to an end of an ellipsoid's range, and those of derivatives, in standard errors.
 _ROUNDS, _NEAR = 12, 1e-3
+# One-step estimates of a regression, each around the one before, until they move less than this many standard errors.
+_REPEATED, _NEAR_ENOUGH = 12, 0.1
 _ERRORS = ("standard_error", "noise_error", "sampling_error", "model_error")
 _ANY = (-math.inf, math.inf)
 
@@ -183,16 +186,17 @@ def reached(word: Word, at: Floats, covariance: Floats, quantile: float) -> Floa
     below = list(word.below)
     clear = np.all(np.abs(at[:, below]) > quantile * errors[:, below], axis=1)
     ends = np.tile(word.value(at.T)[:, None], 2)
-    for side, sign in enumerate((-1, 1)):
+    for sign in (-1, 1):
         place = at
         for _ in range(_ROUNDS):
             moved = np.einsum("fij,fj->fi", covariance, gradient(word.value, place, errors))
             lengths = np.sqrt(np.maximum(np.sum(moved * gradient(word.value, place, errors), axis=1), 1e-300))
-            place = at + sign * quantile * moved / lengths[:, None]
-            found = word.value(place.T)
-            done = np.abs(found - ends[:, side]) <= 1e-6 * np.abs(found - ends[:, 1 - side])
-            ends[:, side] = found
-            if done.all():
+            place, before = at + sign * quantile * moved / lengths[:, None], ends
+            # Where denominators grow on the way, the farthest value lies inside.
+            for part in (0.25, 0.5, 0.75, 1.0):
+                found = word.value((at + part * (place - at)).T)
+                ends = np.stack([np.minimum(ends[:, 0], found), np.maximum(ends[:, 1], found)], axis=1)
+            if np.all(np.abs(ends - before) <= 1e-6 * np.ptp(ends, axis=1)[:, None]):
                 break
     known = clear & np.isfinite(ends).all(axis=1)
     return np.where(known[:, None], ends, np.array([-math.inf, math.inf]))
@@ -228,7 +232,14 @@ def answer_measures(inquiry: Inquiry) -> Inference:
         (slopes.ravel(), (moments.at.ravel(), np.repeat(np.arange(count), at.shape[1]))), shape=(size, count)
     )
     figured = inquiry.averaged(lambda codes: np.asarray(moments.columns(codes) @ weights))
-    unknown = inquiry.unknown(evaluate, figured, swung=word.value is not _ratio)
+    unknown = inquiry.unknown(evaluate, figured)
+    # A ratio whose denominator is off by a part of itself moves by so much more than its slope says.
+    parts = (np.zeros(size) + inquiry.cut_off(inquiry.averaged(moments.columns))) / np.maximum(
+        np.abs(step.values), _LEAST
+    )
+    rests = 1 - parts[moments.at[:, list(word.below)]].max(axis=1, initial=0.0)
+    unknown = unknown._replace(off=np.where(rests > 0, unknown.off / np.maximum(rests, _LEAST), np.inf))
+    reach = inquiry.quantile * np.sqrt(np.diag(unknown.covariance))
     tested = asked.compared == "difference" or asked.measures[0].word == "corr"
     figures = []
     for number, name in enumerate(moments.names):
@@ -243,7 +254,7 @@ def answer_measures(inquiry: Inquiry) -> Inference:
                 step.of(own),
                 ends=(float(ends[number, 0]), float(ends[number, 1])),
                 tested=tested and len(asked.measures) == 1,
-                bounds=partial(bounds_of, inquiry, function, unknown.reach[:, number]) if simple else lambda: None,
+                bounds=partial(bounds_of, inquiry, function, reach[number]) if simple else lambda: None,
                 unknown=unknown,
                 at=number,
                 possible=word.possible,
@@ -262,9 +273,9 @@ def title_of(inquiry: Inquiry) -> str:
     return what + by + ("" if asked.weight is None else f" weighted by {names[asked.weight]}")
 
 
-def bounds_of(inquiry: Inquiry, function: RecordFunction, unknown: Floats) -> Interval:
+def bounds_of(inquiry: Inquiry, function: RecordFunction, reach_inside: float) -> Interval:
     """What the noisy two-way tables leave open of the ratio of two means, whatever larger tables are; None where it is
-    too much work. `function` is of records, shape (records, 2), and `unknown` how far bins reach below and above.
+    too much work. `function` is of records, shape (records, 2), and `reach_inside` how far bins reach to either side.
 
     The mean of a function is at least that of its least value over all other attributes, given two of them, and at most
     that of the largest: means of functions of one pair, which are known up to noise. Of all pairs the best count, all
@@ -291,7 +302,7 @@ def bounds_of(inquiry: Inquiry, function: RecordFunction, unknown: Floats) -> In
     (low, high), (least, most) = ends(top), ends(bottom)
     if least <= 0:
         return None
-    return min(low / least, low / most) - float(unknown[0]), max(high / least, high / most) + float(unknown[1])
+    return min(low / least, low / most) - reach_inside, max(high / least, high / most) + reach_inside
 
 
 def groups_of(inquiry: Inquiry) -> Iterator[tuple[str, list[tuple[int, int]]]]:
@@ -301,9 +312,7 @@ def groups_of(inquiry: Inquiry) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     levels = asked.measures[0].levels
     number = math.prod(sizes) * (1 if levels is None else attributes[levels].n_levels)
     if number > _MOST_FIGURES:
-        raise QueryError(
-            f"at most {_MOST_FIGURES:,} figures are given at once, got {number:,}. Ask about fewer groups, with where."
-        )
+        raise QueryError(said("answer.many_figures", most=_MOST_FIGURES, got=number))
     for codes in product(*(range(size) for size in sizes)):
         group = list(zip(asked.by, codes, strict=True))
         yield ", ".join(f"{attributes[i].name} = {attributes[i].levels[code]}" for i, code in group), group
@@ -405,9 +414,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
     degrees = math.prod(size - 1 for size in sizes)
     if degrees > (most := min(_MOST_CONTRASTS, _MOST_NUMBERS // len(inquiry.reference.codes))):
-        raise QueryError(
-            f"a test of independence compares at most {most:,} contrasts, got {degrees:,}. Use fewer levels."
-        )
+        raise QueryError(said("answer.many_contrasts", most=most, got=degrees))
     if pair not in inquiry.effects.by_set:
         raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
     within = partial(inquiry.holds, inquiry.asked.given)
@@ -456,17 +463,23 @@ def answer_formula(inquiry: Inquiry) -> Inference:
         raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
     clear = clearness(design)
     if clear < CLEAR:
-        raise QueryError(
-            f"the smallest eigenvalue of the regressors' moment matrix must be at least {CLEAR:g} of its standard "
-            f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
-            "release with a larger epsilon."
-        )
+        raise QueryError(said("answer.unclear", least=CLEAR, got=clear))
     reference = inquiry.reference
-    coefficients, influence = coefficients_of(design, reference.codes), influence_of_formula(design)
-    by_fit = np.stack([coefficients(weights) for weights in reference.weights])
-    values = coefficients(reference.union)
-    step = inquiry.one_step(Linearized(values=values, by_fit=by_fit, influence=influence))
+    values = coefficients_of(design, reference.codes)(reference.union)
+    for _ in range(_REPEATED):
+        influence, before = influence_of_formula(design, values), values
+        here = influence(reference.codes)
+        fits = [before + weights @ here for weights in (reference.union, reference.weights)]
+        step = inquiry.one_step(Linearized(values=fits[0], by_fit=fits[1], influence=influence))
+        values, errors = step.values, np.sqrt(np.diag(step.covariance(population=inquiry.population)))
+        if np.all(np.abs(values - before) <= _NEAR_ENOUGH * errors):
+            break
+    else:
+        raise QueryError(said("answer.unsettled"))
     unknown = inquiry.unknown(lambda: coefficients_of(design, reference.codes)(reference.union), influence)
+    held = float(reference.union @ inquiry.kept(reference.codes))
+    rest = 1 - float(np.max(inquiry.cut_off(lambda codes: inquiry.kept(codes)[:, None]))) / max(held, _LEAST)
+    unknown = unknown._replace(off=unknown.off / rest if rest > 0 else unknown.off + np.inf)
     figures = [
         inquiry.figure(
             name, float(step.values[at]), np.eye(values.size)[at], step, tested=at > 0, unknown=unknown, at=at
@@ -578,10 +591,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
         return _number(inquiry, product_), family or "linear"
     values = attribute.n_values
     if values != 2 or family not in ("", "logistic"):
-        raise QueryError(
-            f"an outcome must be a number or have two values, and '{attribute.name}' has {values:,}. Ask about one of "
-            f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
-        )
+        raise QueryError(said("answer.no_outcome", name=attribute.name, number=values, level=attribute.levels[0]))
     meant = np.where(np.arange(attribute.n_levels) < values, np.arange(attribute.n_levels) == 1, np.nan)
     index, name = product_[0].attribute, f"{attribute.name} = {attribute.levels[1]}"
     return Term((name,), lambda codes: meant[inquiry.levels(codes, index)][:, None]), "logistic"
@@ -696,10 +706,9 @@ def coefficients_of(design: Design, codes: Codes) -> Weighed:
     return lambda weights: solve(records, np.tile(weights, len(runs)), design.family, design.names)[0]
 
 
-def influence_of_formula(design: Design) -> RecordFunction:
-    """The influence function of the coefficients of a regression at the model."""
+def influence_of_formula(design: Design, solution: Floats) -> RecordFunction:
+    """The influence function of the coefficients of a regression at the model, were they the solution."""
     inquiry, codes = design.inquiry, design.inquiry.reference.codes
-    solution = coefficients_of(design, codes)(inquiry.reference.union)
 
     def slopes(codes: Codes) -> Floats:
         x, _, kept = design.records(codes)
@@ -707,7 +716,11 @@ def influence_of_formula(design: Design) -> RecordFunction:
         return np.asarray((x[:, :, None] * x[:, None, :]).reshape(len(x), -1) * curved[:, None])
 
     moments = inquiry.reference.union @ inquiry.averaged(slopes)(codes)
-    inverse = np.linalg.inv(moments.reshape(solution.size, -1))
+    moments = moments.reshape(solution.size, -1)
+    scale = np.sqrt(np.outer(np.diag(moments), np.diag(moments)))
+    if not np.all(scale > 0) or np.linalg.cond(moments / scale) > 1e9:
+        raise QueryError(said("answer.unsettled"))
+    inverse = np.linalg.inv(moments)
 
     def influence(codes: Codes) -> Floats:
         x, y, kept = design.records(codes)

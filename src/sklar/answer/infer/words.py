@@ -36,6 +36,7 @@ from sklar.answer.predicate import (
     resolve,
     tokenize,
 )
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 
 _EXAMPLES = "Ask mean(x), median(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
@@ -119,13 +120,13 @@ def shown(product: Product, schema: Schema) -> str:
     return ":".join(f"{each}^{texts.count(each)}" if texts.count(each) > 1 else each for each in dict.fromkeys(texts))
 
 
-def read_question(text: str, schema: Schema, *, exact: bool = False) -> Statistic:
-    """The statistic that a text asks for of a table with this schema; `exact` refuses predicates that cut bins."""
-    return _Reader(text, schema, exact=exact).question()
+def read_question(text: str, schema: Schema) -> Statistic:
+    """The statistic that a text asks for of a table with this schema."""
+    return _Reader(text, schema).question()
 
 
 def read_predicate(text: str, schema: Schema, *, exact: bool = False) -> Statistic:
-    """The share of rows that satisfy a predicate."""
+    """The share of rows that satisfy a predicate; `exact` refuses one that cuts bins."""
     reader = _Reader("", schema, exact=exact)
     share = Measure("share", _NAMED["share"] + text.strip(), event=reader.predicate(text))
     return Statistic(text=text.strip(), kind="measure", measures=(share,), cuts=reader.cuts, borders=reader.borders)
@@ -134,7 +135,7 @@ def read_predicate(text: str, schema: Schema, *, exact: bool = False) -> Statist
 class _Reader(TokenReader):
     hint = f" {_EXAMPLES}"
 
-    def __init__(self, text: str, schema: Schema, *, exact: bool) -> None:
+    def __init__(self, text: str, schema: Schema, *, exact: bool = False) -> None:
         self._text, self._schema, split = text, schema, list[Token]()
         self._exact, self.cuts, self.borders = exact, dict[str, set[int | float]](), dict[str, list[float]]()
         for token in tokenize(text):
@@ -221,9 +222,7 @@ class _Reader(TokenReader):
             return self._event(word)
         products = [self._product("*", ":")]
         if word in QUANTILES and not is_plain(products[0]):
-            raise QueryError(
-                f"a quantile is of a number as it is, got {shown(products[0], self._schema)}. Name it alone."
-            )
+            raise QueryError(said("answer.quantile", got=shown(products[0], self._schema)))
         if word == "quantile":
             self.expect(",", "before the part of rows that lies below, such as quantile(x, 0.9)")
             text = self.advance().text
@@ -305,9 +304,7 @@ class _Reader(TokenReader):
             while self.take("*"):
                 crossed.append(self._product(":"))
             if len(crossed) > _MOST_CROSSED:
-                raise QueryError(
-                    f"at most {_MOST_CROSSED} terms are crossed, got {len(crossed)}. Write x:z for a product."
-                )
+                raise QueryError(said("answer.many_crossed", most=_MOST_CROSSED, got=len(crossed)))
             for size in range(1, len(crossed) + 1):
                 for chosen in combinations(crossed, size):
                     product = tuple(sorted(sum(chosen, ()), key=lambda each: each.attribute))

@@ -35,9 +35,8 @@ from sklar.rows.sql import Query
 PROPOSED, DECIDE, LEFT_OUT, READ_WITH = "# Proposed: ", "# Decide: ", "# Left out: ", "# Read with "
 HEADING, RULES_HEADING = (said(f"custodian.{key}").splitlines() for key in ("heading", "rules_heading"))
 
-_TOP, _EXAMPLES, _MAX_COLUMNS, _MAX_PAIRS = 12, 5, 300, 20
+_TOP, _EXAMPLES, _MAX_COLUMNS = 12, 5, 300
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
-_TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -118,17 +117,10 @@ class Draft:
 
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
-        shown = Hidden(
-            banner="PRIVATE: exact facts about the rows, for the custodian only. Do not publish",
-            draft=self,
-            columns=self.columns[:_MAX_COLUMNS],
-            facts=facts,
-            common=common,
-            histogram=_histogram,
-            tied=_TIED,
-            most_pairs=_MAX_PAIRS,
+        shown = {"columns": self.columns[:_MAX_COLUMNS], "facts": facts, "common": common, "histogram": _histogram}
+        return render(
+            "sklar.custodian.draft", "draft.html.j2", Hidden(draft=self, banner=said("custodian.facts"), **shown)
         )
-        return render("sklar.custodian.draft", "draft.html.j2", shown)
 
     def unread(self) -> Schema:
         """The schema, each entry accepted unread and marked so: releases say that the promise does not cover it.

@@ -22,7 +22,7 @@ from sklar.kernel.cells import Doubles
 from sklar.machine.progress import Progress, watch
 from sklar.machine.wording import stated
 from sklar.public.arrow import ColumnType
-from sklar.public.attribute import Attribute
+from sklar.public.attribute import Attribute, Words
 from sklar.public.axis import AXES, NumberFormat, number_format
 from sklar.public.description import toml_value
 from sklar.public.outputs import parse_output
@@ -71,6 +71,7 @@ _EXPECTED, _HARDLY = 100.0, 0.005
 _ROWS_EACH = 10.0
 _MOST_COLUMNS = _MOST_LEVELS = 60
 RULE = "# Rule? "
+_UNTYPED = ColumnType(nullable=True, family="")
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -95,7 +96,7 @@ class ColumnSummary:
     """
 
     name: str
-    type: ColumnType | None
+    type: ColumnType
     reading: Reading = PLAIN
     rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -163,14 +164,12 @@ class ColumnSummary:
         return points[:, 0], points[:, 1]
 
     @property
-    def labels(self) -> tuple[tuple[str, str], ...]:
-        """The labels of values that the file declares."""
-        return () if self.type is None else self.type.labels
-
-    @property
-    def missing_text(self) -> str | None:
-        """The text that stands for a missing value most often; None when no value is missing."""
-        return max(self.missing, key=lambda text: self.missing[text]) if self.missing else None
+    def entry(self) -> Attribute:
+        """What a schema says of any column of this name: its missing text and its title."""
+        # The text that stands for a missing value most often.
+        missing = max(self.missing, key=lambda text: self.missing[text]) if self.missing else None
+        words = Words(title=self.type.title or None)
+        return Attribute(name=self.name, kind="categorical", missing=missing, reviewed=False, words=words)
 
     @property
     def rows_each(self) -> str:
@@ -187,12 +186,12 @@ class ColumnSummary:
 
     def values(self, texts: Iterable[str]) -> tuple[int, ...] | tuple[str, ...]:
         """Texts as values of the column's type."""
-        return tuple(map(int, texts)) if self.type is not None and self.type.whole else tuple(texts)
+        return tuple(map(int, texts)) if self.type.whole else tuple(texts)
 
     @property
     def output(self) -> str | None:
         """The type of the column in the words of a schema, where it has one; of objects, the one they share."""
-        if self.type is not None:
+        if self.type is not _UNTYPED:
             return self.type.output
         described = [parse_output(word) for word in self.objects]
         decimals = [each for each in described if each is not None and each.name == "decimal"]
@@ -214,7 +213,7 @@ class ColumnSummary:
             if text is None or text in MISSING_TEXTS:
                 self.missing[text or ""] += number
                 continue
-            if self.type is not None and self.type.kind == "categorical":
+            if self.type.kind == "categorical":
                 self.declared.setdefault(text)
             known = text in self.counts
             if known or not self.many:
@@ -254,7 +253,9 @@ class ColumnSummary:
 def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[ColumnSummary, ...]:
     """Read all rows once, and keep what a draft needs. `reading` says how the table's text is written."""
     names = source.find_columns() if source.find_columns else source.columns
-    columns = [ColumnSummary(name=name, type=(source.types or {}).get(name), reading=reading) for name in names]
+    columns = [
+        ColumnSummary(name=name, type=(source.types or {}).get(name, _UNTYPED), reading=reading) for name in names
+    ]
     progress.stage("read", unit="rows")
     for batch in watch(source.batches(names), progress):
         for series, column in zip(batch.iter_columns(), columns, strict=True):

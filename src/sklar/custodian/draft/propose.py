@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, WORDS, ColumnSummary
-from sklar.public.attribute import Words
+from sklar.public.attribute import NO_WORDS
 from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days, microseconds
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
@@ -36,10 +36,6 @@ _AGES = (*range(0, 101, 5), 120)
 _YEARS = (1000, 3000)
 # Days as spreadsheets count them, from 1957 to 2064.
 _SERIALS = (21_000, 60_000)
-_HASHES, _NUMBERED = "it looks like hashes or keys", "it looks like identifying numbers"
-_IDENTIFIER, _MAILS = "its name is that of an identifier", "it looks like addresses of people"
-_NAMED, _NAMES = "its name says that it holds names or addresses of people", "it holds many names"
-_NEARLY = "nearly every row has another text: it identifies"
 # Digits of codes that are measured: two, and three where so many rows fill a thousand levels.
 _MANY_CODES, _MANY_ROWS = 100, 500_000
 # A text that this share of the rows has is about no single one of them.
@@ -75,73 +71,59 @@ class ColumnProposal:
 
 def propose(seen: ColumnSummary) -> ColumnProposal:
     """What a draft proposes for a column."""
-    unfit = _unfit(seen)
-    if unfit:
+    if unfit := _unfit(seen):
         # Names of many people, of whom each has few rows, may say whose rows are.
-        people = unfit in (_NAMED, _NAMES) and len(seen.counts) > _MANY_CODES and seen.distinct_share >= _FEW_EACH
-        identifies = unfit in (_HASHES, _NUMBERED, _IDENTIFIER, _MAILS) or (unfit == _NEARLY and _is_coded(seen))
-        identifies |= people
-        repeats = identifies and seen.distinct_share < 1
+        people = unfit in ("named", "names") and len(seen.counts) > _MANY_CODES and seen.distinct_share >= _FEW_EACH
+        coded = unfit in ("hashes", "numbered", "identifier", "mails") or (unfit == "nearly" and _is_coded(seen))
+        repeats = (people or coded) and seen.distinct_share < 1
         several = ", with several rows each" if repeats else ""
-        return ColumnProposal(attribute=None, proposed=unfit + several, repeats=repeats)
-    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
-    if seen.type is not None and seen.type.title:
-        entry = replace(entry, words=Words(title=seen.type.title))
-    known = find_list(seen.name, set(seen.counts))
+        return ColumnProposal(attribute=None, proposed=WORDS["unfit"][unfit] + several, repeats=repeats)
+    entry, known = seen.entry, find_list(seen.name, set(seen.counts))
     pair = truth_texts(set(seen.counts))
     if seen.output == "bool":
         # The type of the column, not its rows, says that it is true, false or missing.
-        attribute = Attribute(name=seen.name, kind="boolean", missing="")
-        proposed, decide = "true or false, as the column's type says", ""
-    elif seen.output == "ordered category":
-        attribute = replace(entry, values=seen.values(seen.declared), output=seen.output)
-        proposed = "the ordered categories that the column's type declares"
-        decide = "was the type declared from public knowledge, or made from the rows?"
-    elif seen.labels and seen.counts.keys() <= dict(seen.labels).keys():
-        attribute = replace(entry, values=seen.values(value for value, _ in seen.labels))
-        attribute = replace(attribute, words=replace(attribute.words, labels=seen.labels))
-        proposed = "the values that the file labels"
-        decide = "were they labelled from public knowledge, or from the rows?"
-    elif pair is not None:
-        attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
-        proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
-    elif known is not None:
+        return _proposal(seen, Attribute(name=seen.name, kind="boolean", missing=""), "typed")
+    if seen.output == "ordered category":
+        return _proposal(seen, replace(entry, values=seen.values(seen.declared), output=seen.output), "declared")
+    if seen.type.labels and seen.counts.keys() <= dict(seen.type.labels).keys():
+        words = replace(entry.words, labels=seen.type.labels)
+        return _proposal(seen, replace(entry, values=seen.values(dict(words.labels)), words=words), "labelled")
+    if pair is not None:
+        return _proposal(seen, _with_texts(replace(entry, kind="boolean"), seen, pair), "pair")
+    if known is not None:
         others = sorted(set(seen.counts) - set(known.values))
         codes = seen.values(text for text in others if _is_code(seen, text))
         # NA is Namibia among countries.
         missing = "" if entry.missing in known.values else entry.missing
         listed = replace(entry, values=seen.values(known.values), ordered=known.ordered, special=codes, missing=missing)
         attribute = _with_output(replace(listed, other=len(codes) < len(others)), seen.output)
-        proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
-    elif digits := _code_digits(seen):
+        return _proposal(seen, attribute, "known", what=known.what)
+    if digits := _code_digits(seen):
         kept = 2 if seen.rows < _MANY_ROWS or digits == 3 else 3
         every = tuple(f"{code:0{kept}}" for code in range(10**kept))
         attribute = replace(entry, values=every, other=True, prefix=kept, length=digits)
-        proposed = f"the first {kept} digits of each code: all are public, so no search is needed; the rest is left out"
-        decide = "are they enough? More digits need more rows. For whole codes remove prefix and length, list values."
-    else:
-        # Neither a type nor a public list gives the domain. Codes may be those of people, whatever the name says.
-        for kind in _preferred(seen):
-            odd = seen.axes[kind].odd
-            points = len(seen.counts) - len(odd)
-            # With too few points beside them, or too many rows, other texts are no codes but values.
-            if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
-                return _quantity(seen, entry, kind)
-        return searched(seen, repeats=_is_coded(seen))
-    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=_is_coded(seen))
+        return _proposal(seen, attribute, "digits", kept=kept)
+    # Neither a type nor a public list gives the domain. Codes may be those of people, whatever the name says.
+    for kind in _preferred(seen):
+        odd = seen.axes[kind].odd
+        points = len(seen.counts) - len(odd)
+        # With too few points beside them, or too many rows, other texts are no codes but values.
+        if not odd or (points >= max(10, 3 * len(odd)) and sum(odd.values()) <= 0.95 * max(seen.counted, 1)):
+            return _quantity(seen, entry, kind)
+    return searched(seen)
 
 
-def searched(seen: ColumnSummary, *, repeats: bool = False) -> ColumnProposal:
+def searched(seen: ColumnSummary) -> ColumnProposal:
     """The proposal to let a release find the common values of a column."""
     at_most = _AT_MOST_OF_MANY if seen.rows >= _LARGE_TABLE else _AT_MOST
-    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
-    entry = replace(entry, domain="private", at_most=at_most, other=True)
-    if seen.type is not None and seen.type.title:
-        entry = replace(entry, words=Words(title=seen.type.title))
-    proposed = "a release finds the common categories with part of its budget; rare ones become 'other'"
-    decide = "is there a public list (a code book)? Then list its values."
-    attribute = _with_output(entry, seen.output)
-    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=repeats)
+    entry = replace(seen.entry, domain="private", at_most=at_most, other=True)
+    return _proposal(seen, _with_output(entry, seen.output), "searched")
+
+
+def _proposal(seen: ColumnSummary, attribute: Attribute, why: str, **facts: object) -> ColumnProposal:
+    """The proposal of an attribute, with what `words.toml` says of it."""
+    proposed, decide = (text.format(**facts) for text in WORDS["proposed"][why])
+    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide, repeats=_is_coded(seen))
 
 
 def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
@@ -155,7 +137,7 @@ def unread(seen: ColumnSummary, attribute: Attribute) -> Attribute:
     codes = _CODES | CUSTOMARY
     special = tuple(value for value in attribute.special if str(value).lower() in codes)
     attribute = replace(attribute, special=special, reviewed="unread")
-    if attribute.values and (seen.labels or seen.output == "ordered category"):
+    if attribute.values and (seen.type.labels or seen.output == "ordered category"):
         searched = replace(attribute, domain="private", at_most=_AT_MOST, other=True, ordered=False, output=None)
         return replace(searched, values=())
     return attribute
@@ -189,14 +171,14 @@ def _split(whole: Attribute, points: Sequence[int], output: str | None) -> tuple
 
 
 def _unfit(seen: ColumnSummary) -> str | None:
-    """Why a release should not have a column: it identifies, is free text, or says nothing; None where it should."""
+    """Why a release should not have a column, by its name in `words.toml`; None where it should."""
     texts, typed = list(seen.counts), seen.output == "ordered category"
     if not seen.name or seen.output == "bool":
-        return None if seen.name else "it has no name"
+        return None if seen.name else "nameless"
     if not texts:
-        return "it holds no values"
+        return "empty"
     if len(texts) == 1 and not seen.missing and not typed:
-        return "it is constant"
+        return "constant"
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
     named = bool(words & _WORDS["name"]) and (
         words <= _WORDS["name"] or bool(words & (_WORDS["person"] | _WORDS["whose"]))
@@ -206,40 +188,37 @@ def _unfit(seen: ColumnSummary) -> str | None:
         and not words & _WORDS["about"]
         and truth_texts(set(texts)) is None
     ):
-        return _IDENTIFIER if words & _WORDS["id"] else _NAMED
+        return "identifier" if words & _WORDS["id"] else "named"
     if typed or seen.counted < _FEW_ROWS:
         return None
-    if _most(sample, r"[^@\s]+@[^@\s]+\.\w+"):
-        return _MAILS
-    if _most(sample, r"https?://\S+"):
-        return "it looks like addresses of pages"
-    if _most(sample, r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"):
-        return _HASHES
+    looks = WORDS["looks"]
+    if like := next((each for each in ("mails", "pages", "hashes") if _most(sample, looks[each])), None):
+        return like
     if "integer" in seen.axes or _most(sample, r"\d+"):
         axis = seen.axes.get("integer")
         dense = axis is not None and axis.high - axis.low < 2 * len(texts)
         if seen.distinct_share == 1 and (words & _WORDS["key"] or dense):
-            return "it looks like an identifier: every row has another number"
+            return "rows"
         # Numbers of one length, too long to count anything.
         if many and len(texts[0]) >= 9 and all(len(text) == len(texts[0]) and text.isdigit() for text in texts):
-            return _NUMBERED
+            return "numbered"
     elif seen.axes:
         return None
-    if words & _WORDS["key"] and (many or words & (_WORDS["person"] | _WORDS["whose"])):
-        return _IDENTIFIER
     numbered = words & _WORDS["number"] or any(word.endswith("nummer") for word in words)
     compound = any(word.endswith("nummer") for word in words - _WORDS["number"])
-    if many and (compound or (words & _WORDS["person"] and (numbered or words <= _WORDS["person"] or _is_coded(seen)))):
-        return _IDENTIFIER
+    of_people = words & _WORDS["person"] and (numbered or words <= _WORDS["person"] or _is_coded(seen))
+    keyed = words & _WORDS["key"] and (many or words & (_WORDS["person"] | _WORDS["whose"]))
+    if keyed or (many and (compound or of_people)):
+        return "identifier"
     if "integer" in seen.axes:
         return None
     if seen.distinct_share > 0.9:
-        return _NEARLY
+        return "nearly"
     if many and sum(len(text.split()) for text in sample) >= 4 * len(sample):
-        return "it looks like free text"
-    if len(texts) > _FEW_ROWS and _most(sample, r"\d+(\.\d+)? ?/ ?\d+(\.\d+)?"):
-        return "it holds two numbers in one text, as 120/80 does: split it into two columns, and draft again"
-    return _NAMES if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
+        return "free"
+    if len(texts) > _FEW_ROWS and _most(sample, looks["pairs"]):
+        return "pairs"
+    return "names" if words & _WORDS["name"] and many and seen.distinct_share > _COMMON else None
 
 
 def _is_coded(seen: ColumnSummary) -> bool:
@@ -260,11 +239,10 @@ def _preferred(seen: ColumnSummary) -> list[str]:
     if "integer" in seen.axes and words_of(seen.name) & _WORDS["code"]:
         return []
     order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
-    typed = None if seen.type is None else seen.type.kind
     if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
         order.append(COMPACT_DAY)
     places = {kind: order.index(kind) if kind in order else -1 for kind in seen.axes}
-    return sorted(seen.axes, key=lambda kind: (kind != typed, len(seen.axes[kind].odd), places[kind]))
+    return sorted(seen.axes, key=lambda kind: (kind != seen.type.kind, len(seen.axes[kind].odd), places[kind]))
 
 
 def _quantity(seen: ColumnSummary, entry: Attribute, kind: str) -> ColumnProposal:
@@ -342,15 +320,15 @@ def shown_ends(attribute: Attribute, low: float, high: float) -> tuple[str, str]
     return attribute.axis.text(low), attribute.axis.text(last)
 
 
-def asked(decide: str, attribute: Attribute, seen: ColumnSummary) -> str:
+def asked(decide: str, attribute: Attribute, seen: ColumnSummary | None) -> str:
     """What is to be decided, with one plain question about a number or a day in place of that about its bounds."""
-    if not (ends := round_bounds(attribute, seen)):
-        return decide
+    if seen is None or not (ends := round_bounds(attribute, seen)):
+        return decide or "is it public knowledge?"
     low, high = shown_ends(attribute, *ends)
     plain = f"could it ever exceed {high} or be below {low}?"
     if attribute.kind in ("year", "date"):
         plain = f"could it ever be before {low} or after {high}?"
-    return decide.replace(_BEYOND, plain)
+    return decide.replace(_BEYOND, plain) or plain
 
 
 def _rounded_up(size: Fraction) -> Fraction:
@@ -444,7 +422,7 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
         return Attribute(name=seen.name, kind="boolean", missing="")
     if not texts:
         return None
-    entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False, provenance="rows")
+    entry = replace(seen.entry, words=NO_WORDS, provenance="rows")
     if output in ("category", "ordered category") and len(seen.declared) <= MOST_CATEGORIES:
         return replace(entry, values=seen.values(seen.declared), output=output)
     # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.

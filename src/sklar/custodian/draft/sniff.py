@@ -16,22 +16,17 @@ from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
+from sklar.machine.wording import stated
 from sklar.public.settings import PLAIN, Reading
 from sklar.rows.read import files_of
 from sklar.rows.text import DELIMITERS, SIGNS, begin, kind_of, marks_of, open_bytes, records_of
 
 Sureness = Literal["certain", "likely", "guess"]
 
+_SAID = stated("sklar.custodian.draft", "words.toml")["sniffed"]
 # Texts for "no value".
-NULL_TEXTS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "(null)", "None", "NaN", "nan", "\\N", "?", "-", "--", ".")
-
+NULL_TEXTS, _QUOTES, _SPOKEN = _SAID["nulls"], _SAID["quotes"], _SAID["signs"]
 _BEGINNING, _MOST_BYTES, _RECORDS = 1 << 20, 1 << 28, 2_000
-_QUOTES = {
-    '"': "double quotes, or none, are around fields",
-    "'": "fields begin and end with single quotes",
-    "": "quotes stand alone: they do not enclose fields",
-}
-_SPOKEN = {",": "a comma", ".": "a point", " ": "a space", "'": "an apostrophe", "_": "an underline"}
 # Ties go to the first. Windows-1252 holds all letters of latin-1.
 _WESTERN = ("windows-1252", "cp850", "mac-roman")
 _IN_A_WORD = re.compile(r"(?<=[A-Za-z])[^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f](?=[A-Za-z])")
@@ -141,16 +136,10 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
         swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
         share = shares[delimiter, quote] = times / len(records)
         # Ties go to the delimiter that the file's name implies, and to double quotes.
-        scores[delimiter, quote] = (
-            share
-            - foreign / len(cells)
-            - swallowed / (len(records) + swallowed)
-            + 0.2 * (len(records[0]) == width)
-            + 0.05 * _encloses(text, delimiter, quote)
-            + 0.02 * (delimiter == usual)
-            + 0.02 * (quote == '"')
-            + 0.01 * (quote == "")
-        )
+        score = share - foreign / len(cells) - swallowed / (len(records) + swallowed)
+        score += 0.2 * (len(records[0]) == width) + 0.05 * _encloses(text, delimiter, quote)
+        # Ties go to what is usual.
+        scores[delimiter, quote] = score + 0.02 * (delimiter == usual) + 0.01 * (2 * (quote == '"') + (quote == ""))
     if not scores:
         alone = Remark("delimiter", usual, "guess", "every record seems to have one field")
         return alone, Remark("quote", '"', "certain", "there is nothing to part")

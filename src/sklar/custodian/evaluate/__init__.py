@@ -23,20 +23,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.answer.report.render import render
 from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, PERCENTS, Answers, Errors, Form, absolute_errors, pearson
 from sklar.custodian.evaluate.conjunctions import answer as answer
 from sklar.custodian.evaluate.conjunctions import choose_triples as choose_triples
 from sklar.custodian.evaluate.conjunctions import read as read_codes
 from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
 from sklar.custodian.evaluate.raw import RawTable, RowSample
-from sklar.custodian.evaluate.verdict import LIMITS, ColumnFit, Reason, badness, compare_column, overall
+from sklar.custodian.evaluate.verdict import LIMITS, UNTOLD, ColumnFit, Reason, badness, compare_column, overall
 from sklar.custodian.evaluate.verdict import worst as worst_of
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.wording import said
+from sklar.machine.wording import said, stated
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.tree import Tree, known_of
 from sklar.rows.read import as_released
@@ -47,11 +48,6 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 HIGH_CORRELATION = 0.5
 
 _WIDTH, _SHOWN_COLUMNS, _WORST = 100, 40, 10
-_NOTHING = {
-    "Columns": "There are none",
-    "Pairs": "There is one column, or raw values were not read",
-    "Tails": "No column has numbers in both tables, or raw values were not read",
-}
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
@@ -90,6 +86,7 @@ class Score:
     accuracy: float
     auc: float
 
+    @property
     def cells(self) -> tuple[str, ...]:
         """A row of a table."""
         return (self.trained_on, self.learner, f"{self.rows:,}", f"{self.accuracy:.3f}", f"{self.auc:.3f}")
@@ -140,11 +137,9 @@ class Evaluation(Tabular):
 
     @property
     def summary(self) -> list[tuple[str, str, str]]:
-        """Columns, pairs and tails: a verdict on all of them, how many have each verdict, and the worst one.
-
-        All are to be used if each is; if more than half of them are not to be used, they are not.
-        """
-        tails = [(each.name, each.tail_reasons) for each in self.columns if each.numbers is not None]
+        """Columns, pairs and tails: the verdict on all of them (`overall`), how many have each, and the worst one."""
+        own, of_tails = [each for each in self.columns if each.numbers is not None], ("quantiles", "tail", UNTOLD)
+        tails = [(each.name, tuple(why for why in each.reasons if why.figure in of_tails)) for each in own]
         every = {
             "Columns": [(each.name, each.verdict, each.reasons) for each in self.columns],
             "Pairs": [(each.name, each.verdict, each.reasons) for each in self.pairs],
@@ -164,21 +159,15 @@ class Evaluation(Tabular):
                 words += f". The worst: {name}, {why.words}"
             elif times["use"] < len(held):
                 words += ". None is worse than its columns"
-            told.append(
-                (what, overall([verdict for _, verdict, _ in held]), words)
-                if held
-                else (what, "not compared", _NOTHING[what])
-            )
+            nothing = what, "not compared", stated("sklar.custodian", "said.toml")["nothing"][what]
+            told.append((what, overall([verdict for _, verdict, _ in held]), words) if held else nothing)
         return told
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each column, the worst first: its verdict, and why."""
-        why = ["; ".join(why.words for why in each.reasons) or each.told for each in self.ranked]
-        return {
-            "column": [each.name for each in self.ranked],
-            "verdict": [each.verdict for each in self.ranked],
-            "why": why,
-        }
+        ranked = self.ranked
+        why = ["; ".join(why.words for why in each.reasons) or each.told for each in ranked]
+        return {"column": [each.name for each in ranked], "verdict": [each.verdict for each in ranked], "why": why}
 
     def result(self, name: str) -> Result:
         """The class of that name."""
@@ -193,11 +182,7 @@ class Evaluation(Tabular):
             "worst": [{"name": each.name, **asdict(reason)} for each, reason in self.worst],
             "limits": {name: list(limits) for name, limits in LIMITS.items()},
             "left_out": list(self.left_out),
-            "table": self.table,
-            "real_rows": self.real_rows,
-            "synthetic_rows": self.synthetic_rows,
-            "form": self.form,
-            "valid_share": self.valid_share,
+            **{name: getattr(self, name) for name in ("table", "real_rows", "synthetic_rows", "form", "valid_share")},
             "three_way_queries": self.triples,
             "results": [result.to_dict() for result in self.results],
             "columns": [column.to_dict() for column in self.columns],
@@ -218,7 +203,7 @@ class Evaluation(Tabular):
         if self.scores:
             title = f"Predicting '{self.scores[0].target}' on real test rows:"
             heads = ("trained on", "learner", "rows", "accuracy", "AUC")
-            lines += text_table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells() for each in self.scores))
+            lines += text_table(title, "{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (each.cells for each in self.scores))
         return [line.rstrip() for line in lines]
 
     @property
@@ -308,10 +293,11 @@ def evaluate(
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
     if page is not None:
         # Imported here: it imports this module.
-        from sklar.custodian.evaluate.private_report import custodian_report
+        from sklar.custodian.evaluate.private_report import view
 
         progress.stage("report")
-        write_text(page, custodian_report(evaluation, true, given), private=True)
+        shown = render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
+        write_text(page, shown, private=True)
     return evaluation
 
 

@@ -312,20 +312,10 @@ def absolute_errors(
     """The errors |true - factor * given| of all queries, or of those in `where`, one chunk at a time."""
     # One as a whole number keeps whole numbers whole.
     scale = 1 if factor == 1.0 else factor
-    values, counts = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
+    found = [pl.DataFrame(schema={"error": pl.Float64, "times": pl.UInt32})]
     for part in (slice(start, start + _CHUNK) for start in range(0, true.size, _CHUNK)):
         chosen = slice(None) if where is None else where[part]
-        errors = np.abs(true[part][chosen] - scale * given[part][chosen])
-        if errors.dtype.kind in "iu":
-            # Whole numbers are counted without sorting.
-            times = np.bincount(errors)
-            values.append(np.flatnonzero(times).astype(np.float64))
-            counts.append(times[times > 0])
-        else:
-            distinct, times = np.unique(errors, return_counts=True)
-            values.append(distinct)
-            counts.append(times)
-    distinct, which = np.unique(np.concatenate(values), return_inverse=True)
-    times = np.zeros(distinct.size, dtype=np.int64)
-    np.add.at(times, which, np.concatenate(counts))
-    return Errors(values=distinct, counts=times)
+        errors = np.abs(true[part][chosen] - scale * given[part][chosen]).astype(np.float64)
+        found.append(pl.Series("error", errors).value_counts(name="times"))
+    whole = pl.concat(found).group_by("error").agg(pl.col("times").cast(pl.Int64).sum()).sort("error")
+    return Errors(values=whole["error"].to_numpy(), counts=whole["times"].to_numpy())

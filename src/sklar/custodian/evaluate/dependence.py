@@ -57,11 +57,6 @@ class PairFit:
         """Both names."""
         return " and ".join(self.columns)
 
-    @property
-    def apart(self) -> float:
-        """How far apart both associations are."""
-        return abs(self.association[0] - self.association[1])
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return dict(verdict.to_figures(asdict(self)))
@@ -149,10 +144,8 @@ class Dependence:
             mine, given = (each[~np.isnan(each)] for each in found)
             # A group that is gone is the column's loss.
             if mine.size >= _LEAST_GROUP and given.size > 0:
-                median, means = (
-                    (float(np.median(mine)), float(np.median(given))),
-                    (float(mine.mean()), float(given.mean())),
-                )
+                median = float(np.median(mine)), float(np.median(given))
+                means = float(mine.mean()), float(given.mean())
                 # Half of the group should lie on either side; a tie at the median may lie on both.
                 off = max((given < median[0]).mean() - 0.5, 0.5 - (given <= median[0]).mean())
                 off -= CHANCE * 0.5 * math.sqrt(1 / mine.size + 1 / given.size)
@@ -161,10 +154,8 @@ class Dependence:
 
     def score(self, columns: Sequence[ColumnFit], test: RawTable | None) -> FidelityScore:
         """Between real test rows (100) and independent columns (0): see docs/evaluation.md."""
-        shuffled = [
-            rows[:, self._generator.permutation(rows.shape[1])]
-            for rows in (*self._rows, *([test.rows] if test else []))
-        ]
+        tables = (*self._rows, *([test.rows] if test else []))
+        shuffled = [rows[:, self._generator.permutation(rows.shape[1])] for rows in tables]
         if test is None:
             # Half of the real rows stand for test rows.
             shuffled = [shuffled[0][:, ::2], shuffled[1], shuffled[0][:, 1::2]]

@@ -77,8 +77,8 @@ class TreeEvaluation(Tabular):
     @property
     def by_row(self) -> list[tuple[str, str]]:
         """The verdicts on each table by itself, in words."""
-        verdicts = {name: [f"{what} {verdict}" for what, verdict, _ in own.summary] for name, own in self.rows.items()}
-        return [(name, ", ".join(each)) for name, each in verdicts.items()]
+        each = ((name, own.summary) for name, own in self.rows.items())
+        return [(name, ", ".join(f"{what} {verdict}" for what, verdict, _ in own)) for name, own in each]
 
     @property
     def worst(self) -> list[Judged]:
@@ -102,8 +102,7 @@ class TreeEvaluation(Tabular):
         """For JSON."""
         facts = {"notice": NOTICE, "people": {"real": self.people[0], "synthetic": self.people[1]}}
         facts |= {"kinds": self.to_columns(), "rows": {name: own.to_dict() for name, own in self.rows.items()}}
-        verdicts = {kind: {"verdict": verdict, "words": words} for kind, verdict, words in self.summary}
-        return facts | {"verdicts": verdicts}
+        return facts | {"verdicts": {kind: {"verdict": grade, "words": words} for kind, grade, words in self.summary}}
 
     def lines(self) -> list[str]:
         """For a person to read, the notice first."""
@@ -157,8 +156,8 @@ def _chart(fit: Judged, tree: Tree) -> Markup:
 def _measured(counted: tuple[Exact, Exact], tree: Tree) -> Iterator[Judged]:
     """All tables that a release measures: those of the joint table by the tables that their attributes are of."""
     joint, cells = tree.joint.measured, tree.joint.measured.cells
-    known = dict(zip(tree.joint.names, tree.places, strict=True))
-    labels, places = [shown_levels(each) for each in joint.attributes], [known[name] for name in joint.names]
+    labels, known = [*map(shown_levels, joint.attributes)], dict(zip(tree.joint.names, tree.places, strict=True))
+    places = (known[name] for name in joint.names)
     of = ["numbers of rows" if place < 0 else tree.branches[i].name for i, place in places]
     for at, name in enumerate(joint.names):
         yield _fit(f"{of[at]}, one attribute", name, labels[at], [each.one_way[cells.levels(at)] for each in counted])
@@ -223,9 +222,8 @@ def _by_person(opened: tuple[LocalTree, LocalTree], tree: Tree, ask: Ask) -> tup
         fits.append(_fit(_DISTINCT.format(of=name), attribute.name, labels, counts))
         if attribute.edges and attribute.kind in _SUMMED and first.size:
             cuts = np.unique(np.quantile(first, _TENTHS))
-            tenths = [
-                np.bincount(np.searchsorted(cuts, each), minlength=cuts.size + 1) * TOKENS for each in (first, second)
-            ]
+            found = (np.searchsorted(cuts, each) for each in (first, second))
+            tenths = [np.bincount(each, minlength=cuts.size + 1) * TOKENS for each in found]
             labels = [*(f"to {cut:,.6g}" for cut in cuts), "above"]
             fits.append(_fit(_SUMS.format(of=name), attribute.name, labels, tenths))
     return fits, [bool(own.all()) for own in kept.T]

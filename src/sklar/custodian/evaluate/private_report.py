@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import Rows, render, short
+from sklar.answer.report.render import short
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import Answers
 from sklar.custodian.evaluate.dependence import PairFit
 from sklar.custodian.evaluate.raw import Floats
-from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, ColumnFit, Numbers, text
+from sklar.custodian.evaluate.verdict import LIMITS, PERCENTILES, VERDICTS, ColumnFit, Numbers, text
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -22,44 +24,28 @@ MAX_PAIRS = 100
 _BARS, _CELLS = 20, 9
 
 
-def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
-    """Report on an evaluation of the tables that gave these answers."""
-    return render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
-
-
 def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
-    """What the report shows; given counts are scaled to the number of real rows."""
+    """What the report on an evaluation of these answers shows; counts are scaled to the number of real rows."""
     above = [each.name for each, _ in evaluation.worst if isinstance(each, ColumnFit)]
     rest = [each for each in evaluation.ranked if each.name not in above]
-    return Hidden(
-        banner=NOTICE,
-        evaluation=evaluation,
-        summary=evaluation.summary,
-        limits=LIMITS,
-        worst=[
-            _chart(evaluation, each, true, given) | {"why": why, "is_pair": isinstance(each, PairFit)}
-            for each, why in evaluation.worst
-        ],
-        verdicts=list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES],
-        charts=[_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]],
-        percentiles=[f"{at}%" for at in PERCENTILES],
-        quantiles=[
-            (label, name, *(text(column.attribute, value) for value in held.percentiles(PERCENTILES)))
-            for column in evaluation.ranked[:MAX_ATTRIBUTES]
-            if column.numbers is not None
-            for label, name, held in (
-                (_name(column), "real", column.numbers.real),
-                ("", "synthetic", column.numbers.synthetic),
-            )
-        ],
-        n_attributes=true.schema.n_attributes,
-        dependence=_dependence(evaluation),
-        scores=[score.cells() for score in evaluation.scores],
-    )
+    shown = Hidden(banner=NOTICE, evaluation=evaluation, limits=LIMITS, dependence=[*_dependence(evaluation)], worst=[])
+    for each, why in evaluation.worst:
+        pair = {"why": why, "is_pair": isinstance(each, PairFit)}
+        shown["worst"].append(_chart(evaluation, each, true, given) | pair)
+    shown["verdicts"] = list(zip(*evaluation.to_columns().values(), strict=True))[:MAX_ATTRIBUTES]
+    shown["charts"] = [_chart(evaluation, each, true, given) for each in rest[:MAX_CHARTS]]
+    shown["percentiles"] = [f"{at}%" for at in PERCENTILES]
+    shown["quantiles"] = [*_quantiles(evaluation.ranked[:MAX_ATTRIBUTES])]
+    return shown
 
 
-def _name(column: ColumnFit) -> str:
-    return short(shown_name(column.attribute), 60)
+def _quantiles(columns: Sequence[ColumnFit]) -> Iterator[tuple[str, ...]]:
+    """Percentiles of the numbers of each column, the real ones first."""
+    for each in columns:
+        name = short(shown_name(each.attribute), 60)
+        for title, held in () if each.numbers is None else ((name, each.numbers.real), ("", each.numbers.synthetic)):
+            points = (text(each.attribute, value) for value in held.percentiles(PERCENTILES))
+            yield title, "real" if title else "synthetic", *points
 
 
 def _chart(evaluation: Evaluation, column: ColumnFit | PairFit, true: Answers, given: Answers) -> Hidden:
@@ -95,10 +81,7 @@ def _pair(pair: PairFit, true: Answers, given: Answers) -> Hidden:
 
 
 def together(attribute: Attribute, shares: Floats) -> tuple[list[str], Floats]:
-    """Labels of at most `_CELLS` groups of an attribute's levels, and which levels each holds: shape (groups, levels).
-
-    Levels on an axis are put together with their neighbors, others where they are rare.
-    """
+    """At most `_CELLS` groups of levels, of neighbors or of rare ones: labels, and shape (groups, levels) who is in."""
     levels, places = shown_levels(attribute), np.arange(attribute.n_levels)
     if places.size <= _CELLS:
         return list(levels), np.eye(places.size)
@@ -118,22 +101,18 @@ def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int
     both = numbers.real, numbers.synthetic
     told = column.told
     entries = [(each.what, each.real, each.synthetic) for each in column.absent]
-    binned = svg.histogram(
-        column.attribute, [(each.center, each.counts / n) for each, n in zip(both, rows, strict=True)]
-    )
-    drawn = svg.bins(binned, title=f"Numbers of {name}", description=told)
+    shares = [(each.center, each.counts / n) for each, n in zip(both, rows, strict=True)]
+    drawn = svg.bins(svg.histogram(column.attribute, shares), title=f"Numbers of {name}", description=told)
     bars = svg.paired_bars(entries, title=f"Gaps of {name}", description=told) if entries else None
     return Hidden(name=name, told=told, verdict=column.verdict, numbers=drawn, bars=bars)
 
 
-def _dependence(evaluation: Evaluation) -> Rows:
+def _dependence(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
     """The pairs that lose most."""
-    far: list[PairFit] = sorted(evaluation.pairs, key=lambda each: -each.apart)
-    pairs = sorted(far, key=lambda each: (each.verdict != "do not use", each.verdict == "use"))[:MAX_PAIRS]
-    told = (
-        "; ".join(why.words for why in each.reasons) or "as its columns" * (each.verdict != "use") for each in pairs
-    )
-    both = ([f"{value:.2f}" for value in each.association] for each in pairs)
-    return tuple(
-        (short(each.name, 80), each.verdict, *two, why) for each, two, why in zip(pairs, both, told, strict=True)
-    )
+
+    def loss(pair: PairFit) -> tuple[int, float]:
+        return VERDICTS.index(pair.verdict), abs(pair.association[0] - pair.association[1])
+
+    for pair in sorted(evaluation.pairs, key=loss, reverse=True)[:MAX_PAIRS]:
+        why = "; ".join(why.words for why in pair.reasons) or "as its columns" * (pair.verdict != "use")
+        yield short(pair.name, 80), pair.verdict, *(f"{value:.2f}" for value in pair.association), why

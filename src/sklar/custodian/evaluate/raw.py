@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sklar.custodian.check import texts_and_places
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.encode import coder, missing_number, plainly_written, typed_numbers
+from sklar.rows.encode import coder, plainly_written, typed_numbers
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
                 nothing[place] = True
             elif (point := attribute.read(text)) is not None:
                 points[place] = point
-    times, sentinel = np.bincount(places, minlength=points.size), missing_number(attribute)
+    times, sentinel = np.bincount(places, minlength=points.size), attribute.missing_number
     if sentinel is not None:
         nothing |= points == sentinel
     missing, texts = int(times[nothing].sum()), Counter[str]()
@@ -129,9 +129,8 @@ class CategorySketch:
 
     def done(self) -> Categories:
         """The collected categories."""
-        return Categories(
-            frame=self._frame.sort("counts", "key", descending=[True, False]), size=self._size, bits=self._bits
-        )
+        ranked = self._frame.sort("counts", "key", descending=[True, False])
+        return Categories(frame=ranked, size=self._size, bits=self._bits)
 
 
 def is_sampled(bits: int) -> pl.Expr:

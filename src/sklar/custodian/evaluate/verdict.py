@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.custodian.evaluate.raw import Categories, Distribution, Floats, RawColumn, distance, is_sampled
+from sklar.machine.wording import stated
 from sklar.public.schema import Attribute
 
 Verdict: TypeAlias = Literal["use", "with care", "do not use"]
@@ -30,20 +31,7 @@ _SHOWN_TEXT = 0.001
 # How much of each figure may be lost, beyond chance, by what is to be used: with more, use it with care, and beyond the
 # second limit do not. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in ten is on the wrong
 # side of some number. Relative errors are of a standard deviation where numbers may be negative, and for times.
-LIMITS: Mapping[str, tuple[float, float]] = {
-    "values": (0.1, 0.25),
-    "ks": (0.05, 0.15),
-    "mean": (0.1, 0.25),
-    "quantiles": (0.25, 0.5),
-    "tail": (0.1, 0.25),
-    "heap": (0.05, 0.15),
-    "missing": (0.03, 0.1),
-    "hour of the day": (0.05, 0.15),
-    "weekday": (0.05, 0.15),
-    "association": (0.1, 0.2),
-    "group medians": (0.05, 0.15),
-    "group means": (0.1, 0.25),
-}
+LIMITS: Mapping[str, Sequence[float]] = stated("sklar.custodian", "said.toml")["limits"]
 # Standard errors that are put down to chance. Two tables of one continuous law have a KS distance beyond `CHANCE_KS`
 # times the square root once in a hundred times; the limits come on top.
 CHANCE, CHANCE_KS = 3.0, 1.63
@@ -228,23 +216,15 @@ class ColumnFit:
         return worst(each.verdict for each in self.reasons)
 
     @property
-    def tail_reasons(self) -> tuple[Reason, ...]:
-        """Those about its quantiles and what lies beyond the largest number, or that rows are too few to tell."""
-        return tuple(each for each in self.reasons if each.figure in ("quantiles", "tail", UNTOLD))
-
-    @property
     def mean(self) -> str:
-        """Both means in words, and which numbers they leave out because the schema says that these mean other things.
-
-        Those are special values and the missing text; heaps are in.
-        """
+        """Both means in words, and which numbers they leave out: special values and the missing text, but no heaps."""
         if self.numbers is None:
             return ""
         own = self.attribute
         both = (brief(own, each.mean) for each in (self.numbers.synthetic, self.numbers.real))
         coded = [str(value) for value, at in zip(own.special, own.special_numbers, strict=True) if at is not None]
         out = [f"{each.what} ({each})" for each in self.absent if each.what in coded]
-        if own.number_of(own.missing or "") is not None:
+        if own.missing_number is not None:
             out += [f"{own.missing}, which says missing" for each in self.absent if each.what == "missing"]
         return f"mean {' for '.join(both)}" + (f" without {', '.join(out)}" if out else "")
 
@@ -273,13 +253,11 @@ def to_figures(document: Any) -> Any:
 
 def compare_column(attribute: Attribute, tv: float, raw: Sequence[RawColumn], rows: tuple[int, int]) -> ColumnFit:
     """Compare one column of tables of so many rows: its raw values too where they were read."""
-    fit = ColumnFit(attribute=attribute, tv=tv, rows=rows)
-    fit = _with_raw(fit, *raw) if raw else fit
+    fit = ColumnFit(attribute=attribute, tv=tv, rows=rows, **_of_values(attribute, rows, *raw) if raw else {})
     return replace(fit, reasons=tuple(sorted(_reasons(fit), key=badness)))
 
 
-def _with_raw(fit: ColumnFit, real: RawColumn, other: RawColumn) -> ColumnFit:
-    attribute, rows = fit.attribute, fit.rows
+def _of_values(attribute: Attribute, rows: tuple[int, int], real: RawColumn, other: RawColumn) -> dict[str, Any]:
     missing = Share(what="missing", real=real.missing / rows[0], synthetic=other.missing / rows[1])
     listed = [str(value) for value in attribute.special]
     texts = (
@@ -297,7 +275,7 @@ def _with_raw(fit: ColumnFit, real: RawColumn, other: RawColumn) -> ColumnFit:
         values = compare_values(real.categories, other.categories)
     elif numbers is not None and numbers.real.bits == 0 and numbers.real.counts.size <= _FEW_VALUES:
         values = compare_values(*(_few(attribute, each) for each in (numbers.real, numbers.synthetic)))
-    return replace(fit, missing=missing, texts=shown, kept=values, numbers=numbers, clock=clock)
+    return {"missing": missing, "texts": shown, "kept": values, "numbers": numbers, "clock": clock}
 
 
 def _few(attribute: Attribute, held: Distribution) -> Categories:

@@ -75,8 +75,10 @@ def column_noise(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[
     return GRADES[1][1] if own == GRADES[0][1] and noisy > _MOST_NOISY else own, within(error)
 
 
-def column_cost(schema: Schema, name: str, epsilon: float, rows: int) -> tuple[str, ...]:
+def column_cost(schema: Schema, name: str, epsilon: float, rows: int | None) -> tuple[str, ...]:
     """What a column costs, in sentences."""
+    if rows is None:
+        return ("What it costs is known when the rows have been read: their number decides.",)
     if name in schema.determined:
         return (f"Costs nothing: a rule says that {schema.determined[name]} determines it.",)
     cases = [foresee(each, epsilon, rows) for each in (schema, with_few(schema))]

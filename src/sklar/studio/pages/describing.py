@@ -24,7 +24,7 @@ from sklar.custodian.draft import Draft
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, ReviewChoice, open_rules, rule_entries
 from sklar.errors import SchemaError, SklarError
-from sklar.kernel.cells import Doubles
+from sklar.machine.notebook import sentence
 from sklar.machine.wording import failing, said
 from sklar.public.description import toml_value
 from sklar.public.rules import rule_text
@@ -37,7 +37,6 @@ from sklar.studio.pages.visit import Visit, go
 _PER_PAGE = 100
 _WAIT_S = 1.5
 _MOST_LEVELS_SHOWN = 40
-_NOT_KNOWN = "What it costs is known when the rows have been read: their number decides."
 _BARS, _SPARKS = 60, 12
 # Columns of which the list can show those alone: what its entry must be.
 _FILTERS: dict[str, Callable[[Attribute], bool]] = {
@@ -115,22 +114,14 @@ def describe(visit: Visit) -> Response:
 
 def _line(visit: Visit, schema: Schema, attribute: Attribute, look: TableLook | None) -> dict[str, Any]:
     """The line of a column: what it is, what its values look like (PRIVATE), and whether its counts drown in noise."""
-    rows, name, noisy = visit.desk.rows, attribute.name, ("", "")
+    rows, name, noise = visit.desk.rows, attribute.name, ("", "")
     if rows is not None and name not in schema.determined:
-        noisy = column_noise(schema, name, visit.desk.epsilon, rows)
+        noise = column_noise(schema, name, visit.desk.epsilon, rows)
     shown = {} if look is None else look.shown
     key = ("spark", name, attribute.kind, attribute.special)
     if look is not None and key not in shown and look.draft is not None:
         shown[key] = _spark(attribute, look.draft.column(name))
-    spark = shown.get(key, ("", ""))
-    return {
-        "attribute": attribute,
-        "badge": _badge(attribute),
-        "noisy": noisy[0],
-        "error": noisy[1],
-        "bars": spark[0],
-        "ends": spark[1],
-    }
+    return {"attribute": attribute, "badge": _badge(attribute), "noise": noise, "spark": shown.get(key, ("", ""))}
 
 
 def _badge(attribute: Attribute) -> tuple[str, str]:
@@ -148,18 +139,15 @@ def _spark(attribute: Attribute, summary: ColumnSummary | None) -> tuple[str, st
     bars, ends = [number for _, number in summary.counts.most_common(_SPARKS)], f"{len(summary.counts):,} different"
     if points.size:
         edges, _ = svg.spread(attribute, points, times, 2 * _SPARKS, bent=False)
-        bars = np.histogram(points, edges, weights=times)[0].tolist()
-        low, high = (svg.tick_text(attribute, float(end)) for end in _held(points, edges))
+        bars, held = (
+            np.histogram(points, edges, weights=times)[0].tolist(),
+            points[(edges[0] <= points) & (points <= edges[-1])],
+        )
+        low, high = (svg.tick_text(attribute, float(end)) for end in (held.min(), held.max()))
         ends = f"{'most ' * bool(sum(bars) < times.sum())}{low} to {high}"
     wide, most = 120 / max(len(bars), _SPARKS), max(bars)
     path = (f"M{wide * at:.1f} 24V{24 * (1 - bar / most):.1f}h{wide - 1:.1f}V24z" for at, bar in enumerate(bars) if bar)
     return "".join(path), ends
-
-
-def _held(points: Doubles, edges: Doubles) -> tuple[float, float]:
-    """The least and the largest of the points between the first and the last edge."""
-    inside = points[(edges[0] <= points) & (points <= edges[-1])]
-    return float(inside.min()), float(inside.max())
 
 
 def _about(text: str, look: TableLook | None, name: str, mark: str) -> About:
@@ -187,7 +175,7 @@ def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str
         # Templates would take the ends of lines for control characters.
         "toml": Markup("\n").join(clean(line) for line in typed.get("toml", "\n".join(keys)).splitlines()),
         "mark": _mark(entry),
-        "cost": _cost(visit, schema, attribute.name),
+        "cost": column_cost(schema, attribute.name, visit.desk.epsilon, visit.desk.rows),
         "question": question,
         "picture": picture,
         "bins": json.dumps(picture),
@@ -195,11 +183,6 @@ def _card(visit: Visit, schema: Schema, attribute: Attribute, entry: Mapping[str
         "levels": attribute.levels[:_MOST_LEVELS_SHOWN] if not attribute.private else (),
         "special": ", ".join(toml_value(value) for value in attribute.special),
     }
-
-
-def _cost(visit: Visit, schema: Schema, name: str) -> tuple[str, ...]:
-    rows = visit.desk.rows
-    return (_NOT_KNOWN,) if rows is None else column_cost(schema, name, visit.desk.epsilon, rows)
 
 
 def _mark(entry: Mapping[str, Any]) -> str:
@@ -266,8 +249,7 @@ def decide(visit: Visit) -> Response:
     _save(visit, changed)
     made = parsed(changed)
     said = f"'{name}' is left out." if name not in made.names else f"'{name}' is decided."
-    rest = f"{len(made.unread)} columns were accepted unread." if made.unread else "Every column is reviewed."
-    rest = f"{len(made.not_reviewed)} to go." if made.not_reviewed else rest
+    rest = f"{len(made.not_reviewed)} to go." if made.not_reviewed else " ".join(map(sentence, made.standing))
     return visit.tell(visit.address("describe", **listed) + "#cards", f"{said} {rest}")
 
 
@@ -318,7 +300,7 @@ def cost(visit: Visit) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        return JSONResponse({"told": _cost(visit, tried, name)})
+        return JSONResponse({"told": column_cost(tried, name, visit.desk.epsilon, visit.desk.rows)})
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
 

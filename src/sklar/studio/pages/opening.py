@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
@@ -13,6 +12,7 @@ from sklar.custodian.draft.sniff import sniff
 from sklar.custodian.review import save
 from sklar.errors import DataError, SklarError
 from sklar.machine.wording import failing
+from sklar.public.schema import Schema
 from sklar.public.settings import PLAIN, Reading, parse_reading
 from sklar.rows.read import open_source
 from sklar.rows.text import DELIMITERS, kind_of
@@ -34,13 +34,12 @@ def home(visit: Visit) -> Response:
     )
 
 
-def _progress(folder: Folder, desk: Desk) -> dict[str, Any]:
-    """A table that was opened before, with how far it is."""
-    told = {"columns": 0, "waiting": 0, "unread": 0}
+def _progress(folder: Folder, desk: Desk) -> tuple[Desk, Schema | None, int]:
+    """A table that was opened before, its schema where there is one, and how many releases it has."""
+    schema = None
     with suppress(SklarError):
         schema = parsed(folder.schema_text(desk) or "")
-        told = {"columns": schema.n_attributes, "waiting": len(schema.not_reviewed), "unread": len(schema.unread)}
-    return {"desk": desk, "releases": len(folder.releases(desk)), **told}
+    return desk, schema, len(folder.releases(desk))
 
 
 def choose(visit: Visit) -> Response:

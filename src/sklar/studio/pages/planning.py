@@ -43,9 +43,11 @@ def plan(visit: Visit) -> Response:
     schema, account, problem = visit.schema, *account_of(visit)
     if schema.ask_person:
         return visit.tell(visit.address("describe"), said("studio.who_first"), form={})
+    typed = {} if visit.note is None else visit.note.form
     epsilon, unit = desk.epsilon, unit_of(schema)
+    # What was typed, where it is one: the field and the figures are of the same.
     with suppress(BudgetError):
-        epsilon = _number(visit.query("epsilon"))
+        epsilon = _number(typed.get("epsilon") or visit.query("epsilon"))
     about = f"--schema {visit.schema_path} --rows {desk.rows} --epsilon {epsilon:g}"
     commands = [f"sklar forecast {about}"]
     if desk.goals:
@@ -66,9 +68,9 @@ def plan(visit: Visit) -> Response:
         bought=bought_by(schema, epsilon, desk, account),
         account=account,
         ledger_problem=problem,
-        total=_TOTAL,
+        total=typed.get("total", f"{_TOTAL:g}"),
         unit=unit,
-        typed="" if visit.note is None else visit.note.form.get("want", ""),
+        typed=typed.get("want", ""),
     )
 
 
@@ -132,7 +134,7 @@ def _invented(columns: int, error: float, rows: int) -> Markup:
         entries.append(svg.Bar(f"value {at + 1}", part, part - half, part + half, part, f"{part * rows:,.0f}"))
     title = f"Invented counts of {columns} column{'s'[: columns - 1]}, with the error bars of this plan"
     step = svg.rounded(0.15 * rows)
-    marks = tuple((at * step / rows, f"{at * step:,.4g}") for at in range(4))
+    marks = tuple((at * step / rows, f"{at * step:,.15g}") for at in range(4))
     return svg.bars(entries, title, f"each {within(error)} rows", marks=marks)
 
 

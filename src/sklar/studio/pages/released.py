@@ -19,7 +19,7 @@ from sklar.machine.wording import said
 from sklar.studio.folder import LEDGER, Folder
 from sklar.studio.guard import REPORT_POLICY
 from sklar.studio.pages.cost import DELTA, foresee
-from sklar.studio.pages.planning import account_of, bought_by, promise, unit_of
+from sklar.studio.pages.planning import account_of, bought_by
 from sklar.studio.pages.visit import Visit, go, show
 from sklar.studio.work import STAGES, State
 from sklar.trust.verify import verify
@@ -51,12 +51,9 @@ def release(visit: Visit) -> Response:
         commands=(command,),
         schema=schema,
         waiting=len(schema.not_reviewed) + bool(schema.ask_person),
-        unread=sum(each.reviewed == "unread" for each in schema.attributes),
         bought=bought_by(schema, desk.epsilon, desk, account),
         plan=_plan(visit),
         account=account,
-        left="" if account is None else f"{account.left:.4g}",
-        promise=promise(desk.epsilon, unit_of(schema))[:1],
         seconds=f"{max(foresee(schema, desk.epsilon, desk.rows).forecast.seconds, 1):.0f}",
         releases=visit.releases,
         work=None if last is None else _work(visit, last),
@@ -257,28 +254,19 @@ def download(visit: Visit) -> Response:
 def books(visit: Visit) -> Response:
     """All that the ledger says."""
     there, models = visit.folder.ledger.exists(), _models(visit.folder)
-    values: dict[str, Any] = {"problem": "", "books": [], "history": [], "problems": [], "remarks": []}
-    if there:
-        try:
-            ledger = Ledger(visit.folder.ledger)
-            entries, standing = ledger.history(), ledger.standing()
-            values |= {
-                "books": [
-                    {"account": each, "spent": f"{each.spent:.4g}", "left": f"{each.left:.4g}"}
-                    | {"share": min(each.spent / each.epsilon, 1.0)}
-                    for each in ledger.accounts()
-                ],
-                "history": [
-                    (each.number, each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
-                ],
-                "problems": [visit.plain(line) for line in standing.problems],
-                # What a command does stands at the foot, with the others.
-                "remarks": [visit.plain(line).partition(": sklar ")[0].rstrip(".") + "." for line in standing.remarks],
-            }
-        except SklarError as error:
-            values["problem"] = visit.plain(str(error))
     commands = [f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models])]
     commands += [f"sklar ledger anchor {LEDGER} PLACE"] * there
+    values: dict[str, Any] = {"problem": "", "accounts": (), "entries": (), "problems": (), "remarks": ()}
+    try:
+        if there:
+            ledger = Ledger(visit.folder.ledger)
+            standing, values["accounts"] = ledger.standing(), ledger.accounts()
+            values |= {"entries": ledger.history(), "problems": [visit.plain(line) for line in standing.problems]}
+            # What a command does stands at the foot, with the others.
+            remarks = (visit.plain(line).partition(": sklar ")[0] for line in standing.remarks)
+            values["remarks"] = [f"{line.rstrip('.')}." for line in remarks]
+    except SklarError as error:
+        values["problem"] = visit.plain(str(error))
     values |= {"there": there, "releases": bool(models) and there}
     return visit.page("books.html.j2", "Books", "books", commands=tuple(commands), **values)
 
