@@ -84,7 +84,7 @@ def test_times_are_counted_in_steps_of_their_attribute() -> None:
 
 def test_what_was_read_from_rows_is_named_and_what_was_not_reviewed_is_refused() -> None:
     read = tree(events=EVENTS.replace('"boolean"', '"boolean", provenance = "rows"'))
-    assert (read.name, read.read_from_rows) == ("people", ("events.urgent",))
+    assert (read.name, read.joint.read_from_rows) == ("people", ("events.urgent",))
     waiting = tree(events=EVENTS.replace('"boolean"', '"boolean", reviewed = false'))
     refuses(r"\[events\] .*not reviewed: urgent", waiting.require_reviewed, error=SchemaError)
 

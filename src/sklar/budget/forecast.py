@@ -412,7 +412,7 @@ def require_support(schema: Schema, budget: Budget, method: Method, rows: int | 
     foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
     if lost := foreseen.refused:
         needs = f"{lost[0]}: {foreseen.needs[lost[0]][0]}"
-        raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
+        raise BudgetError(said("budget.no_support", verdict=foreseen.verdict()[-1], needs=needs))
 
 
 def _parity_costs(stages: plan.Stages) -> dict[str, float]:

@@ -37,6 +37,7 @@ from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Shar
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
+from sklar.machine.wording import said
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.description import describes_tree, open_model, written
 from sklar.public.schema import Schema
@@ -243,8 +244,7 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
     for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         if common != bool(finding.round):
-            must = "state a round if it is of categories, else none. Use the Sklar that wrote it"
-            raise ModelError(f"its search for '{name!s:.60}' must {must}.")
+            raise ModelError(said("files.round", name=str(name)))
         for block in own:
             if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
                 raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")

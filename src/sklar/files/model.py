@@ -263,7 +263,7 @@ class Model:
         aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         promise = said("files.promise", of=certificate, guarded=guarded, spent=_spent(certificate))
-        lines = [title, *aims, *promise.splitlines()]
+        lines = [title, *aims, *promise.replace("\n", "\n  ").splitlines()]
         lines += [f"  {unread}"] if (unread := certificate.not_covered) else []
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)

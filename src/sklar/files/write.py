@@ -24,7 +24,7 @@ from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_v
 from sklar.errors import ModelError, OutputError
 from sklar.machine.extras import lazily, require
 from sklar.machine.stores import fresh_file, require_apart
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.public.outputs import arrow_type, output_of, parse_output, plain_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
 from sklar.public.tree import Branch, Lookup, Tree
@@ -113,8 +113,7 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
 def require_own(path: Path, *, own: bool) -> None:
     """Refuse to replace a file that the same command did not write."""
     if not own:
-        why = "exists, and the same command on the same inputs did not write it"
-        raise OutputError(f"'{path}' {why}. Name another file, or add --replace.")
+        raise OutputError(said("files.not_own", path=path))
 
 
 def require_same(path: Path, text: str, *, replace: bool) -> None:
@@ -212,8 +211,7 @@ def check_tables(path: str | Path, kind: str) -> Path:
     if Path(path).suffix.lower() in DATABASES:
         return check_target(path, DATABASES)
     if kind not in ("csv", "parquet") or Path(path).suffix.lower() in SUFFIXES:
-        ends = f"be a folder, or a database that ends in {_any_of(DATABASES)}"
-        raise OutputError(f"'{path}' must {ends}; and files of a folder csv or parquet. Linked tables are several.")
+        raise OutputError(said("files.no_tables", path=path, ends=_any_of(DATABASES)))
     check_target(Path(path).with_suffix(f".{kind}"), SUFFIXES)
     if Path(path).exists() and not Path(path).is_dir():
         raise OutputError(f"'{path}' is a file. Name a folder.")
@@ -405,8 +403,7 @@ def _write_whole(path: Path, kind: str, frames: Iterable[pl.DataFrame], describe
             table.replace_column(place, written.cast(pl.String))
     if kind == ".xlsx":
         if table.height > _MOST_ROWS or table.width > _MOST_COLUMNS:
-            most = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns, got {table.height:,} and {table.width:,}"
-            raise OutputError(f"a workbook holds at most {most}. Draw fewer rows, or write Parquet.")
+            raise OutputError(said("files.workbook", rows=_MOST_ROWS, columns=_MOST_COLUMNS, got=table.shape))
         from xlsxwriter import Workbook
 
         with Workbook(whole := BytesIO(), _AS_TEXT) as book:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sklar.errors import SchemaError
+from sklar.machine.wording import said
 from sklar.public.attribute import NO_WORDS, Attribute, Remembering, refuse, repeated, within
 from sklar.public.description import describes_tree, read_described, toml_table
 from sklar.public.outputs import grain, spread
@@ -183,10 +184,7 @@ class Tree(Remembering):
         several = len(self.children(self.name)) > MOST_TABLES
         refuse((several, f"at most {MOST_TABLES} tables can hang on people. Release the others by themselves."))
         above = [sum(bool(self.children(own.name)) for own in self.children(each.name)) for each in self.branches]
-        deep = (
-            f"of tables that hang on one, at most {MOST_DEEP} can have tables below them. Release others by themselves."
-        )
-        refuse((max(above, default=0) > MOST_DEEP, deep))
+        refuse((max(above, default=0) > MOST_DEEP, said("public.deep", most=MOST_DEEP)))
         depth_first = [name for each in self.branches[:1] for name in self._below(each.name)]
         refuse((depth_first != [each.name for each in self.branches], "tables must follow those that they hang on."))
         for lookup in self.lookups:
@@ -329,15 +327,12 @@ class Tree(Remembering):
 
     def found(self, joint: Schema) -> Tree:
         """The same tables with the domains that a joint table of theirs has."""
-        held: dict[int, dict[int, Attribute]] = {}
-        for (i, place), attribute in zip(self.places, joint.attributes, strict=True):
-            held.setdefault(i, {})[place] = attribute
-        branches = []
+        held, branches = dict(zip(self.places, joint.attributes, strict=True)), []
         for i, branch in enumerate(self.branches):
             # All that a search decides.
             decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
             attributes = tuple(
-                replace(own, **{name: getattr(held[i][place], name) for name in decided}) if own.private else own
+                replace(own, **{name: getattr(held[i, place], name) for name in decided}) if own.private else own
                 for place, own in enumerate(branch.schema.attributes)
             )
             branches.append(replace(branch, schema=replace(branch.schema, attributes=attributes)))
@@ -355,16 +350,6 @@ class Tree(Remembering):
         each = [0 if alone else of[self.branches[i].name] for (i, _), alone in zip(self.places, whole, strict=True)]
         joint = self.joint
         return tuple(own for own, name in zip(each, joint.names, strict=True) if name not in joint.determined)
-
-    @property
-    def read_from_rows(self) -> tuple[str, ...]:
-        """Attributes whose domain was read from the rows: the promise does not cover what these domains tell."""
-        return self.joint.read_from_rows
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Attributes that were accepted as a draft of the rows proposed them: the promise does not cover that."""
-        return self.joint.unread
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft proposed and nobody has reviewed."""

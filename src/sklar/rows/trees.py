@@ -34,6 +34,7 @@ from sklar.kernel.queries import NO_CELL, Entries
 from sklar.machine.extras import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order, merged
+from sklar.machine.wording import said
 from sklar.public.attribute import Attribute
 from sklar.public.settings import Person
 from sklar.public.tree import Branch, Course, Tree, none_code
@@ -85,8 +86,7 @@ def require_ids(source: Source | CountedTable, branch: Branch) -> None:
     """Refuse a table that lacks a column of an attribute, or of ids."""
     require_columns(source, branch.schema)
     if lost := [column for column in branch.columns if column not in source.columns]:
-        why = f"which [{branch.name}] names as key, id or parent. Correct the name, or the table"
-        raise DataError(f"{source.name} has no column '{lost[0]}', {why}.")
+        raise DataError(said("rows.lost_id", table=source.name, column=lost[0], branch=branch.name))
 
 
 def part_of(branch: int, number: int) -> int:

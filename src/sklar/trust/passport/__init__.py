@@ -97,8 +97,7 @@ def publish(
     checks = verify(path, refit=refit, progress=progress).checks
     for check in checks:
         if check.passed is False and check.name != "signature":
-            wrong = f"it contradicts its certificate ({check.name}: {check.detail})"
-            raise ModelError(f"'{path}' is not published: {wrong}.")
+            raise ModelError(said("trust.contradicted", path=path, check=check))
     recomputed = any(check.passed and check.name == "refit" for check in checks)
     rows, signer = loaded.n_rows if rows is None else rows, None
     with _building(folder, replace=replace) as place:

@@ -63,6 +63,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -287,6 +288,7 @@ class NoiseResiduals:
         self.highest, self.across = (-math.inf, 1.0), math.nan
         self.chosen, self.scales = 0.0, 1
         self._cells, self._mechanism, self._n_rows, self._smear = cells, mechanism, n_rows, _public_noise(blocks)
+        self._variance = partial(_variance, mechanism)
         # By the order of tables; those of parities are below zero.
         looks: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
@@ -339,9 +341,6 @@ class NoiseResiduals:
         here *= math.sqrt(SMEAR)
         here += counts
         return here
-
-    def _variance(self, scales: Doubles) -> Doubles:
-        return _variance(self._mechanism, scales)
 
     def _pool(self, looks: Sequence[Block], order: int) -> Doubles | None:
         """Residuals of looks at one query, of which the second's are returned, and of tables of an order the mean."""
