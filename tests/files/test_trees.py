@@ -94,7 +94,7 @@ def test_a_folder_holds_what_is_sampled(model: TreeModel, tmp_path: Path, kind: 
     odd: Any
     for odd in (0, -1, 2.5):
         refuses("rows must be a whole number of at least 1", model.sample, odd, error=ModelError)
-    refuses("complete fills rows of one table", model.complete, pl.DataFrame(), error=ModelError)
+    refuses("complete is about one table", model.complete, pl.DataFrame(), error=ModelError)
 
 
 def test_what_it_says_of_itself(model: TreeModel) -> None:

@@ -22,7 +22,7 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.public.settings import Count, Person
-from sklar.public.tree import Known, Tree, joint_of
+from sklar.public.tree import Known, Tree
 
 # Added to the order of the tables that scores are about, one number for each.
 SCORES = 10
@@ -250,9 +250,9 @@ def tokens_of(blocks: Sequence[Block]) -> int:
     return max(int(getattr(block.query, "each", 1)) for block in blocks)
 
 
-def vouched(of: Known) -> dict[str, Any]:
+def vouched(of: Schema) -> dict[str, Any]:
     """What a certificate says of entries that are not public knowledge."""
-    return {"read_from_rows": joint_of(of).read_from_rows, "unread": joint_of(of).unread}
+    return {"read_from_rows": of.read_from_rows, "unread": of.unread}
 
 
 def unit_of(person: Person | None) -> dict[str, Any]:

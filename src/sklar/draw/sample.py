@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -92,10 +92,11 @@ def tree_columns(tree: Tree) -> dict[str, pl.Schema]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Drawn:
-    """Rows of a table: on which row above each hangs, its class or component, its id, codes, and times if any."""
+class _TableRows:
+    """Rows of a table: whose each is, the id of the row above, its class or component, its id, codes, and times."""
 
-    owner: Ints
+    person: Ints
+    parents: Ints
     component: Ints
     ids: Ints
     codes: Codes
@@ -123,8 +124,8 @@ class TreeSampler:
         people = copula.of_people(tree.people.measured)
         self._tree, self._seed, self._model, self._joint = tree, seed, copula, tree.joint
         self._classes, self._cells = people.probabilities, people.schema.cells
-        held: tuple[Condition | None, Mapping[str, Shape]] = condition or (None, shapes)
-        self._condition, finer = held
+        given: tuple[Condition | None, Mapping[str, Shape]] = condition or (None, shapes)
+        self._condition, finer = given
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
         self.block_rows, self.blocks = self._people.block_rows, self._people.blocks
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}
@@ -153,7 +154,8 @@ class TreeSampler:
         if self._condition is not None:
             finer = self._condition.schema.measured.offsets[:-1, None] + codes.astype(np.int64)
             codes = self._condition.origin[finer] - self._cells.offsets[:-1, None]
-        drawn = {0: _Drawn(owner=keys - keys[0], component=self._class_of(codes, rng), ids=keys, codes=codes)}
+        own: dict[str, Any] = {"component": self._class_of(codes, rng), "codes": codes}
+        drawn = {0: _TableRows(person=keys - keys[0], parents=keys, ids=keys, **own)}
         frames = {tree.name: frame.select(pl.Series(tree.root.key, keys), *self.columns[tree.name].names()[1:])}
         for i, branch in enumerate(tree.branches[1:], start=1):
             above = drawn[tree.above[i]]
@@ -163,7 +165,7 @@ class TreeSampler:
                 bins = level_drawer(self._kinds[i].number, Cells([len(branch.bins) - 1]))(above.component, rng)[0]
                 counts = self._numbers[i].numbers(bins, rng)
             drawn[i] = self._rows(i, branch, drawn, counts, rng)
-            frames[branch.name] = self._frame(i, branch, drawn, values)
+            frames[branch.name] = self._frame(i, branch, drawn[i], keys, values)
         return frames
 
     def _class_of(self, codes: Codes, rng: np.random.Generator) -> Ints:
@@ -174,8 +176,8 @@ class TreeSampler:
         return np.concatenate([pick(own.cumsum(axis=1), rng) for own in odds])
 
     def _rows(
-        self, i: int, branch: Branch, drawn: Mapping[int, _Drawn], counts: Ints, rng: np.random.Generator
-    ) -> _Drawn:
+        self, i: int, branch: Branch, drawn: Mapping[int, _TableRows], counts: Ints, rng: np.random.Generator
+    ) -> _TableRows:
         """So many rows on each row above."""
         above, kinds, schema = drawn[self._tree.above[i]], self._kinds[i], branch.schema.measured
         owner, times, known = np.repeat(np.arange(counts.size), counts), None, dict[int, Ints]()
@@ -194,52 +196,45 @@ class TreeSampler:
         codes: Codes = self._levels[i](component, rng)
         for place, levels in known.items():
             codes[place] = levels
-        codes = self._repaired(i, codes, owner, drawn, list(known), rng)
+        person = above.person[owner]
+        codes = self._repaired(branch, codes, drawn[0].codes[:, person], list(known), rng)
         at = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         ids = above.ids[owner] * (branch.at_most + 1) + at + 1
-        kept = self._first_of_each(branch, owner, codes, times)
-        times = None if times is None else times[kept]
-        return _Drawn(owner=owner[kept], component=component[kept], ids=ids[kept], codes=codes[:, kept], times=times)
-
-    def _first_of_each(self, branch: Branch, owner: Ints, codes: Codes, times: Ints | None) -> Ints:
-        """Of rows that may not be alike, the first. With strict times there are none."""
-        if not branch.unique or (branch.course is not None and branch.course.strict):
-            return np.arange(owner.size)
-        known = dict(zip(branch.schema.measured.names, codes, strict=True))
-        known |= {} if times is None else {branch.order: times}
-        alike = pl.DataFrame({str(at): each for at, each in enumerate([owner, *map(known.get, branch.unique)])})
-        return alike.select(pl.struct(pl.all()).is_first_distinct().arg_true()).to_series().to_numpy()
+        # Of rows that may not be alike the first: with strict times there are none.
+        if branch.unique and not (branch.course is not None and branch.course.strict):
+            held = {branch.order: times} if times is not None else {}
+            unlike = (held.get(name, codes[schema.names.index(name)]) for name in branch.unique)
+            alike = pl.DataFrame({str(at): own for at, own in enumerate([owner, *unlike])})
+            kept = alike.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
+            owner, person, component, ids, codes = owner[kept], person[kept], component[kept], ids[kept], codes[:, kept]
+            times = None if times is None else times[kept]
+        parents = above.ids[owner]
+        return _TableRows(person=person, parents=parents, component=component, ids=ids, codes=codes, times=times)
 
     def _repaired(
-        self, i: int, codes: Codes, owner: Ints, drawn: Mapping[int, _Drawn], known: list[int], rng: np.random.Generator
+        self, branch: Branch, codes: Codes, of_people: Codes, known: list[int], rng: np.random.Generator
     ) -> Codes:
         """Rows that honor all rules, with what is known of people and of their order as it is."""
-        joint, branch = self._joint.measured, self._tree.branches[i]
+        joint = self._joint.measured
         own = [joint.names.index(f"{branch.name}.{name}") for name in branch.schema.measured.names]
         people = [joint.names.index(name) for name in self._tree.root.schema.measured.names]
         part = joint.part([*people, *own])
-        if not part.allowed or not owner.size:
+        if not part.allowed or not codes.size:
             return codes
-        while i:
-            i, owner = self._tree.above[i], drawn[i].owner[owner] if i in drawn else owner
         none = np.array([joint.attributes[at].special_codes[-1] for at in own])[:, None]
-        both = np.concatenate([drawn[0].codes[: len(people), owner], codes + (codes >= none)]).astype(np.int64)
+        both = np.concatenate([of_people[: len(people)], codes + (codes >= none)]).astype(np.int64)
         fixed = [*range(len(people)), *(len(people) + place for place in known)]
         repair(both, self._model.part([*people, *own]), part.allowed, rng, fixed)
         codes = both[len(people) :]
         return codes - (codes > none)
 
-    def _frame(self, i: int, branch: Branch, drawn: Mapping[int, _Drawn], values: np.random.Generator) -> pl.DataFrame:
+    def _frame(self, i: int, branch: Branch, own: _TableRows, keys: Ints, values: np.random.Generator) -> pl.DataFrame:
         """Drawn rows as they are released."""
-        own, tree = drawn[i], self._tree
         frame = self._decoders[i].decode(branch.schema.complete(own.codes), values)
         if own.times is not None and (course := branch.course) is not None:
             timed = AxisDecoder(branch.schema.attributes[course.order])
             column = timed.column((course.first + own.times) * course.step)
             frame.replace_column(frame.columns.index(branch.order), column.alias(branch.order))
-        key, at = own.owner, tree.above[i]
-        while at:
-            key, at = drawn[at].owner[key], tree.above[at]
-        held = {branch.key: drawn[0].ids[key], branch.id: own.ids, branch.parent: drawn[tree.above[i]].ids[own.owner]}
+        held = {branch.key: keys[own.person], branch.id: own.ids, branch.parent: own.parents}
         ids = [pl.Series(name, held[name], dtype=pl.Int64) for name in branch.ids]
         return pl.DataFrame([*ids, *frame.iter_columns()])

@@ -214,7 +214,8 @@ def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
     certificate = Certificate.from_dict(document["certificate"])
     if certificate.schema_sha256 != known.digest:
         raise ModelError("its certificate is for another schema.")
-    if {key: getattr(certificate, key) for key in vouched(known)} != vouched(known):
+    named = vouched(whole)
+    if {key: getattr(certificate, key) for key in named} != named:
         raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
     if (certificate.tokens is None) != (tree is None):
         raise ModelError("its certificate must state tokens of people where it is of linked tables, and only there.")

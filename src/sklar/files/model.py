@@ -154,8 +154,8 @@ class Model:
 
     def sample_batches(
         self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
-    ) -> Iterator[pl.DataFrame]:
-        """The same rows as `sample`, as a stream of frames."""
+    ) -> Iterator[Any]:
+        """The same rows as `sample`, as a stream of frames; of linked tables by name, of some people at a time."""
         rows, seed = check_draw(rows, seed)
         sampler = self.sampler(seed, given)
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
@@ -172,15 +172,18 @@ class Model:
 
         Of linked tables it is about people: conditions are on their attributes, and on the numbers of their rows.
         """
-        self._require_records("given")
         from sklar.answer.condition import condition_of
 
-        tree = self.measured.tree
-        return condition_of(given, self.schema if tree is None else tree.people, self.shapes)
+        if (tree := self.measured.tree) is not None:
+            return condition_of(given, tree.people, self.shapes)
+        self._require_records("given")
+        return condition_of(given, self.schema, self.shapes)
 
     def _require_records(self, what: str) -> None:
         if self.dummies:
             raise ModelError(f"{what} is about records, and this model draws dummies. Fit it without dummies.")
+        if self.measured.tree is not None:
+            raise ModelError(f"{what} is about one table, and this model is of several. Fit one of them by itself.")
 
     def complete(
         self, rows: object, *, seed: int | None = None, to: Library = "polars"
@@ -320,23 +323,11 @@ class TreeModel(Model):
         drawn = list(self.sample_batches(rows, given=given, seed=seed))
         return {name: to_library(pl.concat([block[name] for block in drawn]), to, None) for name in self.columns}
 
-    def sample_batches(  # type: ignore[override]
-        self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
-    ) -> Iterator[dict[str, pl.DataFrame]]:
-        """The same, as a stream of the tables of some people."""
-        rows, seed = check_draw(rows, seed)
-        sampler = self.sampler(seed, given)
-        return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
-
     def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> TreeSampler:  # type: ignore[override]
         """Draws any block of people with all their rows."""
         held = None if given is None else self.condition(given)
         copula: Any = self.copula
         return TreeSampler(copula, self.tree, self.laws, seed, shapes=self.shapes, enums=enums, condition=held)
-
-    def complete(self, *_rows: object, **_settings: Any) -> Any:
-        """Not for linked tables."""
-        raise ModelError("complete fills rows of one table, and this model is of several. Fit one of them by itself.")
 
     def write(
         self,

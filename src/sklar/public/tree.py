@@ -185,7 +185,7 @@ class Tree(Remembering):
         refuse((several, f"at most {MOST_TABLES} tables can hang on people. Release the others by themselves."))
         above = [sum(bool(self.children(own.name)) for own in self.children(each.name)) for each in self.branches]
         refuse((max(above, default=0) > MOST_DEEP, said("public.deep", most=MOST_DEEP)))
-        depth_first = [name for each in self.branches[:1] for name in self._below(each.name)]
+        depth_first = _below(self.branches, "")
         refuse((depth_first != [each.name for each in self.branches], "tables must follow those that they hang on."))
         for lookup in self.lookups:
             with within(f"[{lookup.name}] "):
@@ -219,9 +219,9 @@ class Tree(Remembering):
                 own |= {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
                 own["schema"] = _schema(entry["schema"], folder, ids)
                 branches.append(Branch(name=name, **own))
-        # Each right after the tables above it, wherever it stands in the file.
-        order = {each.name: at for at, each in enumerate(branches)}
-        branches.sort(key=lambda each: _path(each, {own.name: own for own in branches}, order))
+        # Each right after the tables above it, wherever it stands in the file; those that hang on none are refused.
+        found = [each for name in _below(branches, "") for each in branches if each.name == name]
+        branches = found if len(found) == len(branches) else branches
         tree = cls(branches=tuple(branches), lookups=tuple(lookups))
         rules = document.get("rules", [])
         return replace(tree, rules=parse_rules(rules, tree.joint.attributes)) if rules else tree
@@ -269,10 +269,6 @@ class Tree(Remembering):
     def children(self, name: str) -> tuple[Branch, ...]:
         """The tables whose rows hang on those of this one."""
         return tuple(each for each in self.branches[1:] if each.of == name)
-
-    def _below(self, name: str) -> list[str]:
-        """The name of a table, and those of all tables below it."""
-        return [name, *(each for child in self.children(name) for each in self._below(child.name))]
 
     @cached_property
     def digest(self) -> str:
@@ -411,13 +407,10 @@ def _joint_rule(rule: Rule, below: str, known: Mapping[str, Attribute]) -> Rule:
     return Determined(attribute=below + rule.attribute, by=below + rule.by, levels=tuple(levels))
 
 
-def _path(branch: Branch, known: Mapping[str, Branch], order: Mapping[str, int]) -> list[int]:
-    """The places of the tables above a table, and its own; nothing sensible where these go in a circle."""
-    path = [order[branch.name]]
-    while branch.of in known and len(path) <= len(known):
-        branch = known[branch.of]
-        path.insert(0, order[branch.name])
-    return path
+def _below(branches: Sequence[Branch], name: str) -> list[str]:
+    """The names of all tables that hang on this one, each right before those that hang on it; of "", of all."""
+    own = (each.name for each in branches if each.of == name and each.name)
+    return [found for each in own for found in (each, *_below(branches, each))]
 
 
 def _schema(given: object, folder: Path | None, ids: Mapping[str, Sequence[str]]) -> Schema:

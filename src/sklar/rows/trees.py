@@ -203,7 +203,7 @@ def count_people(records: Iterable[pl.DataFrame], *, ask: Ask) -> Exact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Combined:
+class _Combos:
     """Combinations of rows: on which row above each hangs, its rows by table (-1: none), and its parts of that row."""
 
     owner: Ints
@@ -278,7 +278,7 @@ class People:
         held = count([self._values(first)] if ask.values else [], Ask(values=ask.values, chosen=True)).values
         return Exact(n_rows=self.n_people, tables=(*found.tables, *sides), values=held)
 
-    def _combined(self, above: int, n: int) -> _Combined:
+    def _combined(self, above: int, n: int) -> _Combos:
         """Combinations of one row of each table that hangs on this one, of each of its n rows."""
         below = [self._below(i) for i, own in self._above.items() if own == above]
         counts = [np.bincount(each.owner, minlength=n) for each in below]
@@ -299,16 +299,16 @@ class People:
             row = np.where(times[owner] == 0, -1, (np.cumsum(times) - times)[owner] + place)
             rows |= {table: np.append(places, -1)[row] for table, places in each.rows.items()}
             parts *= np.append(each.parts, 1)[row]
-        return _Combined(owner=owner, rows={above: owner, **rows}, parts=parts)
+        return _Combos(owner=owner, rows={above: owner, **rows}, parts=parts)
 
-    def _below(self, i: int) -> _Combined:
+    def _below(self, i: int) -> _Combos:
         """The rows of a table, each in all combinations with rows below it, with the row above as owner."""
         found = self._combined(i, self.owner[i].size)
         # Every row has the same parts, however many combinations it is in.
         parts = deal(found.owner, found.parts, _PARTS) if i in self._above.values() else found.parts
-        return _Combined(owner=self.owner[i][found.owner], rows=found.rows, parts=parts)
+        return _Combos(owner=self.owner[i][found.owner], rows=found.rows, parts=parts)
 
-    def _frames(self, joint: _Combined, tokens: Ints, ask: Ask) -> Iterator[pl.DataFrame]:
+    def _frames(self, joint: _Combos, tokens: Ints, ask: Ask) -> Iterator[pl.DataFrame]:
         """Codes of the joint table, and tokens, of some combinations at a time."""
         known = _places(self._tree, ask.attributes)
         on = {index: known[index][0] if known[index][1] >= 0 else self._above[known[index][0]] for index in ask.used}

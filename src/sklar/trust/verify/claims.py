@@ -80,7 +80,7 @@ def _check_schema(model: Model) -> Check:
     """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
     known = model.measured.known
-    named = all(getattr(stated, key) == names for key, names in vouched(known).items())
+    named = all(getattr(stated, key) == names for key, names in vouched(model.schema).items())
     same = stated.schema_sha256 == known.digest and named
     read = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
     read += f"; {len(stated.unread)} entries were accepted unread" if stated.unread else ""
