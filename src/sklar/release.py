@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.forecast import require_support
@@ -48,11 +48,10 @@ def fit(
     `data` is a path (a file, a folder of files) or anything that exports an Arrow stream; with a `query`, a DuckDB file
     or the address of a database. `schema` is a schema, the path of one, or a model for its schema. Linked tables
     (`Tree`) come as a folder of files, a DuckDB file, or tables by name, and all they say of a person is released for
-    one budget. Give a `budget`, or
-    an `epsilon` as its short form, with what `sklar fit` takes beside it. `method` says how tables are measured and
-    which model is fitted (`budget.method`). A `ledger` is charged for the whole release, under the name `dataset` (by
-    default the schema's), before any noise is drawn; it refuses what would overspend. Attributes that the schema's
-    rules determine are not measured; every record honors all rules.
+    one budget. Give a `budget`, or an `epsilon` as its short form, with what `sklar fit` takes beside it. `method` says
+    how tables are measured and which model is fitted (`budget.method`). A `ledger` is charged for the whole release,
+    under the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend.
+    Attributes that the schema's rules determine are not measured; every record honors all rules.
 
     `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
     Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
@@ -67,19 +66,9 @@ def fit(
     )
     known = known_of(schema)
     check_keep(keep, joint_of(known).cells.n_cells)
-    measured = measure(
-        data,
-        known,
-        budget,
-        method=method,
-        query=query,
-        ledger=ledger,
-        dataset=dataset,
-        engine=engine,
-        checkpoint=checkpoint,
-        anyway=anyway,
-        progress=progress,
-    )
+    how: dict[str, Any] = {"query": query, "engine": engine, "checkpoint": checkpoint, "progress": progress}
+    how |= {"ledger": ledger, "dataset": dataset, "anyway": anyway}
+    measured = measure(data, known, budget, method=method, **how)
     with telling([measured.certificate.receipt], measured.certificate.epsilon, keep):
         return fit_tables(measured, method=method, keep=keep, progress=progress)
 
@@ -106,16 +95,8 @@ def measure(
     require_support(joint, budget, method, joint.rows_about, anyway=anyway)
     bill = Bill(ledger, dataset, known, budget)
     with telling(bill.receipts, budget.epsilon):
-        measurer = Measurer.open(
-            data,
-            tree_of(known) or joint.measured,
-            budget,
-            charge=bill,
-            query=query,
-            engine=engine,
-            checkpoint=checkpoint,
-            progress=progress,
-        )
+        how: dict[str, Any] = {"query": query, "engine": engine, "checkpoint": checkpoint, "progress": progress}
+        measurer = Measurer.open(data, tree_of(known) or joint.measured, budget, charge=bill, **how)
         measured = measure_stages(measurer, method, anyway=anyway, progress=progress)
     return replace(measured, certificate=replace(measured.certificate, receipt=bill.receipt))
 
@@ -129,16 +110,8 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
     schema, beside = measurer.schema, beside_of(measurer.known)
     measurer.count_all(tokens_for(schema.cells, budget, method, beside) if measurer.tree else 1)
     progress.stage("measure")
-    stages = plan_release(
-        schema.cells,
-        budget,
-        method,
-        n_rows=measurer.n_rows,
-        rest=search.rest,
-        importance=schema.importance,
-        again=measurer.reads_again,
-        beside=beside,
-    )
+    facts: dict[str, Any] = {"n_rows": measurer.n_rows, "importance": schema.importance, "again": measurer.reads_again}
+    stages = plan_release(schema.cells, budget, method, rest=search.rest, beside=beside, **facts)
     if search.rest is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         measurer.reserve(stages.spend)

@@ -19,6 +19,7 @@ from sklar.errors import ModelError
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend
 from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.public.settings import Count, Person
 from sklar.public.tree import Known, Tree
@@ -142,8 +143,7 @@ class Certificate(Tabular):
     def not_covered(self) -> str:
         """What the promise does not cover of a schema that nobody read, in words; empty where somebody read it."""
         columns = f"{len(self.unread):,} column{'s' if len(self.unread) > 1 else ''}"
-        said = f"accepted unread: what it states of {columns} is not covered by epsilon."
-        return f"The schema was drafted from the rows and {said}" if self.unread else ""
+        return said("budget.unread", columns=columns) if self.unread else ""
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """What was measured: one line for every stage, kind of table and noise scale."""

@@ -136,11 +136,6 @@ class Forecast(Tabular):
     tree: Tree | None = None
 
     @property
-    def rows_are_public(self) -> bool:
-        """Whether the number of rows is."""
-        return self.budget.rows_are_public
-
-    @property
     def one_way_error(self) -> float:
         """The root mean square over all levels of the standard error of their counts."""
         return rms(self.one_way_sd, self.schema.sizes)
@@ -420,7 +415,7 @@ def require_support(schema: Schema, budget: Budget, method: Method, rows: int | 
     foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
     if lost := foreseen.refused:
         needs = f"{lost[0]}: {foreseen.needs[lost[0]][0]}"
-        raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
+        raise BudgetError(said("budget.no_support", verdict=foreseen.verdict()[-1], needs=needs))
 
 
 def _parity_costs(stages: plan.Stages) -> dict[str, float]:

@@ -14,7 +14,6 @@ from itertools import combinations, compress
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
@@ -205,7 +204,7 @@ class Beside(NamedTuple):
 def beside_of(known: Known) -> tuple[Beside, ...]:
     """What is measured beside the tables of attributes: first moments inside bins, and sides of linked tables."""
     schema, sides = joint_of(known).measured, sides_of(known) if isinstance(known, Tree) else ()
-    sizes = inside_sizes(schema)
+    sizes = [schema.attributes[place].n_levels for place in inside_places(schema)]
     taken = min(_OF_ONE_NUMBER * len(sizes), _OF_NUMBERS)
     inside = [Beside(INSIDE, (*sizes, *sizes), taken, "person" if sides else "row")] if sizes else []
     each = min(1.0, _OF_SIDES / max(sum(SIDES[side.kind][0] for side in sides), _OF_SIDES))
@@ -232,7 +231,7 @@ _MOST_OF_TWO = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Tables of one kind about the rows of one table: their shapes, and what their axes are about.
+    """Tables of one kind about the rows of one table: what the axes of each are about, and its shape.
 
     An axis is an attribute of the table, by its place, or else bins of the number of a person's rows or of gaps, or
     plain numbers. Two rows have no order: a triangle of cells.
@@ -240,8 +239,7 @@ class Side:
 
     of: Branch
     kind: str
-    shapes: tuple[tuple[int, ...], ...]
-    axes: tuple[tuple[int, ...], ...]
+    tables: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     @property
     def what(self) -> str:
@@ -254,15 +252,10 @@ class Side:
         return Beside(self.what, self.lengths, SIDES[self.kind][0], "person").query
 
     @property
-    def tables(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The axes of each table with its shape."""
-        return list(zip(self.axes, self.shapes, strict=True))
-
-    @property
     def lengths(self) -> tuple[int, ...]:
         """The number of cells of each table."""
         two = self.kind == "two"
-        return tuple(shape[0] * (shape[0] + 1) // 2 if two else math.prod(shape) for shape in self.shapes)
+        return tuple(shape[0] * (shape[0] + 1) // 2 if two else math.prod(shape) for _, shape in self.tables)
 
 
 @lru_cache(maxsize=8)
@@ -278,21 +271,17 @@ def sides_of(tree: Tree) -> tuple[Side, ...]:
             if name != branch.order and name not in determined and size * (size + 1) // 2 <= _MOST_OF_TWO
         ]
         tables: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {
-            "number": [((branch.at_most + 1,), (SINGLE,))],
-            "two": [((sizes[place],), (place, place)) for place in (twice if branch.at_most > 1 else ())],
+            "number": [((SINGLE,), (branch.at_most + 1,))],
+            "two": [((place, place), (sizes[place],)) for place in (twice if branch.at_most > 1 else ())],
         }
         if course is not None:
             gaps, states, state = len(course.gaps) - 1, course.states, course.follows
-            tables["gaps"] = [((bins - 2, gaps), (NUMBER, GAP))]
+            tables["gaps"] = [((NUMBER, GAP), (bins - 2, gaps))]
             if state is not None:
-                tables["first"] = [((states,), (state,))]
-                tables["next"] = [((states, states), (state, state))]
-                tables["gap"] = [((states, gaps), (state, GAP))]
-        found += [
-            Side(of=branch, kind=kind, shapes=tuple(shape for shape, _ in own), axes=tuple(axes for _, axes in own))
-            for kind, own in tables.items()
-            if own
-        ]
+                tables["first"] = [((state,), (states,))]
+                tables["next"] = [((state, state), (states, states))]
+                tables["gap"] = [((state, GAP), (states, gaps))]
+        found += [Side(of=branch, kind=kind, tables=tuple(own)) for kind, own in tables.items() if own]
     return tuple(found)
 
 
@@ -329,11 +318,6 @@ def in_tokens(query: Query, scales: Doubles, tokens: int) -> tuple[Query, Double
 def inside_places(schema: Schema) -> tuple[int, ...]:
     """The places of attributes whose levels do not tell where numbers lie."""
     return tuple(place for place, attribute in enumerate(schema.attributes) if spread(attribute))
-
-
-def inside_sizes(schema: Schema) -> tuple[int, ...]:
-    """Their numbers of levels."""
-    return tuple(schema.attributes[place].n_levels for place in inside_places(schema))
 
 
 # First moments inside bins: a table over the levels of each number, all of them twice, so that files show noise. A row
@@ -465,17 +449,13 @@ def _of_scales(cells: Cells, scales: Doubles, total: int) -> Plan:
     return Plan(parts=tuple((Tables(cells=cells, order=order), part) for order, part in own))
 
 
-def margin_sd(
-    cells: Cells, one_way: Doubles, pair_precision: Doubles, summed: NDArray[np.bool_] | None = None
-) -> Doubles:
+def margin_sd(cells: Cells, one_way: Doubles, pair_precision: Doubles) -> Doubles:
     """The sd of a level's count averaged over its one-way table and the sums of its two-way tables, shape (m,).
 
     `one_way` holds noise sds, shape (m,), and `pair_precision` inverse variances of two-way cells, shape (n_pairs,). A
-    sum over the K_j levels of another attribute has K_j times the variance of a cell. `summed`, shape (m,), says over
-    which attributes sums are taken; None: over all.
+    sum over the K_j levels of another attribute has K_j times the variance of a cell.
     """
-    implied = cells.symmetric(pair_precision) / cells.sizes[None, :]
-    implied = (implied if summed is None else implied[:, summed]).sum(axis=1)
+    implied = (cells.symmetric(pair_precision) / cells.sizes[None, :]).sum(axis=1)
     return np.asarray((one_way**-2.0 + implied) ** -0.5)
 
 

@@ -47,7 +47,10 @@ class BlockSampler:
         self._seed, self._schema = seed, copula.schema.whole or copula.schema
         self._sampler: Sampler = RecordSampler(copula)
         if condition is not None:
-            self._schema, self._sampler = condition.schema, _under(copula, condition)
+            # Imported here: most rows are drawn without a condition.
+            from sklar.draw.given import given_sampler
+
+            self._schema, self._sampler = condition.schema, given_sampler(copula, condition)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
         self.block_rows = self._sampler.block_rows
@@ -70,13 +73,6 @@ class BlockSampler:
             return decode_dummies(codes.view(np.bool_), self._schema)
         # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
         return self._decoder.decode(self._schema.complete(codes), stream(self._seed, number, 1))
-
-
-def _under(copula: Copula, condition: Condition) -> Sampler:
-    # Imported here: most rows are drawn without a condition.
-    from sklar.draw.given import given_sampler
-
-    return given_sampler(copula, condition)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
@@ -126,13 +122,13 @@ class TreeSampler:
         enums: bool = False,
         condition: tuple[Condition, Mapping[str, Shape]] | None = None,
     ) -> None:
-        people, self._columns = copula.of_people(tree.people.measured), tree_columns(tree)
+        people = copula.of_people(tree.people.measured)
         self._tree, self._seed, self._model, self._joint = tree, seed, copula, tree.joint
         self._classes, self._cells = people.probabilities, people.schema.cells
         given: tuple[Condition | None, Mapping[str, Shape]] = condition or (None, shapes)
         self._condition, finer = given
         self._people = BlockSampler(people, seed, shapes=finer, enums=enums, condition=self._condition)
-        self.block_rows = self._people.block_rows
+        self.block_rows, self.blocks = self._people.block_rows, self._people.blocks
         self._kinds = {i: kinds_of(copula.probabilities, copula.kinds, tree, i) for i in range(1, len(tree.branches))}
         cells = {i: tree.branches[i].schema.measured.cells for i in self._kinds}
         self._levels = {i: level_drawer(own.levels, cells[i]) for i, own in self._kinds.items()}
@@ -150,10 +146,6 @@ class TreeSampler:
             for i, branch in enumerate(tree.branches)
         }
 
-    def blocks(self, people: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
-        """Number and size of the blocks of this many people, from block `first` up to and without `last`."""
-        return blocks(people, self.block_rows, first, last)
-
     def draw(self, block: tuple[int, int]) -> dict[str, pl.DataFrame]:
         """All rows of the people of a block, given as its number and its size, those that have an order in it."""
         number, people = block
@@ -165,7 +157,7 @@ class TreeSampler:
             codes = self._condition.origin[finer] - self._cells.offsets[:-1, None]
         own: dict[str, Any] = {"component": self._class_of(codes, rng), "codes": codes}
         drawn = {0: _TableRows(person=keys - keys[0], parents=keys, ids=keys, **own)}
-        frames = {tree.name: frame.select(pl.Series(tree.root.key, keys), *self._columns[tree.name].names()[1:])}
+        frames = {tree.name: frame.select(pl.Series(tree.root.key, keys), *self.columns[tree.name].names()[1:])}
         for i, branch in enumerate(tree.branches[1:], start=1):
             above = drawn[tree.above[i]]
             if branch.of == tree.name:

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Shar
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
+from sklar.machine.wording import said
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.description import describes_tree, open_model, written
 from sklar.public.schema import Schema
@@ -209,25 +211,19 @@ def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
     whole, tree = joint_of(known), known if isinstance(known, Tree) else None
     whole.require_found()
     schema = whole.measured
-    certificate = _certified(document["certificate"], known.digest, known)
+    certificate = Certificate.from_dict(document["certificate"])
+    if certificate.schema_sha256 != known.digest:
+        raise ModelError("its certificate is for another schema.")
+    named = vouched(whole)
+    if {key: getattr(certificate, key) for key in named} != named:
+        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
     if (certificate.tokens is None) != (tree is None):
         raise ModelError("its certificate must state tokens of people where it is of linked tables, and only there.")
     beside = {each.what: each.query for each in beside_of(known)}
-    blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, beside, certificate, *entry))
+    blocks = _read_blocks(array, document["blocks"], partial(_query, array, schema, beside, certificate.tokens or 1))
     _check(blocks)
     _check_searches(blocks, certificate, schema)
     return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate, tree=tree)
-
-
-def _certified(stated: Mapping[str, Any], digest: str, of: Known) -> Certificate:
-    """The certificate, refused where it is not the schema's."""
-    certificate = Certificate.from_dict(stated)
-    if certificate.schema_sha256 != digest:
-        raise ModelError("its certificate is for another schema.")
-    named = vouched(joint_of(of))
-    if {key: getattr(certificate, key) for key in named} != named:
-        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
-    return certificate
 
 
 def _check(blocks: Sequence[Block]) -> None:
@@ -249,8 +245,7 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
     for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         if common != bool(finding.round):
-            must = "state a round if it is of categories, else none. Use the Sklar that wrote it"
-            raise ModelError(f"its search for '{name!s:.60}' must {must}.")
+            raise ModelError(said("files.round", name=str(name)))
         for block in own:
             if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
                 raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
@@ -278,15 +273,10 @@ def _read_blocks(
 
 
 def _query(
-    array: ReadArray,
-    schema: Schema,
-    beside: Mapping[str, Shares],
-    certificate: Certificate,
-    number: int,
-    entry: Mapping[str, Any],
+    array: ReadArray, schema: Schema, beside: Mapping[str, Shares], each: int, number: int, entry: Mapping[str, Any]
 ) -> Query:
     """The query that an entry of the description and the arrays of its block state, in tokens of people or rows."""
-    kind, cells, each = entry["query"], schema.cells, certificate.tokens or 1
+    kind, cells = entry["query"], schema.cells
     if kind == "common":
         return Common(about=entry["about"], threshold=entry["threshold"])
     if kind in (INSIDE, "side"):

@@ -154,7 +154,6 @@ def chosen(by: str, shapes: Mapping[str, Keys]) -> Shape:
 
 
 _BOOLEAN = single("true or false", lambda value: type(value) is bool)
-_FALSE = single("false", lambda value: value is False)
 _NOTHING = single("null", lambda value: value is None)
 _ANYTHING = single("a table", lambda value: isinstance(value, dict))
 _NAME = single("a text", lambda value: isinstance(value, str))

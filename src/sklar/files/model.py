@@ -34,6 +34,7 @@ from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
@@ -167,10 +168,15 @@ class Model:
         return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
 
     def condition(self, given: Given) -> tuple[Any, dict[str, Shape]]:
-        """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides."""
-        self._require_records("given")
+        """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides.
+
+        Of linked tables it is about people: conditions are on their attributes, and on the numbers of their rows.
+        """
         from sklar.answer.condition import condition_of
 
+        if (tree := self.measured.tree) is not None:
+            return condition_of(given, tree.people, self.shapes)
+        self._require_records("given")
         return condition_of(given, self.schema, self.shapes)
 
     def _require_records(self, what: str) -> None:
@@ -258,7 +264,10 @@ class Model:
         size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
         aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
-        lines = [title, *aims, *_promise(certificate)]
+        guarded = "content" if certificate.neighbors == "replace-one" else "presence"
+        promise = said("files.promise", of=certificate, guarded=guarded, spent=_spent(certificate))
+        lines = [title, *aims, *promise.replace("\n", "\n  ").splitlines()]
+        lines += [f"  {unread}"] if (unread := certificate.not_covered) else []
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
             kept = finding.words(attribute)
@@ -300,12 +309,6 @@ class TreeModel(Model):
         """Names and types of the columns of all tables, by their names."""
         return tree_columns(self.tree)
 
-    def condition(self, given: Given) -> tuple[Any, dict[str, Shape]]:
-        """What drawn people satisfy: conditions are on their attributes, and on the numbers of their rows."""
-        from sklar.answer.condition import condition_of
-
-        return condition_of(given, self.tree.people, self.shapes)
-
     def sample(  # type: ignore[override]
         self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None, to: Library = "polars"
     ) -> dict[str, Any]:
@@ -318,8 +321,7 @@ class TreeModel(Model):
         """
         check_library(to)
         drawn = list(self.sample_batches(rows, given=given, seed=seed))
-        whole = ((name, pl.concat([block[name] for block in drawn])) for name in self.columns)
-        return {name: frame if to == "polars" else to_library(frame, to, None) for name, frame in whole}
+        return {name: to_library(pl.concat([block[name] for block in drawn]), to, None) for name in self.columns}
 
     def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> TreeSampler:  # type: ignore[override]
         """Draws any block of people with all their rows."""
@@ -382,22 +384,10 @@ def check_keep(path: str | Path | None, cells: int) -> None:
         return
     target = check_target(path, (".sklar",))
     if target.exists():
-        raise OutputError(
-            f"'{target}' holds what an earlier release measured and paid for. Fit its model at no cost (sklar fit "
-            f"--resume {target} --model FILE), or remove it."
-        )
-    needed, free = _EACH_CELL * cells, disk_usage(target.parent).free
+        raise OutputError(said("files.kept", path=target))
+    needed, free = _EACH_CELL * cells / 1e6, disk_usage(target.parent).free / 1e6
     if free < needed:
-        short = f"{needed / 1e6:,.0f} MB for what is measured, got {free / 1e6:,.0f} MB"
-        raise OutputError(f"the disk of '{target}' must have {short}. Make room first: nothing was spent.")
-
-
-def _keep(measured: Measured, path: str | Path | None, method: Method) -> None:
-    """Write what was measured, noisy values alone, before anything is fitted to it."""
-    # A disk that is full now may have room when the model is saved.
-    with suppress(OutputError):
-        if path is not None:
-            _save(Unfitted(measured=measured, method=method), path)
+        raise OutputError(said("files.no_room", path=target, needed=needed, free=free))
 
 
 def fit_tables(
@@ -416,7 +406,10 @@ def fit_tables(
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)
-    _keep(measured, keep, method)
+    # A disk that is full now may have room when the model is saved.
+    with suppress(OutputError):
+        if keep is not None:
+            _save(Unfitted(measured=measured, method=method), keep)
     estimates = pool(measured)
     settings: dict[str, Any] = {"method": method.name, "preset": "paper" if method.paper else None}
     copula: Copula
@@ -444,16 +437,6 @@ def fit_tables(
 
 def _spent(certificate: Certificate, equals: str = " = ") -> str:
     return f"epsilon{equals}{rounded_up(certificate.epsilon, 4)}, delta{equals}{rounded_up(certificate.delta, 3)}"
-
-
-def _promise(certificate: Certificate) -> list[str]:
-    """What was spent, and whom it protects."""
-    guarded = "content" if certificate.neighbors == "replace-one" else "presence"
-    return [
-        f"Privacy spent: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}",
-        f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition):",
-        *([f"  {unread}"] if (unread := certificate.not_covered) else []),
-    ]
 
 
 def _measured(certificate: Certificate) -> list[str]:

@@ -20,7 +20,6 @@ from sklar.budget.certificate import Measured, stage_numbers, unit_of
 from sklar.files.write import check_target, replacing, write_parquet
 from sklar.fitting.margins import table_runs
 from sklar.kernel.queries import Block, Parities, Tables
-from sklar.public.schema import Schema
 
 FORMAT, VERSION = "sklar-tables", 1
 KEY = "sklar.tables"
@@ -50,7 +49,8 @@ def write_tables(measured: Measured, path: str | Path) -> None:
         "certificate": {"by": by, **stated, **unit_of(schema.person)},
         **({} if certificate.tokens is None else {"tokens": certificate.tokens}),
     }
-    names, levels = (pl.Series(side, dtype=pl.String) for side in zip(*_named(schema), strict=True))
+    named = [(attribute.name, level) for attribute in schema.attributes for level in attribute.levels]
+    names, levels = (pl.Series(side, dtype=pl.String) for side in zip(*named, strict=True))
     stages = zip(stage_numbers(measured.blocks), measured.blocks, strict=True)
     frames = (frame for stage, block in stages if stage for frame in _frames(stage, block, names, levels))
     with replacing(target) as temporary:
@@ -82,8 +82,3 @@ def _frames(stage: int, block: Block, names: pl.Series, levels: pl.Series) -> It
                 texts = [names.gather(at), ODD if parities and tables.order > 1 else levels.gather(at), *texts]
             columns = {"stage": stage, "value": values[run], "scale": np.repeat(scales[begin:end], own)}
             yield pl.DataFrame(columns | dict(zip_longest(_TEXTS, texts)), schema=_COLUMNS)
-
-
-def _named(schema: Schema) -> list[tuple[str, str]]:
-    """Attribute and level of each of the d levels."""
-    return [(attribute.name, level) for attribute in schema.attributes for level in attribute.levels]

@@ -24,7 +24,7 @@ from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_v
 from sklar.errors import ModelError, OutputError
 from sklar.machine.extras import lazily, require
 from sklar.machine.stores import fresh_file, require_apart
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.public.outputs import arrow_type, output_of, parse_output, plain_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
 from sklar.public.tree import Branch, Lookup, Tree
@@ -37,15 +37,12 @@ else:
     pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
-# Kinds of files, and the package and the extra that writing one needs.
-_KINDS = dict[str, tuple[str, str] | None](
-    dict.fromkeys((".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json"))
-)
-_KINDS |= {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
-SUFFIXES = tuple(_KINDS)
+# Of files that hold a whole table, and of databases, the package and the extra that writing one needs.
+_WHOLE = {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
+_EXTRAS = {**_WHOLE, ".duckdb": ("duckdb", "sql")}
+SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json", *_WHOLE)
 # Databases, which hold linked tables with their keys declared.
 DATABASES = (".duckdb", ".sqlite", ".db")
-_KINDS[".duckdb"] = ("duckdb", "sql")
 # What each library's tables are made with, and the extra that installs it.
 _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
@@ -70,9 +67,7 @@ def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in suffixes:
-        raise OutputError(
-            f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}."
-        )
+        raise OutputError(f"'{path}' must end in {_any_of(suffixes)}.")
     if path.is_dir():
         raise OutputError(f"'{path}' is a folder. Name a file in it.")
     if not path.parent.is_dir():
@@ -80,9 +75,14 @@ def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"the folder '{path.parent}' cannot be written to. Choose another, or ask for the right.")
     require_apart(path, *inputs)
-    if needed := _KINDS.get(kind):
-        require(needed[0], what=f"a file that ends in {kind}", package=needed[0], extra=needed[1])
+    if kind in _EXTRAS:
+        package, extra = _EXTRAS[kind]
+        require(package, what=f"a file that ends in {kind}", package=package, extra=extra)
     return path
+
+
+def _any_of(suffixes: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
 
 
 @contextmanager
@@ -113,8 +113,7 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
 def require_own(path: Path, *, own: bool) -> None:
     """Refuse to replace a file that the same command did not write."""
     if not own:
-        why = "exists, and the same command on the same inputs did not write it"
-        raise OutputError(f"'{path}' {why}. Name another file, or add --replace.")
+        raise OutputError(said("files.not_own", path=path))
 
 
 def require_same(path: Path, text: str, *, replace: bool) -> None:
@@ -152,7 +151,7 @@ def write_frames(
                 write_parquet(temporary, columns, frames, metadata)
             elif suffix == ".json":
                 _write_json(temporary, frames)
-            elif _KINDS.get(suffix):
+            elif suffix in _WHOLE:
                 _write_whole(temporary, suffix, chain([columns.to_frame()], frames), described)
             elif suffix == ".ndjson":
                 _stream(columns, frames).sink_ndjson(temporary)
@@ -212,8 +211,7 @@ def check_tables(path: str | Path, kind: str) -> Path:
     if Path(path).suffix.lower() in DATABASES:
         return check_target(path, DATABASES)
     if kind not in ("csv", "parquet") or Path(path).suffix.lower() in SUFFIXES:
-        ends = f"be a folder, or a database that ends in {', '.join(DATABASES[:-1])} or {DATABASES[-1]}"
-        raise OutputError(f"'{path}' must {ends}; and files of a folder csv or parquet. Linked tables are several.")
+        raise OutputError(said("files.no_tables", path=path, ends=_any_of(DATABASES)))
     check_target(Path(path).with_suffix(f".{kind}"), SUFFIXES)
     if Path(path).exists() and not Path(path).is_dir():
         raise OutputError(f"'{path}' is a file. Name a folder.")
@@ -269,8 +267,7 @@ def write_tables(
 
 def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
     """What a database is told of the columns of a table: which are its keys, and which refer to others."""
-    root, looked_up = tree.root, [each for each in tree.lookups if each.id in branch.schema.names]
-    keys = {each.id: f"REFERENCES {_quoted(each.name)} ({_quoted(each.id)})" for each in looked_up}
+    root, keys = tree.root, {each.id: f"REFERENCES {_quoted(each.name)} ({_quoted(each.id)})" for each in tree.lookups}
     keys[branch.key] = f"NOT NULL REFERENCES {_quoted(root.name)} ({_quoted(root.key)})" if branch.of else "PRIMARY KEY"
     keys |= {branch.id: "PRIMARY KEY"} if branch.id else {}
     above = next((each for each in tree.branches if each.name == branch.of), root)
@@ -405,8 +402,7 @@ def _write_whole(path: Path, kind: str, frames: Iterable[pl.DataFrame], describe
             table.replace_column(place, written.cast(pl.String))
     if kind == ".xlsx":
         if table.height > _MOST_ROWS or table.width > _MOST_COLUMNS:
-            most = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns, got {table.height:,} and {table.width:,}"
-            raise OutputError(f"a workbook holds at most {most}. Draw fewer rows, or write Parquet.")
+            raise OutputError(said("files.workbook", rows=_MOST_ROWS, columns=_MOST_COLUMNS, got=table.shape))
         from xlsxwriter import Workbook
 
         with Workbook(whole := BytesIO(), _AS_TEXT) as book:

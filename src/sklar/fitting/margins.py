@@ -93,9 +93,7 @@ def _tied(estimates: Estimates, tree: Tree, blocks: Sequence[Block]) -> Estimate
     held = {block.query.what: block.in_rows for block in blocks if isinstance(block.query, Shares)}
     for side in (side for side in sides_of(tree) if side.kind == "two" and side.what in held):
         block, schema = held[side.what], side.of.schema
-        for (place, _), (size,), cells, scale in zip(
-            side.axes, side.shapes, block.by_scale(), block.scales, strict=True
-        ):
+        for ((place, _), (size,)), cells, scale in zip(side.tables, block.by_scale(), block.scales, strict=True):
             attribute = names.index(f"{side.of.name}.{schema.names[place]}")
             shares = np.zeros((size, size))
             # A pair without order is two cells, half of it in each.

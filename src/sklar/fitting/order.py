@@ -111,7 +111,7 @@ def fit_laws(measured: Measured, model: LatentModel, shapes: Mapping[str, Shape]
         number = kinds.number[:, np.repeat(np.arange(bins.size - 1), np.diff(bins))] * shapes[branch.name].masses(bins)
         own = [side for side in sides_of(tree) if side.of == branch and side.kind in _IN_ORDER]
         noisy = [(side, held[side.what]) for side in own]
-        tables = {s.kind: (b.values.reshape(s.shapes[0]) / n, float(b.scales[0] / n) ** 2) for s, b in noisy}
+        tables = {s.kind: (b.values.reshape(s.tables[0][1]) / n, float(b.scales[0] / n) ** 2) for s, b in noisy}
         levels = kinds.levels.reshape(*kinds.kind.shape, -1)
         mean = np.einsum("hg,hgd->hd", kinds.kind, levels)
         when, state = mean[:, schema.cells.levels(schema.names.index(branch.order))], np.ones((len(mean), 1))

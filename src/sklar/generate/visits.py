@@ -11,9 +11,7 @@ for how long goes with the visit. Wards are a public table.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -21,36 +19,27 @@ import numpy.typing as npt
 import polars as pl
 
 from sklar.generate.blueprint import blocks, choose
+from sklar.machine.wording import stated
 from sklar.public.tree import Tree
 
-KEY, VISIT, PATIENTS = "patient_id", "visit_id", 20_000
+KEY, VISIT = "patient_id", "visit_id"
+PATIENTS = 20_000
+TABLES = ("patients", "visits", "procedures", "prescriptions")
 _STREAM = 6
 _BLOCK = 8_192
 
-_STATED = tomllib.loads((files("sklar.generate") / "visits.toml").read_text("utf-8"))
-_LEVELS, _EDGES, _WEIGHTS = (_STATED[part] for part in ("levels", "edges", "weights"))
-_LEVELS |= {"ward": _STATED["wards"]["ward"]}
-_SAID, _COLUMNS = _STATED["tables"], _STATED["columns"]
-TABLES = tuple(_COLUMNS)
-MOST, MOST_DONE, MOST_DRUGS = (_SAID[name]["at_most"] for name in ("visits", "procedures", "prescriptions"))
-_DAYS = np.arange(_EDGES["date"][0], _EDGES["date"][-1], dtype="datetime64[D]")
+_STATED = stated("sklar.generate", "visits.toml")
+_WEIGHTS, _WARDS = _STATED["weights"], _STATED["wards"]
+MOST, MOST_DONE, MOST_DRUGS = (_STATED["tables"][name]["at_most"] for name in TABLES[1:])
+_ATTRIBUTES = {name: _STATED["tables"][name]["schema"]["attributes"] for name in TABLES}
+_FIRST, *_, _LAST = _ATTRIBUTES["visits"]["date"]["edges"]
+_DAYS = np.arange(_FIRST, _LAST, dtype="datetime64[D]")
 
 
 def hospital(*tables: str) -> Tree:
     """What is publicly known of these of its `TABLES`, or of all, and of wards."""
-    chosen = [name for name in TABLES if name in tables or not tables]
-    document: dict[str, Any] = {name: {"schema": _schema(name), "key": KEY, **_SAID[name]} for name in chosen}
-    wards = {"wards": {"public": _STATED["wards"], "id": "ward"}} if "procedures" in chosen else {}
-    return Tree.from_dict(document | wards)
-
-
-def _schema(table: str) -> dict[str, Any]:
-    entries: dict[str, dict[str, object]] = {}
-    for name in _COLUMNS[table]:
-        entries[name] = {"type": "categorical", "values": _LEVELS.get(name)}
-        if name in _EDGES:
-            entries[name] = {"type": "date" if name == "date" else "integer", "edges": _EDGES[name]}
-    return {"table": {"name": table}, "attributes": entries}
+    chosen = {name: _STATED["tables"][name] for name in TABLES if name in tables or not tables}
+    return Tree.from_dict(chosen | ({"wards": _WARDS} if "procedures" in chosen else {}))
 
 
 def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[dict[str, pl.DataFrame]]:
@@ -125,7 +114,7 @@ def _course(
     `winter` is by how much more often a patient comes first in January than on average, and less in July.
     """
     types, waits = (np.empty((number.size, MOST), dtype=np.intp) for _ in range(2))
-    types[:, 0], kinds = choose(rng, _WEIGHTS["first_type"], frail.astype(np.intp)), len(_LEVELS["type"])
+    types[:, 0], kinds = choose(rng, _WEIGHTS["first_type"], frail.astype(np.intp)), len(_WEIGHTS["gap"])
     pace = rng.normal(0.0, 0.4, number.size) - 0.3 * frail
     for at in range(1, MOST):
         before = types[:, at - 1]
@@ -144,6 +133,6 @@ def _course(
 
 def _frame(keys: Mapping[str, npt.NDArray[Any]], table: str, columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:
     """Rows with their keys: numbers as they are, texts by the place of their level."""
-    named = zip(_COLUMNS[table], columns, strict=True)
-    texts = {name: np.array(_LEVELS[name])[each] if name in _LEVELS else each for name, each in named}
-    return pl.DataFrame({**keys, **texts})
+    levels = {name: own.get("values", _WARDS["public"].get(name)) for name, own in _ATTRIBUTES[table].items()}
+    named = zip(levels.items(), columns, strict=True)
+    return pl.DataFrame({**keys, **{name: np.array(own)[each] if own else each for (name, own), each in named}})

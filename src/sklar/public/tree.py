@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sklar.errors import SchemaError
-from sklar.public.attribute import NO_WORDS, Attribute, Remembering, Words, refuse, repeated, within
+from sklar.machine.wording import said
+from sklar.public.attribute import NO_WORDS, Attribute, Remembering, refuse, repeated, within
 from sklar.public.description import describes_tree, read_described, toml_table
 from sklar.public.outputs import grain, spread
 from sklar.public.rules import Determined, Forbidden, Rule, parse_rules
@@ -183,10 +184,7 @@ class Tree(Remembering):
         several = len(self.children(self.name)) > MOST_TABLES
         refuse((several, f"at most {MOST_TABLES} tables can hang on people. Release the others by themselves."))
         above = [sum(bool(self.children(own.name)) for own in self.children(each.name)) for each in self.branches]
-        deep = (
-            f"of tables that hang on one, at most {MOST_DEEP} can have tables below them. Release others by themselves."
-        )
-        refuse((max(above, default=0) > MOST_DEEP, deep))
+        refuse((max(above, default=0) > MOST_DEEP, said("public.deep", most=MOST_DEEP)))
         depth_first = _below(self.branches, "")
         refuse((depth_first != [each.name for each in self.branches], "tables must follow those that they hang on."))
         for lookup in self.lookups:
@@ -290,7 +288,9 @@ class Tree(Remembering):
         attributes, rules, weights, target = [], list[Rule](), list[tuple[str, str, float]](), list[str]()
         for branch, place in ((self.branches[i], place) for i, place in self.places):
             if place < 0:
-                number = Attribute(name=branch.name, kind="integer", edges=branch.bins, words=_number_of(branch))
+                title = f"Number of {branch.name}" + (f" of one of {branch.of}" if branch.parent else "")
+                words = replace(NO_WORDS, title=title)
+                number = Attribute(name=branch.name, kind="integer", edges=branch.bins, words=words)
                 attributes.append(number if branch.of == self.name else with_none(number))
             elif branch.of:
                 own = branch.schema.attributes[place]
@@ -323,14 +323,15 @@ class Tree(Remembering):
 
     def found(self, joint: Schema) -> Tree:
         """The same tables with the domains that a joint table of theirs has."""
-        held, branches = dict(zip(self.places, joint.attributes, strict=True)), list[Branch]()
-        # All that a search decides.
-        decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
+        held, branches = dict(zip(self.places, joint.attributes, strict=True)), []
         for i, branch in enumerate(self.branches):
-            own = list(branch.schema.attributes)
-            for at, each in enumerate(own):
-                own[at] = replace(each, **{key: getattr(held[i, at], key) for key in decided}) if each.private else each
-            branches.append(replace(branch, schema=replace(branch.schema, attributes=tuple(own))))
+            # All that a search decides.
+            decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
+            attributes = tuple(
+                replace(own, **{name: getattr(held[i, place], name) for name in decided}) if own.private else own
+                for place, own in enumerate(branch.schema.attributes)
+            )
+            branches.append(replace(branch, schema=replace(branch.schema, attributes=attributes)))
         return replace(self, branches=tuple(branches))
 
     @cached_property
@@ -410,10 +411,6 @@ def _below(branches: Sequence[Branch], name: str) -> list[str]:
     """The names of all tables that hang on this one, each right before those that hang on it; of "", of all."""
     own = (each.name for each in branches if each.of == name and each.name)
     return [found for each in own for found in (each, *_below(branches, each))]
-
-
-def _number_of(branch: Branch) -> Words:
-    return replace(NO_WORDS, title=f"Number of {branch.name}" + (f" of one of {branch.of}" if branch.parent else ""))
 
 
 def _schema(given: object, folder: Path | None, ids: Mapping[str, Sequence[str]]) -> Schema:

@@ -34,6 +34,7 @@ from sklar.kernel.queries import NO_CELL, Entries
 from sklar.machine.extras import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order, merged
+from sklar.machine.wording import said
 from sklar.public.attribute import Attribute
 from sklar.public.settings import Person
 from sklar.public.tree import Branch, Course, Tree, none_code
@@ -85,8 +86,7 @@ def require_ids(source: Source | CountedTable, branch: Branch) -> None:
     """Refuse a table that lacks a column of an attribute, or of ids."""
     require_columns(source, branch.schema)
     if lost := [column for column in branch.columns if column not in source.columns]:
-        why = f"which [{branch.name}] names as key, id or parent. Correct the name, or the table"
-        raise DataError(f"{source.name} has no column '{lost[0]}', {why}.")
+        raise DataError(said("rows.lost_id", table=source.name, column=lost[0], branch=branch.name))
 
 
 def part_of(branch: int, number: int) -> int:
@@ -361,7 +361,7 @@ class People:
         owner, number, course = self.owner[i], self._number(i), side.of.course
         if side.kind == "number":
             return [(number, np.full(number.size, tokens))]
-        places = {axis for axes in side.axes for axis in axes if axis >= 0}
+        places = {axis for axes, _ in side.tables for axis in axes if axis >= 0}
         codes = {place: self.rows[i][f"code {place}"].to_numpy().astype(np.int64) for place in places}
         if side.kind == "two":
             begin, one = (np.cumsum(number) - number)[owner], np.flatnonzero(number[owner] > 1)
@@ -386,7 +386,7 @@ class People:
             NUMBER: np.searchsorted(bins, number[owner[after]], side="right") - 3,
             GAP: np.searchsorted(gaps, times[after] - times[before], side="right") - 1,
         }
-        sides = (zip(own, (before, after), strict=True) for own in side.axes)
+        sides = (zip(own, (before, after), strict=True) for own, _ in side.tables)
         steps = ([codes[axis][rows] if axis >= 0 else axes[axis] for axis, rows in own] for own in sides)
         return [
             (np.where((low >= 0) & (high >= 0), low * shape[1] + high, NO_CELL), given)

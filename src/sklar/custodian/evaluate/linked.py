@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import render, short
-from sklar.budget.plan import GAP, NUMBER, SIDES, TOKENS, Side, sides_of
+from sklar.budget.plan import GAP, NUMBER, TOKENS, Side, said_of, sides_of
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate import NOTICE, Evaluation, evaluate, text_table
 from sklar.custodian.evaluate.verdict import LIMITS, Reason, Verdict, badness, chance_of_shares, overall, weigh, worst
@@ -151,15 +151,11 @@ def evaluate_tree(
 def _chart(fit: Judged, tree: Tree) -> Markup:
     """The largest cells of both tables; of steps from a level to the next how they flow."""
     for side in sides_of(tree):
-        if side.kind == "next" and fit.kind == _said(side):
-            labels = shown_levels(side.of.schema.attributes[side.axes[0][0]])
-            flows = [each.reshape(side.shapes[0]) for each in fit.shares]
+        if side.kind == "next" and fit.kind == said_of(side.what):
+            (state, *_), shape = side.tables[0]
+            labels, flows = shown_levels(side.of.schema.attributes[state]), [each.reshape(shape) for each in fit.shares]
             return svg.flows([("real", flows[0]), ("synthetic", flows[1])], labels, fit.kind, fit.name)
     return svg.paired_bars(fit.largest, title=fit.kind, description=fit.name)
-
-
-def _said(side: Side) -> str:
-    return SIDES[side.kind][1].format(of=side.of.name)
 
 
 def _measured(counted: tuple[Exact, Exact], tree: Tree) -> Iterator[Judged]:
@@ -178,11 +174,11 @@ def _measured(counted: tuple[Exact, Exact], tree: Tree) -> Iterator[Judged]:
         yield _fit(kind, f"{joint.names[one]} x {joint.names[two]}", both, tables)
     for side, *tokens in zip(sides_of(tree), *(each.tables[2:] for each in counted), strict=True):
         split = (np.split(each, np.cumsum(side.lengths)[:-1]) for each in tokens)
-        for axes, shape, *own in zip(side.axes, side.shapes, *split, strict=True):
+        for (axes, shape), *own in zip(side.tables, *split, strict=True):
             named = [side.of.schema.names[axis] for axis in axes if axis >= 0]
             along = [_labels(side, axis, size) for axis, size in zip(axes, (*shape, shape[-1]), strict=False)]
             pairs = combinations_with_replacement(along[0], 2) if side.kind == "two" else product(*along)
-            yield _fit(_said(side), " x ".join(named), [", ".join(pair) for pair in pairs], own)
+            yield _fit(said_of(side.what), " x ".join(named), [", ".join(pair) for pair in pairs], own)
 
 
 def _labels(side: Side, axis: int, size: int) -> Sequence[str]:

@@ -33,7 +33,7 @@ from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import require_apart
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.trust.passport import facts, prose
 from sklar.trust.passport.facts import Content, Facts, Publication
 from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
@@ -97,8 +97,7 @@ def publish(
     checks = verify(path, refit=refit, progress=progress).checks
     for check in checks:
         if check.passed is False and check.name != "signature":
-            wrong = f"it contradicts its certificate ({check.name}: {check.detail})"
-            raise ModelError(f"'{path}' is not published: {wrong}.")
+            raise ModelError(said("trust.contradicted", path=path, check=check))
     recomputed = any(check.passed and check.name == "refit" for check in checks)
     rows, signer = loaded.n_rows if rows is None else rows, None
     with _building(folder, replace=replace) as place:
@@ -194,24 +193,17 @@ def _is_again(folder: Path, model: Path, seed: int, publication: Publication) ->
 
 def _check_place(folder: Path, *, replace: bool) -> None:
     """Refuse, before any work is done, a place where the folder cannot go."""
-    parent, filled = f"the folder '{folder.parent}'", folder.is_dir() and any(folder.iterdir())
-    ours = (folder / facts.PASSPORT).is_file()
-    for refused, message in (
-        (not folder.name, f"'{folder}' has no name of its own. Name a new folder."),
-        (not folder.parent.is_dir(), f"{parent} does not exist. Create it first."),
-        (
-            not os.access(folder.parent, os.W_OK),
-            f"{parent} cannot be written to. Choose another, or ask for the right.",
-        ),
-        (folder.is_symlink() or (folder.exists() and not folder.is_dir()), f"'{folder}' is no folder. Name a new one."),
-        (filled and not ours, f"the folder '{folder}' is not empty, and not one that publish wrote. Name a new one."),
-        (
-            filled and not replace,
-            f"the folder '{folder}' holds a release already. Name a new one, or replace it: --replace.",
-        ),
-    ):
-        if refused:
-            raise OutputError(message)
+    filled, ours = folder.is_dir() and any(folder.iterdir()), (folder / facts.PASSPORT).is_file()
+    refused = {
+        "nameless": not folder.name,
+        "nowhere": not folder.parent.is_dir(),
+        "unwritable": not os.access(folder.parent, os.W_OK),
+        "no_folder": folder.is_symlink() or (folder.exists() and not folder.is_dir()),
+        "not_ours": filled and not ours,
+        "released": filled and not replace,
+    }
+    for why in (why for why, so in refused.items() if so):
+        raise OutputError(said(f"trust.{why}", folder=folder))
 
 
 @contextmanager

@@ -111,17 +111,14 @@ class Verification(Tabular):
         state = {check.name: check.passed for check in self.checks}
         unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
         shown = {
-            "path": self.path,
+            "of": self,
             "epsilon": rounded_up(stated.epsilon, 4),
             "delta": rounded_up(stated.delta, 3),
             "odds": rounded_up(math.exp(min(stated.epsilon, 700.0)), 4),
             "whom": _WORDS[unit][stated.neighbors],
-            "one": "row" if unit == "row" else "person",
-            "others": _WORDS[unit]["others"],
             "untested": printable("; ".join(self.untested)),
             "earlier": printable(", ".join(f"'{name}'" for name in stated.earlier)),
             "open": self._named(passed=None),
-            "signer": self.signer,
         }
         told = {
             "agrees": True,
@@ -132,7 +129,7 @@ class Verification(Tabular):
             "signed": self.signer is not None,
             "unsigned": self.signer is None,
         }
-        shown |= _WORDS["tested" if state.get("noise") else "not tested"]
+        shown |= _WORDS[unit] | _WORDS["tested" if state.get("noise") else "not tested"]
         shown |= _WORDS["recomputed" if state.get("refit") else "tables alone"]
         return lines + [line for name, so in told.items() if so for line in _WORDS[name].format(**shown).splitlines()]
 

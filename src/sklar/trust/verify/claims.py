@@ -19,6 +19,7 @@ from sklar.fitting.domains import common_counts, domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.queries import Block, Common, Distances, Parities, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
+from sklar.machine.wording import said
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 
 
@@ -65,14 +66,12 @@ def check_claims(model: Model) -> list[Check]:
         _ = stated.budget
     except SklarError as error:
         return [*checks, judge("settings", wrong=str(error))]
-    settings = (
-        f"{stated.neighbors} neighbors, {stated.mechanism} noise, {stated.composition} composition; epsilon "
-        f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
-    )
+    epsilon, delta = rounded_up(stated.epsilon, 6), rounded_up(stated.delta, 3)
+    settings = said("trust.settings", of=stated, epsilon=epsilon, delta=delta)
     person = model.schema.person
     unit = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
-    said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
-    agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
+    named = {"count": stated.count, "rows_per_person": stated.rows_per_person}
+    agree = named == ({"count": None, "rows_per_person": None} | unit_of(person))
     checks += [judge("settings", settings), judge("unit", unit, "" if agree else "the schema names another unit")]
     return [*checks, *(check(model) for check in (_check_rows, _check_measurements, _check_arrays, _check_domains))]
 
@@ -123,21 +122,16 @@ def _check_measurements(model: Model) -> Check:
     return Check("measurements", right and bool(lines), detail)
 
 
-def _undrawable(blocks: tuple[Block, ...]) -> str:
-    """What is wrong with noise scales: nothing where the sampler can draw them all."""
-    scales = np.concatenate([np.empty(0), *(block.scales for block in blocks)])
-    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
-        return "a noise scale is not one that can be drawn exactly"
-    drawn = (round_up_scale(scales) == scales).all()
-    return "" if drawn else "a noise scale has more digits than the sampler draws"
-
-
 def _check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells, stated = model.measured_schema.cells, model.certificate
     blocks = [block for block in model.measured.blocks if is_of_schema(block)]
     normal = stated.mechanism == "gaussian"
-    wrong = [_undrawable(model.measured.blocks)]
+    scales, wrong = np.concatenate([np.empty(0), *(block.scales for block in model.measured.blocks)]), []
+    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+        wrong.append("a noise scale is not one that can be drawn exactly")
+    elif (round_up_scale(scales) != scales).any():
+        wrong.append("a noise scale has more digits than the sampler draws")
     orders, third = set(), False
     for block in blocks:
         query = block.query
@@ -157,7 +151,7 @@ def _check_arrays(model: Model) -> Check:
         wrong.append("three-way tables go with gaussian noise and two-way tables")
     size = sum(block.values.size for block in blocks)
     detail = f"{size:,} noisy cells cover the public domain, whole numbers all"
-    return judge("arrays", detail, next(filter(None, wrong), ""))
+    return judge("arrays", detail, next(iter(wrong), ""))
 
 
 def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

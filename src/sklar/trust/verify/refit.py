@@ -41,7 +41,7 @@ from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.wording import said
-from sklar.paper.gaussian import BinaryCopula, Repairs
+from sklar.paper.gaussian import BinaryCopula
 from sklar.trust.verify.claims import Check, attempt, judge
 
 # Of held-out errors relative to independence, which choices are made by: one unit of the last digit.
@@ -95,11 +95,6 @@ def _to_the_last_digit(
     return Check("refit", None, f"not confirmed: {detail}")
 
 
-def _gains_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    gains = [each.get("gain_over_independence", 0.0) for each in (one, other)]
-    return bool(abs(gains[0] - gains[1]) <= _GAIN_TOLERANCE)
-
-
 def refitted(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     if _by_older_rules(model):
@@ -113,7 +108,7 @@ def refitted(model: Model, progress: Progress = SILENT) -> Check:
         note = "; with the choices that the file states, which this machine would not make"
     elif stated.get("priors") != fitted.get("priors"):
         raise ModelError("the settings name other priors than the tables do")
-    elif not _gains_alike(stated, fitted):
+    elif abs(stated.get(gain := "gain_over_independence", 0.0) - fitted.get(gain, 0.0)) > _GAIN_TOLERANCE:
         raise ModelError("the settings state other held-out errors than the tables give")
     estimates, bits = pool(model.measured), digits(model.measured.blocks, model.n_rows)
     if isinstance(copula, LatentModel) and isinstance(model.copula, LatentModel):
@@ -246,20 +241,16 @@ def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tupl
         }
     if not isinstance(one, BinaryCopula) or not isinstance(other, BinaryCopula) or one.dummies != other.dummies:
         return {"the kind of model": (np.inf, 0.0)}
+    # But for the last of the digits that are stored of what was moved.
+    moved = {name: getattr(other.repairs, name) for name in ("moved", "max_moved")}
+    near = all(math.isclose(getattr(one.repairs, name), moved[name], rel_tol=0.0101, abs_tol=1e-6) for name in moved)
     return {
         "levels": (_largest(one.levels - other.levels), 1e-6),
         "correlations": (_largest(one.factor @ one.factor.T - other.factor @ other.factor.T), 1e-5),
         # Cut points of levels that nobody has are infinite: as far out as any.
         "cut points": (_largest(np.clip(one.cuts, -40, 40) - np.clip(other.cuts, -40, 40)), 5e-3),
-        "repairs": (float(not _repaired_alike(one.repairs, other.repairs)), 0.0),
+        "repairs": (float(not near or replace(one.repairs, **moved) != other.repairs), 0.0),
     }
-
-
-def _repaired_alike(one: Repairs, other: Repairs) -> bool:
-    """But for the last of the digits that are stored of what was moved."""
-    moved = [(getattr(one, name), getattr(other, name)) for name in ("moved", "max_moved")]
-    near = all(math.isclose(*pair, rel_tol=0.0101, abs_tol=1e-6) for pair in moved)
-    return near and replace(one, moved=other.moved, max_moved=other.max_moved) == other
 
 
 def _rms(apart: NDArray[np.floating[Any]]) -> float:

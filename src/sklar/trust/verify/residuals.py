@@ -63,7 +63,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from functools import partial
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.budget.certificate import Measured, tokens_of
 from sklar.budget.plan import INSIDE, STEPS, sides_of
-from sklar.fitting.margins import implied_counts
+from sklar.fitting.margins import implied_counts, table_runs
 from sklar.kernel.cells import Cells, Doubles, Ints
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
@@ -252,9 +253,10 @@ def examine_sides(measured: Measured) -> tuple[list[NoiseTest], Sequence[str]]:
             seen[name, "people"] += [(values.sum(keepdims=True), variance * values.size)]
         elif side.kind in STEPS:
             seen[name, "steps"].append((values.sum(keepdims=True), variance * values.size))
-            for place, axis in enumerate(side.axes[0]):
+            axes, shape = side.tables[0]
+            for place, axis in enumerate(axes):
                 # An attribute of a step is that of the row before, or of the next one.
-                shaped = np.moveaxis(values.reshape(side.shapes[0]), place, 0)
+                shaped = np.moveaxis(values.reshape(shape), place, 0)
                 summed = shaped.reshape(len(shaped), -1).sum(axis=1)
                 seen[name, place if axis >= 0 else axis].append((summed, variance * values.size / len(shaped)))
     squares, each = Squares(), []
@@ -286,6 +288,7 @@ class NoiseResiduals:
         self.highest, self.across = (-math.inf, 1.0), math.nan
         self.chosen, self.scales = 0.0, 1
         self._cells, self._mechanism, self._n_rows, self._smear = cells, mechanism, n_rows, _public_noise(blocks)
+        self._variance = partial(_variance, mechanism)
         # By the order of tables; those of parities are below zero.
         looks: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
@@ -338,9 +341,6 @@ class NoiseResiduals:
         here *= math.sqrt(SMEAR)
         here += counts
         return here
-
-    def _variance(self, scales: Doubles) -> Doubles:
-        return _variance(self._mechanism, scales)
 
     def _pool(self, looks: Sequence[Block], order: int) -> Doubles | None:
         """Residuals of looks at one query, of which the second's are returned, and of tables of an order the mean."""
@@ -505,9 +505,7 @@ def _variance(mechanism: Mechanism, scales: Doubles) -> Doubles:
 def _runs(sizes: Ints) -> Iterator[tuple[int, int, slice]]:
     """Runs of tables of not too many cells: the first and the last table, and their cells."""
     ends = np.concatenate([[0], np.cumsum(sizes)])
-    starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
-    for first, last in pairwise(starts.tolist()):
-        yield first, last, slice(int(ends[first]), int(ends[last]))
+    return ((first, last, slice(ends[first], ends[last])) for first, last in table_runs(ends))
 
 
 def _same_places(z: Doubles, sizes: Ints) -> Squares:
