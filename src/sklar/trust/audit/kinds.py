@@ -79,13 +79,16 @@ class Kind:
         if sought:
             # Over the domains that were found, which are public now.
             found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon))
-            codes, inside = encode(frame, measured.schema), {type(block.query): block.values for block in found.blocks}
+            inside, codes = (
+                {type(block.query): block.values for block in found.blocks},
+                encode(frame, measured.schema).astype(np.int64),
+            )
             own = (
                 inside[type(each)] if isinstance(each, Shares) else each.count(codes) for each in asked[len(sought) :]
             )
             return [*sought, *own]
-        codes = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
-        return [query.count(codes) for query in asked]
+        plain = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
+        return [query.count(plain) for query in asked]
 
 
 def scales_of(measured: Measured) -> NDArray[np.float64]:
