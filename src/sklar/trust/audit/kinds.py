@@ -79,14 +79,9 @@ class Kind:
         if sought:
             # Over the domains that were found, which are public now.
             found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon))
-            inside, codes = (
-                {type(block.query): block.values for block in found.blocks},
-                encode(frame, measured.schema).astype(np.int64),
-            )
-            own = (
-                inside[type(each)] if isinstance(each, Shares) else each.count(codes) for each in asked[len(sought) :]
-            )
-            return [*sought, *own]
+            inside = {type(block.query): block.values for block in found.blocks}
+            codes, left = encode(frame, measured.schema).astype(np.int64), asked[len(sought) :]
+            return [*sought, *(inside[Shares] if isinstance(each, Shares) else each.count(codes) for each in left)]
         plain = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
         return [query.count(plain) for query in asked]
 
