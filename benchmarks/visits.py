@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.generate.visits import KEY, generate_visits, linked
+from sklar.generate.visits import KEY, generate_visits, hospital
 from sklar.public.schema import Schema
 from sklar.public.settings import Person
 from sklar.release import fit
@@ -28,9 +28,9 @@ LIMITS = (1, 4, 8, 16)
 
 def joined(patients: int) -> tuple[pl.DataFrame, Schema]:
     """Every visit with the attributes of its patient, and the schema of both."""
-    people, events = (pl.concat(parts) for parts in zip(*generate_visits(patients), strict=True))
-    described = linked()
-    schema = replace(described.people, attributes=(*described.people.attributes, *described.events.attributes))
+    blocks, (root, below) = list(generate_visits(patients)), hospital("patients", "visits").branches
+    people, events = (pl.concat([block[each.name] for block in blocks]) for each in (root, below))
+    schema = replace(root.schema, attributes=(*root.schema.attributes, *below.schema.attributes))
     return events.join(people, on=KEY, how="inner"), schema
 
 

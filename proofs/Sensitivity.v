@@ -177,33 +177,22 @@ Qed.
 
 (* --- Shares: tokens that a person deals -------------------------------------------------------------------------- *)
 
-(* Cell by cell G w = q W + r with r < W; all together G (sum w) = Q W + R. Then what is left, Q - sum q, is no more
-   than the number of cells with a remainder, and where the weights sum to at most W nobody deals more than G. *)
-Fixpoint quotients (G W : nat) (w : list nat) : nat :=
-  match w with [] => 0 | x :: rest => G * x / W + quotients G W rest end.
-Fixpoint remainders (G W : nat) (w : list nat) : nat :=
-  match w with [] => 0 | x :: rest => (if G * x mod W =? 0 then 0 else 1) + remainders G W rest end.
-Fixpoint left_over (G W : nat) (w : list nat) : nat :=
-  match w with [] => 0 | x :: rest => G * x mod W + left_over G W rest end.
+(* Entries with parts w, of which the parts before sum to P and all to T, get floor(G (P + x) / T) - floor(G P / T). All
+   together that is G, whatever the parts are, and a natural number each. *)
+Fixpoint dealt (G T P : nat) (w : list nat) : list nat :=
+  match w with [] => [] | x :: rest => (G * (P + x) / T - G * P / T) :: dealt G T (P + x) rest end.
 
-Lemma dealt : forall G W w, W <> 0 -> G * total w = W * quotients G W w + left_over G W w.
+Lemma telescopes : forall G T w P, T <> 0 -> total (dealt G T P w) + G * P / T = G * (P + total w) / T.
 Proof.
-  intros G W w H. induction w as [| x w IH]; simpl; [lia |].
-  pose proof (Nat.div_mod (G * x) W H). nia.
+  intros G T w. induction w as [| x w IH]; intros P H; simpl; [now rewrite Nat.add_0_r |].
+  specialize (IH (P + x) H). replace (P + (x + total w)) with (P + x + total w) by lia.
+  assert (G * P / T <= G * (P + x) / T) by (apply Nat.div_le_mono; nia). lia.
 Qed.
 
-Lemma left_over_small : forall G W w, W <> 0 -> left_over G W w <= W * remainders G W w.
+Theorem tokens : forall G w, total w <> 0 -> total (dealt G (total w) 0 w) = G.
 Proof.
-  intros G W w H. induction w as [| x w IH]; simpl; [lia |].
-  pose proof (Nat.mod_upper_bound (G * x) W H). destruct (Nat.eqb_spec (G * x mod W) 0); nia.
-Qed.
-
-Theorem tokens : forall G W w, W <> 0 -> total w <= W ->
-  quotients G W w <= G * total w / W <= G /\ G * total w / W - quotients G W w <= remainders G W w.
-Proof.
-  intros G W w H Hw. pose proof (dealt G W w H). pose proof (left_over_small G W w H).
-  pose proof (Nat.div_mod (G * total w) W H). pose proof (Nat.mod_upper_bound (G * total w) W H).
-  repeat split; nia.
+  intros G w H. pose proof (telescopes G (total w) w 0 H) as E. simpl in E.
+  rewrite Nat.mul_0_r, Nat.div_0_l, Nat.add_0_r, Nat.div_mul in E by exact H. exact E.
 Qed.
 
 (* --- Parities ---------------------------------------------------------------------------------------------------- *)

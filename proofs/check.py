@@ -40,8 +40,7 @@ def examples(seed: int) -> Iterator[tuple[str, int | list[int] | None]]:
         yield f"table 4 ({shown} : list (option nat))", definitions.table(4, rows)
         weights, each = numbers(6, 4), draw.randrange(1, 12)
         whole = max(sum(weights), 1)
-        yield f"quotients {each} {whole} {_list(weights)}", definitions.quotients(each, whole, weights)
-        yield f"remainders {each} {whole} {_list(weights)}", definitions.remainders(each, whole, weights)
+        yield f"dealt {each} {whole} 0 {_list(weights)}", definitions.dealt(each, whole, 0, weights)
         one, two = ([draw.random() < 0.5 for _ in range(5)] for _ in range(2))
         for k in (1, 2, 3):
             yield f"moved {k} {_bits(one)} {_bits(two)}", definitions.moved(k, one, two)

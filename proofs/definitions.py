@@ -28,14 +28,12 @@ def table(n: int, rows: Sequence[int | None]) -> list[int]:
     return [sum(row == cell for row in rows) for cell in range(n)]
 
 
-def quotients(each: int, whole: int, weights: Sequence[int]) -> int:
-    """What the cells get before remainders are dealt."""
-    return sum(each * weight // whole for weight in weights)
-
-
-def remainders(each: int, whole: int, weights: Sequence[int]) -> int:
-    """How many cells have a remainder."""
-    return sum(each * weight % whole != 0 for weight in weights)
+def dealt(each: int, whole: int, before: int, parts: Sequence[int]) -> list[int]:
+    """What entries with these parts get, after others with so many."""
+    if not parts:
+        return []
+    upto = before + parts[0]
+    return [each * upto // whole - each * before // whole, *dealt(each, whole, upto, parts[1:])]
 
 
 def odd_sum(mask: Sequence[bool], row: Sequence[bool]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -73,6 +73,13 @@ def refuses(match: str | None, action: Callable[..., object], *given: Any, **set
         action(*given, **settings)
     error: BaseException = raised.value
     return error
+
+
+def few_steps() -> Iterator[None]:
+    """Short fits: how good they are is another test's business."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sklar.fitting.choose.MAX_STEPS", 60)
+        yield
 
 
 def output_of(command: click.Command, *arguments: object, typed: str | None = None, code: int = 0) -> str:

@@ -87,10 +87,11 @@ def run_block(block: Block, namespace: dict[str, Any]) -> None:
         named = re.match(r"# (\S+\.toml)\n", block.code)
         if named:
             Path(named[1]).write_text(block.code)
-        if named and sklar.Linked.is_at(named[1]):
-            sklar.Linked.load(named[1])
+        document = tomllib.loads(block.code)
+        if named and "attributes" not in document:
+            sklar.Tree.load(named[1])
         else:
-            sklar.Schema.from_toml(block.code)
+            sklar.Schema.from_dict(document)
     else:
         assert block.language in SHOWN, f"say what it is, one of python, bash, toml, text, json: {block.language!r}"
         if block.language == "json":

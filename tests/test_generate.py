@@ -15,7 +15,8 @@ from scipy.stats.contingency import crosstab
 
 from sklar.errors import DataError
 from sklar.generate import SHAPES, binary, generate, hospital, schema_toml
-from sklar.generate.visits import KEY, MOST, generate_visits, linked
+from sklar.generate.visits import KEY, MOST, TABLES, VISIT, generate_visits
+from sklar.generate.visits import hospital as clinic
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 
@@ -241,36 +242,40 @@ def test_what_cannot_be_generated() -> None:
             generate("census", seed=bad)
 
 
-def both(patients: int, seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
-    blocks = list(generate_visits(patients, seed=seed))
-    return pl.concat([block[0] for block in blocks]), pl.concat([block[1] for block in blocks])
+def drawn(patients: int, seed: int = 0) -> dict[str, pl.DataFrame]:
+    parts = list(generate_visits(patients, seed=seed))
+    return {name: pl.concat([part[name] for part in parts]) for name in TABLES}
 
 
 def test_fewer_patients_are_the_beginning_of_more() -> None:
-    few, more = both(9_000), both(10_000)
-    assert more[0].head(9_000).equals(few[0])
-    assert more[1].head(few[1].height).equals(few[1])
-    assert not both(9_000, seed=1)[0].equals(few[0])
+    few, more = drawn(9_000), drawn(10_000)
+    assert all(more[name].head(few[name].height).equals(few[name]) for name in TABLES)
+    assert not drawn(9_000, seed=1)["patients"].equals(few["patients"])
 
 
-def test_visits_are_as_described() -> None:
-    patients, visits = both(8_000)
+def test_a_hospital_is_as_described() -> None:
+    frames = drawn(8_000)
+    patients, visits, procedures = frames["patients"], frames["visits"], frames["procedures"]
     assert patients[KEY].to_list() == list(range(1, 8_001))
-    assert visits[KEY].is_in(patients[KEY].implode()).all()
+    assert all(each[KEY].is_in(patients[KEY].implode()).all() for each in frames.values())
+    assert visits[VISIT].n_unique() == visits.height
+    assert procedures.join(visits, on=[KEY, VISIT], how="anti").is_empty()
     numbers = visits.group_by(KEY).len()["len"]
     assert numbers.max() == MOST
     # One in twenty never comes: 5 sd of 8,000 are 0.012. A mean of 6 has an sd of 0.06.
     assert abs(1 - len(numbers) / 8_000 - 0.05) < 0.013
     assert 5.5 < visits.height / 8_000 < 6.5
-    for frame, schema in ((patients, linked().people), (visits, linked().events)):
-        codes = encode(frame.select(schema.names), schema)
+    for branch in clinic().branches:
+        above = VISIT if branch.of == "visits" else KEY
+        assert frames[branch.name].group_by(above).len().filter(pl.col("len") > branch.at_most).is_empty()
+        codes = encode(frames[branch.name].select(branch.schema.names), branch.schema)
         assert (codes >= 0).all()
         # Every level occurs.
-        assert all(np.unique(row).size == size for row, size in zip(codes, schema.sizes, strict=True))
+        assert all(np.unique(row).size == size for row, size in zip(codes, branch.schema.sizes, strict=True))
 
 
 def test_visits_of_a_patient_are_alike() -> None:
-    _, visits = both(8_000)
+    visits = drawn(8_000)["visits"]
     first = visits.group_by(KEY, maintain_order=True).agg(pl.all().first(), n=pl.len())
     last = visits.group_by(KEY, maintain_order=True).agg(pl.all().last())
     several = first["n"] > 1
@@ -283,7 +288,7 @@ def test_visits_of_a_patient_are_alike() -> None:
 
 def test_visits_follow_one_another() -> None:
     """By order in time: what comes next depends on the type of the last, gaps are skewed, and winters are full."""
-    _, visits = both(8_000)
+    visits = drawn(8_000)["visits"]
     assert visits.equals(visits.sort(KEY, "date", maintain_order=True))
     column = {name: visits[name].to_numpy() for name in (KEY, "type", "date")}
     same = column[KEY][1:] == column[KEY][:-1]

@@ -14,7 +14,8 @@ from proofs import arithmetic, check, definitions
 
 from sklar.kernel import noise, queries
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import PARTS, Distances, Shares, Tables, deal, moved_sets, one_or_none
+from sklar.kernel.people import deal
+from sklar.kernel.queries import PARTS, Distances, Shares, Tables, moved_sets, one_or_none
 from sklar.kernel.theorems import Budget
 
 TEXT = check.SOURCE.read_text()
@@ -90,15 +91,10 @@ def test_parities_move_as_is_proven() -> None:
 def test_tokens_are_dealt_as_is_proven() -> None:
     generator = np.random.default_rng(4)
     for _ in range(200):
-        cells, each = int(generator.integers(1, 6)), int(generator.integers(1, 50))
-        weights = generator.integers(0, 9, size=cells)
-        whole = int(max(weights.sum(), 1) + generator.integers(0, 5))
-        places = np.arange(cells)
-        dealt = deal(np.zeros(cells, dtype=np.int64), places, weights, np.full(cells, whole), cells=cells, each=each)
-        assert (dealt >= each * weights // whole).all()
-        assert dealt.sum() == each * int(weights.sum()) // whole <= each
-        left = int(dealt.sum()) - definitions.quotients(each, whole, weights.tolist())
-        assert 0 <= left <= definitions.remainders(each, whole, weights.tolist())
+        parts, each = generator.integers(0, 9, size=generator.integers(1, 6)), int(generator.integers(1, 50))
+        found = deal(np.zeros_like(parts), parts, each).tolist()
+        assert found == definitions.dealt(each, max(int(parts.sum()), 1), 0, parts.tolist())
+        assert sum(found) == each * (parts.sum() > 0)
     assert Shares(what="any", lengths=np.array([3]), each=7).bound(
         np.array([9.0]), Budget(epsilon=1.0, rows_per_person=1)
     ).reach.tolist() == [7.0]

@@ -36,23 +36,22 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
-    from sklar.files.archive import load, load_linked, resume
-    from sklar.files.model import LinkedModel, Model, fit_tables, infer, query, report
+    from sklar.files.archive import load, resume
+    from sklar.files.model import Model, TreeModel, fit_tables, infer, query, report
     from sklar.files.tables import write_tables
     from sklar.kernel.queries import Block
     from sklar.kernel.theorems import Budget
-    from sklar.public.events import Linked
     from sklar.public.schema import Attribute, Schema
-    from sklar.release import fit, fit_linked, measure
+    from sklar.public.tree import Tree
+    from sklar.release import fit, measure
     from sklar.synthesizer import Synthesizer
     from sklar.trust.verify import verify
 
 __all__ = [
-    "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Linked", "LinkedModel",
-    "Measured", "Method", "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema",
-    "SchemaError", "SklarError", "Synthesizer", "check", "compare", "draft", "evaluate", "fit", "fit_linked",
-    "fit_tables", "forecast", "infer", "load", "load_linked", "measure", "plan", "query", "report", "resume",
-    "verify", "write_tables",
+    "Attribute", "Block", "Budget", "BudgetError", "Certificate", "DataError", "LedgerError", "Measured", "Method",
+    "MissingExtraError", "Model", "ModelError", "NoiseError", "OutputError", "Schema", "SchemaError", "SklarError",
+    "Synthesizer", "Tree", "TreeModel", "check", "compare", "draft", "evaluate", "fit", "fit_tables", "forecast",
+    "infer", "load", "measure", "plan", "query", "report", "resume", "verify", "write_tables",
 ]  # fmt: skip
 
 # Where names live. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
@@ -67,14 +66,14 @@ _HOMES = {
     "custodian.evaluate": "evaluate",
     "errors": "BudgetError DataError LedgerError MissingExtraError ModelError NoiseError OutputError SchemaError "
     "SklarError",
-    "files.archive": "load load_linked resume",
-    "files.model": "LinkedModel Model fit_tables infer query report",
+    "files.archive": "load resume",
+    "files.model": "Model TreeModel fit_tables infer query report",
     "files.tables": "write_tables",
     "kernel.queries": "Block",
     "kernel.theorems": "Budget",
-    "public.events": "Linked",
     "public.schema": "Attribute Schema",
-    "release": "fit fit_linked measure",
+    "public.tree": "Tree",
+    "release": "fit measure",
     "synthesizer": "Synthesizer",
     "trust.verify": "verify",
 }

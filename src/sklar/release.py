@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from sklar.budget.certificate import LinkedMeasured, Measured, certify
+from sklar.budget.certificate import Measured, certify
 from sklar.budget.forecast import require_support
 from sklar.budget.method import Method
-from sklar.budget.plan import inside_sizes, plan_release
+from sklar.budget.plan import beside_of, plan_release, tokens_for
 from sklar.budget.receipt import Bill, LedgerLike, telling
-from sklar.files.model import LinkedModel, Model, check_keep, fit_people, fit_tables
+from sklar.files.model import Model, check_keep, fit_tables
 from sklar.fitting.domains import find_domains
 from sklar.fitting.third import look_ahead
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import Schema, SchemaLike
+from sklar.public.schema import SchemaLike
+from sklar.public.tree import Tree, joint_of, known_of, tree_of
 from sklar.rows.engines import Measurer
-
-if TYPE_CHECKING:
-    from sklar.public.events import Linked
 
 
 def fit(
     data: object,
-    schema: SchemaLike,
+    schema: SchemaLike | Tree,
     budget: Budget | None = None,
     *,
     epsilon: float | None = None,
@@ -48,11 +46,12 @@ def fit(
     """Measure a table once, within a budget, and fit a model from which any number of rows can be drawn.
 
     `data` is a path (a file, a folder of files) or anything that exports an Arrow stream; with a `query`, a DuckDB file
-    or the address of a database. `schema` is a schema, the path of one, or a model for its schema. Give a `budget`, or
-    an `epsilon` as its short form, with what `sklar fit` takes beside it. `method` says how tables are measured and
-    which model is fitted (`budget.method`). A `ledger` is charged for the whole release, under the name `dataset` (by
-    default the schema's), before any noise is drawn; it refuses what would overspend. Attributes that the schema's
-    rules determine are not measured; every record honors all rules.
+    or the address of a database. `schema` is a schema, the path of one, or a model for its schema. Linked tables
+    (`Tree`) come as a folder of files, a DuckDB file, or tables by name, and all they say of a person is released for
+    one budget. Give a `budget`, or an `epsilon` as its short form, with what `sklar fit` takes beside it. `method` says
+    how tables are measured and which model is fitted (`budget.method`). A `ledger` is charged for the whole release,
+    under the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend.
+    Attributes that the schema's rules determine are not measured; every record honors all rules.
 
     `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
     Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
@@ -65,28 +64,18 @@ def fit(
     budget = method.budget_of(
         budget, epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition
     )
-    schema = Schema.of(schema)
-    check_keep(keep, schema.cells.n_cells)
-    measured = measure(
-        data,
-        schema,
-        budget,
-        method=method,
-        query=query,
-        ledger=ledger,
-        dataset=dataset,
-        engine=engine,
-        checkpoint=checkpoint,
-        anyway=anyway,
-        progress=progress,
-    )
+    known = known_of(schema)
+    check_keep(keep, joint_of(known).cells.n_cells)
+    how: dict[str, Any] = {"query": query, "engine": engine, "checkpoint": checkpoint, "progress": progress}
+    how |= {"ledger": ledger, "dataset": dataset, "anyway": anyway}
+    measured = measure(data, known, budget, method=method, **how)
     with telling([measured.certificate.receipt], measured.certificate.epsilon, keep):
         return fit_tables(measured, method=method, keep=keep, progress=progress)
 
 
 def measure(
     data: object,
-    schema: SchemaLike,
+    schema: SchemaLike | Tree,
     budget: Budget,
     *,
     method: Method | str = "auto",
@@ -99,45 +88,30 @@ def measure(
     progress: Progress = SILENT,
 ) -> Measured:
     """The noisy blocks that a release measures: all that ever leaves the private side. Arguments are those of `fit`."""
-    schema, method = Schema.of(schema), Method.of(method)
-    schema.require_reviewed()
-    budget = method.budget_for(schema, budget)
-    require_support(schema, budget, method, schema.rows_about, anyway=anyway)
-    bill = Bill(ledger, dataset, schema, budget)
+    known, method = known_of(schema), Method.of(method)
+    known.require_reviewed()
+    joint = joint_of(known)
+    budget = method.budget_for(joint, budget)
+    require_support(joint, budget, method, joint.rows_about, anyway=anyway)
+    bill = Bill(ledger, dataset, known, budget)
     with telling(bill.receipts, budget.epsilon):
-        measurer = Measurer.open(
-            data,
-            schema.measured,
-            budget,
-            charge=bill,
-            query=query,
-            engine=engine,
-            checkpoint=checkpoint,
-            progress=progress,
-        )
+        how: dict[str, Any] = {"query": query, "engine": engine, "checkpoint": checkpoint, "progress": progress}
+        measurer = Measurer.open(data, tree_of(known) or joint.measured, budget, charge=bill, **how)
         measured = measure_stages(measurer, method, anyway=anyway, progress=progress)
     return replace(measured, certificate=replace(measured.certificate, receipt=bill.receipt))
 
 
 def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, progress: Progress = SILENT) -> Measured:
-    """All stages of a release of one table: domains that are not public, the first plan, and what follows from it."""
+    """All stages of a release: domains that are not public, the first plan, and what follows from it."""
     budget = measurer.budget
     require_support(measurer.schema, budget, method, measurer.count_values(), anyway=anyway)
     search, noisy = measurer.search()
-    schema = find_domains(measurer.schema, search, noisy)
-    measurer = measurer.over(schema)
-    measurer.count_all()
+    measurer = measurer.over(find_domains(measurer.schema, search, noisy))
+    schema, beside = measurer.schema, beside_of(measurer.known)
+    measurer.count_all(tokens_for(schema.cells, budget, method, beside) if measurer.tree else 1)
     progress.stage("measure")
-    stages = plan_release(
-        schema.cells,
-        budget,
-        method,
-        n_rows=measurer.n_rows,
-        rest=search.rest,
-        importance=schema.importance,
-        again=measurer.reads_again,
-        inside=inside_sizes(schema),
-    )
+    facts: dict[str, Any] = {"n_rows": measurer.n_rows, "importance": schema.importance, "again": measurer.reads_again}
+    stages = plan_release(schema.cells, budget, method, rest=search.rest, beside=beside, **facts)
     if search.rest is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         measurer.reserve(stages.spend)
@@ -146,53 +120,5 @@ def measure_stages(measurer: Measurer, method: Method, *, anyway: bool = True, p
         outlook = look_ahead(blocks, schema, stages, measurer.n_rows, again=measurer.reads_again)
         scores = measurer.measure_all(outlook.scores)
         blocks += measurer.measure_all(outlook.plan(scores).parts) + scores
-    certificate = certify(schema, budget, blocks, measurer.n_rows, search.findings)
-    return Measured(schema=schema, blocks=(*noisy, *blocks), certificate=certificate)
-
-
-def fit_linked(
-    people: object,
-    events: object,
-    schema: Linked | str | Path,
-    budget: Budget | None = None,
-    *,
-    epsilon: float | None = None,
-    ledger: LedgerLike = None,
-    dataset: str | None = None,
-    keep: str | Path | None = None,
-    progress: Progress = SILENT,
-) -> LinkedModel:
-    """Measure a table of people and one of their events once, within one budget per person, and fit a model of both.
-
-    Neighbors differ in one person with all their events. `schema` is a `Linked`, or the path of its file; the other
-    arguments are those of `fit`.
-    """
-    budget = Method().budget_of(budget, epsilon)
-    check_keep(keep, 0)
-    measured = measure_linked(people, events, schema, budget, ledger=ledger, dataset=dataset, progress=progress)
-    with telling([measured.certificate.receipt], measured.certificate.epsilon, keep):
-        return fit_people(measured, keep=keep, progress=progress)
-
-
-def measure_linked(
-    people: object,
-    events: object,
-    schema: Linked | str | Path,
-    budget: Budget,
-    *,
-    ledger: LedgerLike = None,
-    dataset: str | None = None,
-    progress: Progress = SILENT,
-) -> LinkedMeasured:
-    """The noisy blocks that a release of linked tables measures. Arguments are those of `fit_linked`."""
-    # Imported here: most releases are of one table.
-    from sklar.public.events import Linked
-    from sklar.rows.shares import measure_shares
-
-    linked = Linked.of(schema)
-    linked.require_reviewed()
-    budget = linked.budget_for(budget)
-    bill = Bill(ledger, dataset, linked, budget)
-    with telling(bill.receipts, budget.epsilon):
-        measured = measure_shares(people, events, linked, budget, charge=bill, progress=progress)
-    return replace(measured, certificate=replace(measured.certificate, receipt=bill.receipt))
+    certificate = certify(schema, budget, blocks, measurer.n_rows, search.findings, measurer.tree)
+    return Measured(schema=schema, blocks=(*noisy, *blocks), certificate=certificate, tree=measurer.tree)

@@ -15,7 +15,6 @@ import pytest
 from benchmarks import counting, levels, linked, people, scale, start, threads, visits
 from sklar.cli import cli
 from sklar.generate.visits import KEY, generate_visits
-from sklar.generate.visits import linked as linked_schema
 from sklar.kernel.cells import Cells
 from sklar.rows.encode import encode
 from tests.conftest import count_plainly, output_of
@@ -30,19 +29,15 @@ def test_every_stage_is_told_with_its_memory(tmp_path: Path) -> None:
     assert found["cells"] == 63
 
 
-def test_figures_are_zero_for_equal_tables_only_and_the_join_is_released_by_person() -> None:
-    ((people, visits),) = generate_visits(3_000)
-    real = linked.figures(people, visits, linked_schema())
-    assert linked.line("same", real, real) == "| same | 0.0 | 0.0 | 0.0 | 0.0 |  |"
-    shown = [float(part) for part in linked.line("apart", real, linked.independent(real)).split("|")[2:4]]
-    assert min(shown) > 20
-    joined = linked.of_join(visits.join(people, on=KEY), linked_schema())
-    assert linked.line("join", real, joined).startswith("| join | 0.0 | 0.0 | - | ")
-    assert real.number is not None
-    assert abs(real.number.sum() - 1) < 1e-9
-    flat = linked._flat(linked_schema(), 4)
-    assert flat.person is not None
-    assert (flat.person.rows_per_person, flat.n_attributes) == (4, 13)
+def test_figures_are_zero_for_equal_tables_only() -> None:
+    ((real,), (other,)) = (generate_visits(3_000, seed=seed) for seed in (0, 1))
+    assert {name: value for name, value in linked.compared(real, real).items() if value} == {"median gap": 12.0}
+    apart = linked.compared(real, other)
+    assert apart.keys() == {*linked.GOALS, "two visits", "median gap"}
+    assert min(apart.values()) > 0
+    frames, tree = linked.panel(50)
+    assert linked.repeated(frames["years"])[0] == 0.0
+    assert not any(each.order for each in linked.without_order(tree).branches)
 
 
 @pytest.mark.parametrize("how", ["people", "rows"])

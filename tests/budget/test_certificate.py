@@ -14,10 +14,10 @@ from scipy.special import ndtr
 
 from sklar.budget.certificate import Certificate, certify
 from sklar.budget.method import Method
-from sklar.budget.plan import Plan, plan_linked, plan_release, plan_tables
+from sklar.budget.plan import TOKENS, Plan, beside_of, in_tokens, plan_release, plan_tables
 from sklar.budget.risk import ANY, GAUSSIAN, Risk, risk_of
 from sklar.errors import ModelError
-from sklar.kernel.queries import Block, Shares
+from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget, Mechanism, curve_epsilon
 from sklar.public.schema import Schema
 from sklar.public.settings import Person, budget_for
@@ -53,21 +53,23 @@ def test_a_certificate_names_the_unit() -> None:
     assert Certificate.from_dict(document) == plain
 
 
-def test_certificates_are_read_again_and_say_what_they_always_said() -> None:
-    budget = Budget(epsilon=1.0, rows_per_person=1)
-    plan = plan_linked(small(), budget)
-    made = certify(small(), budget, empty(plan), 10)
+def test_a_certificate_of_linked_tables_is_about_people_and_in_tokens() -> None:
+    """Scales and sensitivities are in people, whatever the tokens are; reach, and the noise drawn, in tokens."""
+    tree, budget = small(), Budget(epsilon=1.0, rows_per_person=1)
+    joint = tree.joint.measured
+    stages = plan_release(joint.cells, budget, Method(), n_rows=10, beside=beside_of(tree))
+    plan = Plan(parts=tuple(in_tokens(query, scales, TOKENS) for query, scales in stages.first.parts))
+    made = certify(joint, budget, empty(plan), 10, tree=tree)
     document = json.loads(json.dumps(made.to_dict()))
     assert Certificate.from_dict(document) == made
-    assert (made.budget, made.unit) == (budget, "person, with all their events")
+    assert (made.budget, made.unit, made.tokens) == (budget, "person, with all their rows in all tables", TOKENS)
+    assert (made.count, made.public_rows, made.schema_sha256) == ("everyone", 10, tree.digest)
     assert made.budget.spent(made.spend) == pytest.approx(budget.spent(plan.spend(budget)))
-    assert {"public_people": 10, "unit": "person", "tokens": 1_024}.items() <= document.items()
-    # In people, whatever the tokens are; all in one stage.
-    each = [(query, scales / query.each) for query, scales in plan.parts if isinstance(query, Shares)]
-    scales = {query.what: in_people.tolist() for query, in_people in each}
-    for entry in document["measurements"]:
-        assert entry["scale"] in scales[entry["kind"]]
-        assert (entry["stage"], entry["sensitivity_l1"], entry["sensitivity_l2"]) == (1, 2.0, math.sqrt(2))
+    scales = {float(scale) for _, scales in stages.first.parts for scale in scales}
+    for entry in made.measurements:
+        assert min(abs(entry.scale / scale - 1) for scale in scales) < 1e-9
+        assert (entry.stage, entry.sensitivity_l1, entry.sensitivity_l2) == (1, 2.0, math.sqrt(2))
+        assert entry.reach == TOKENS
     refuses("is not readable", Certificate.from_dict, document | {"mood": "good"}, error=ModelError)
 
 

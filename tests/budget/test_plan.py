@@ -18,9 +18,9 @@ from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Neighbors, Spend
-from sklar.public.events import Linked
+from sklar.public.tree import Tree
 from tests.conftest import refuses
-from tests.linked import in_order, small
+from tests.linked import deep, in_order, small
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 
@@ -244,41 +244,48 @@ def test_a_plan_measures_the_number_of_rows_where_it_is_not_public() -> None:
 PERSON = by_person(1)
 
 
-def parts(budget: Budget = PERSON, linked: Linked | None = None) -> dict[str, tuple[Shares, np.ndarray]]:
-    """Queries and scales in people, by kind."""
-    plan = plans.plan_linked(linked or small(), budget).parts
-    return {query.what: (query, scales / query.each) for query, scales in plan if isinstance(query, Shares)}
+def of_tables(tree: Tree, budget: Budget = PERSON) -> plans.Stages:
+    """The plan of linked tables."""
+    cells = tree.joint.measured.cells
+    return plan_release(cells, budget, Method(), n_rows=1000, beside=plans.beside_of(tree))
 
 
-@pytest.mark.parametrize("linked", [small(), in_order(), in_order(follows="")])
-def test_the_whole_budget_is_spent_by_the_shares(linked: Linked) -> None:
-    assert 0.999 < PERSON.spent(plans.plan_linked(linked, PERSON).spend(PERSON)) <= 1.0
-    costs = {kind: float(np.sum(scales**-2.0)) for kind, (_, scales) in parts(linked=linked).items()}
-    ordered = {"number-gap"} if linked.order else set()
-    ordered |= {*plans.IN_ORDER} if linked.follows else set()
-    assert set(costs) == set(plans.KINDS) - {"people", *plans.IN_ORDER} | ordered
-    whole = sum(plans.KINDS[kind][0] for kind in costs)
-    for kind, cost in costs.items():
-        assert cost / sum(costs.values()) == pytest.approx(plans.KINDS[kind][0] / whole, rel=1e-5)
+@pytest.mark.parametrize("tree", [small(), in_order(), in_order(follows=""), deep()])
+def test_sides_of_linked_tables_take_their_parts_of_the_whole_budget(tree: Tree) -> None:
+    stages = of_tables(tree)
+    assert 0.999 < PERSON.spent(stages.spend) <= 1.0
+    costs = {
+        query.what: float(np.sum((scales / query.each) ** -2.0))
+        for query, scales in stages.first.parts
+        if isinstance(query, Shares)
+    }
+    kinds = {"number", "two", *(("gaps",) if tree.branches[1].order else ())}
+    kinds |= {"first", "next", "gap"} if tree.branches[1].follows else set()
+    assert {what for what in costs if what.startswith("events: ")} == {f"events: {kind}" for kind in kinds}
+    costs.pop(plans.INSIDE, None)
+    for what, cost in costs.items():
+        assert cost / stages.precision == pytest.approx(plans.SIDES[what.split(": ")[1]][0], rel=1e-5)
 
 
-def test_tables_of_linked_people_and_events() -> None:
-    # Costs do not grow with the number of events.
-    assert parts(linked=small(4))["person"][1] == pytest.approx(parts(linked=small(900))["person"][1])
-    tables = plans.linked_tables(small())
-    assert len(tables["person-event"]) == 4
-    assert tables["two-events"][0].cells == 6
-    assert "two-events" not in plans.linked_tables(small(1))
-    assert next(iter(parts(replace(PERSON, neighbors="add-remove")))) == "people"
+def test_noise_of_linked_tables_is_that_of_one_unit_a_person() -> None:
+    """However many rows count, and however many tokens a person has: they cost what rows do, at noise as large."""
+    few, many = (of_tables(small(most)).first for most in (6, 8))
+    assert few.scales(2) == pytest.approx(many.scales(2))
+    assert [side.kind for side in plans.sides_of(small(1))] == ["number"]
+    for query, scales in of_tables(in_order()).first.parts:
+        dealt = plans.in_tokens(query, scales, plans.TOKENS)
+        assert PERSON.cost(dealt[0].bound(dealt[1], PERSON)).rho == pytest.approx(
+            PERSON.cost(query.bound(scales, PERSON)).rho, rel=1e-9
+        )
 
 
 def test_little_budget_has_fewer_tokens() -> None:
-    made = parts(Budget(epsilon=0.0005, rows_per_person=1))
-    tokens = made["event"][0].each
-    assert 1 < tokens < 1_024
+    cells, beside = small().joint.measured.cells, plans.beside_of(small())
+    poor = Budget(epsilon=0.0005, rows_per_person=1)
+    tokens = plans.tokens_for(cells, poor, Method(), beside)
+    assert 1 <= tokens < plans.TOKENS == plans.tokens_for(cells, PERSON, Method(), beside)
     assert math.log2(tokens).is_integer()
-    assert all(scales.max() * tokens <= MAX_SCALE for _, scales in made.values())
-    assert all(query.each == (tokens if kind in plans.WITH_EVENTS else 1) for kind, (query, _) in made.items())
+    assert max(scales.max() for _, scales in of_tables(small(), poor).first.parts) * tokens <= MAX_SCALE
 
 
 def test_refusals() -> None:
@@ -294,8 +301,8 @@ def test_refusals() -> None:
     refused(half, plan_scores, cells, 10**6, replace(stages, reserve=stages.reserve * 5))
     largest = "above the largest that can be drawn exactly"
     refused(largest, plan_release, Cells([2] * 20), Budget(epsilon=1e-6), Method(), n_rows=100)
-    gaussian = "linked tables take gaussian noise, got mechanism 'laplace'"
-    refused(gaussian, plans.plan_linked, small(), replace(PERSON, mechanism="laplace"))
+    gaussian = "linked tables take gaussian noise"
+    refused(gaussian, of_tables, small(), replace(PERSON, mechanism="laplace"))
     binary = r"^the paper's preset and its dummies go with method 'binary', got method 'auto'"
     refused(binary, Method, dummies=True)
     either = r"^give either a budget or an epsilon, for example epsilon=1\.0\.$"

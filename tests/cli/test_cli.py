@@ -29,7 +29,7 @@ from tests.linked import small, tables
 RELEASE = ("release", "people.csv", "--schema", "s.toml", "--epsilon", "1")
 EVALUATE = ("evaluate", "people.csv", "people.csv", "--schema", "s.toml")
 REFUSED = tomllib.loads(Path(__file__).with_name("refused.toml").read_text())
-LINK = ("link", "people.csv", "e.csv", "--schema", "s.toml", "--epsilon", "1", "--out", "p.csv")
+LINK = ("release", "real", "--schema", "s.toml", "--epsilon", "1", "--out", "drawn", "--model", "p.sklar")
 
 
 @pytest.fixture
@@ -227,92 +227,65 @@ def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
-    """A folder in which people and events were linked, and what was printed."""
-    folder = tmp_path_factory.mktemp("linked")
-    people, events = tables(200)
-    people.write_csv(folder / "people.csv")
-    stray = events.head(2).with_columns(person=pl.lit(9_999, dtype=pl.Int64))
-    pl.concat([events, stray]).write_csv(folder / "e.csv")
+    """A folder in which linked tables were released, and what was printed."""
+    folder, frames = tmp_path_factory.mktemp("linked"), tables(200)
+    (folder / "real").mkdir()
+    stray = frames["events"].head(2).with_columns(person=pl.lit(9_999, dtype=pl.Int64))
+    frames["events"] = pl.concat([frames["events"], stray])
+    for name, frame in frames.items():
+        frame.write_csv(folder / "real" / f"{name}.csv")
     (folder / "s.toml").write_text(small().to_toml())
-    return folder, call(*LINK, "--events-out", "ev.csv", "--seed", "5", "--check", cwd=folder)
+    return folder, call(*LINK, "--seed", "5", "--check", cwd=folder)
 
 
-def test_link_then_sample_then_verify(linked: tuple[Path, Result]) -> None:
+def test_linked_tables_are_released_sampled_and_verified(linked: tuple[Path, Result]) -> None:
     folder, done = linked
-    assert "any one person, with all their events" in done.stdout
-    out = ("--out", "p2.csv", "--events-out", "e2.csv")
-    sampled = call("sample", "p.sklar", "--rows", "50", "--seed", "5", *out, "--json", cwd=folder)
-    assert json.loads(sampled.stdout)["people"] == 50
-    people, events = pl.read_csv(folder / "p2.csv"), pl.read_csv(folder / "e2.csv")
+    assert "any one person, with all their rows in all tables" in done.stdout
+    assert "200 synthetic people in drawn (seed 5), the model in p.sklar." in done.stdout
+    more = ("sample", "p.sklar", "--rows", "50", "--seed", "5")
+    assert json.loads(call(*more, "--out", "more", "--json", cwd=folder).stdout)["rows"] == 50
+    people, events = (pl.read_csv(folder / "more" / f"{name}.csv") for name in ("people", "events"))
     assert people.height == 50
     assert events["person"].is_in(people["id"].implode()).all()
     call("verify", "p.sklar", cwd=folder)
-    assert "Name two files, or a database" in call("sample", "p.sklar", "--out", "o.csv", cwd=folder, code=1).stderr
-    assert "no --engine" in call("sample", "p.sklar", *out, "--spreadsheet", cwd=folder, code=2).stderr
+    assert "Linked tables are several" in call("sample", "p.sklar", "--out", "o.csv", cwd=folder, code=1).stderr
     women = call("sample", "p.sklar", "--rows", "9", "--given", "sex = 'F'", "--out", "both.db", cwd=folder)
-    assert "9 synthetic people, all with sex = 'F', in both.db, their events in both.db" in women.stdout
-
-
-def test_each_linked_table_is_asked_about_by_its_name(linked: tuple[Path, Result]) -> None:
-    folder, both = linked[0], ("--schema", "s.toml")
-    for name, asked, other in (("people", "sex", "kind"), ("events", "kind", "sex")):
-        table = ("--table", name)
-        first = {"sex": "F", "kind": "a"}[asked]
-        assert (
-            f"with {asked}='{first}', of" in call("query", "p.sklar", f"{asked}='{first}'", *table, cwd=folder).stdout
-        )
-        assert f"attribute '{other}'" in call("query", "p.sklar", f"{other}='x'", *table, cwd=folder, code=1).stderr
-        assert "(" in call("infer", "p.sklar", f"share({asked})", *table, cwd=folder).stdout
-        call("report", "p.sklar", *table, "--out", f"{name}.html", cwd=folder)
-        want = ("--rows", "200", "--want", f"{asked} within 20%")
-        assert "Smallest epsilon" in call("plan", *both, *table, *want, cwd=folder).stdout
-        real, synthetic = {"people": ("people.csv", "p.csv"), "events": ("e.csv", "ev.csv")}[name]
-        assert f"{name}: " in call("evaluate", real, synthetic, *both, *table, cwd=folder).stdout
-        assert "in no cell" in call("schema", "check", "s.toml", real, *table, cwd=folder).stdout
-    for schema in ("s.toml", "p.sklar"):
-        foreseen = call("forecast", "--schema", schema, "--rows", "200", "--epsilon", "1", "--json", cwd=folder)
-        assert [each["table"] for each in json.loads(foreseen.stdout)] == ["people", "events"]
-    checked = call("schema", "check", "s.toml", "--json", cwd=folder)
-    assert len(json.loads(checked.stdout)) == 2
-
-
-def test_linked_tables_are_compared_with_the_real_ones(linked: tuple[Path, Result]) -> None:
-    files = ("evaluate", "people.csv", "p.csv", "--events", "e.csv", "ev.csv", "--schema", "s.toml")
-    done = call(*files, "--report", "seen.html", cwd=linked[0])
-    assert "Together: " in done.stdout
-    assert "consider PRIVATE-seen.html" in done.stdout
-    assert "Leave out --table" in call(*files, "--table", "people", cwd=linked[0], code=2).stderr
+    assert "9 synthetic people with all their rows, all with sex = 'F', in both.db" in women.stdout
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "words"),
     [
-        "release people.csv --schema s.toml --epsilon 1 --out o.csv",
-        "fit people.csv --schema s.toml --epsilon 1 --model o.sklar",
-        "plan --schema s.toml --rows 9 --epsilon 1",
-        "evaluate people.csv p.csv --schema s.toml",
-        "schema check s.toml people.csv",
-        "schema review s.toml",
+        ("query p.sklar sex='F'|and|events>=2", "with sex='F' and events>=2, of 200"),
+        ("query p.sklar events.kind='a'", "with events.kind='a', of 200"),
+        ("infer p.sklar share(events.kind)|by|region", "north"),
+        ("report p.sklar --out report.html", "The report is in report.html"),
+        ("tables p.sklar --out tables.parquet", "tables.parquet"),
+        ("plan --schema s.toml --rows 200 --want events.kind|within|20%", "Smallest epsilon"),
+        ("forecast --schema p.sklar --rows 200 --epsilon 1", "with all their rows in all tables"),
+        ("schema check s.toml real", "2 name nobody that counts"),
+        ("evaluate real drawn --schema s.toml --report seen.html", "consider PRIVATE-seen.html"),
     ],
 )
-def test_what_takes_one_table_says_how_two_are_released(linked: tuple[Path, Result], line: str) -> None:
-    assert "Release both by sklar link PEOPLE EVENTS" in call(*line.split(), cwd=linked[0], code=1).stderr
+def test_what_takes_a_model_takes_one_of_linked_tables(linked: tuple[Path, Result], line: str, words: str) -> None:
+    done = call(*(word.replace("|", " ") for word in line.split()), cwd=linked[0])
+    assert words in done.stdout + done.stderr
 
 
 def test_only_the_custodian_is_told_of_keys_without_a_match(linked: tuple[Path, Result]) -> None:
     _, done = linked
     private = [line for line in done.stderr.splitlines() if line.startswith("PRIVATE")]
-    assert "PRIVATE: 2 events have a key that no person has, and are dropped." in private
+    assert any("2 name nobody that counts" in line for line in private)
     public = done.stdout + "".join(set(done.stderr.splitlines()) - set(private))
-    assert "no person has" not in public
-    assert str(tables(200)[1].height) not in public
+    assert "name nobody" not in public
+    assert str(tables(200)["events"].height) not in public
 
 
 def test_a_ledger_by_person_is_charged(linked: tuple[Path, Result]) -> None:
     folder, _ = linked
     book = Ledger(folder / "l.db")
     book.open_account("people", epsilon=1.2, delta=2**-30, unit="person")
-    charged = (*LINK, "--events-out", "ev.csv", "--ledger", "l.db")
+    charged = (*LINK, "--ledger", "l.db")
     done = call(*charged, "--json", cwd=folder)
     assert json.loads(done.stdout)["certificate"]["receipt"]["entry"] > 0
     assert 0.99 < book.account("people").spent <= 1.0

@@ -67,7 +67,7 @@ def folder(prepared: Path, tmp_path: Path) -> Path:
 def begin(line: str, folder: Path) -> list[str]:
     """The words of an example, before which there is what it reads, and nothing of somebody else where it writes."""
     taken = {"ledger init": "ledger.db", "sign --new-key": "custodian.key", "schema draft": "adult.toml"}
-    taken |= {"release": "synthetic.csv", "link": "[pv].csv"}
+    taken |= {"release": "synthetic.csv"}
     for command, made in taken.items():
         for path in folder.glob(made) if line.startswith(f"sklar {command}") else ():
             path.unlink()
@@ -108,7 +108,7 @@ def test_examples_of_the_help_run(line: str, folder: Path) -> None:
     call(*words, cwd=folder)
     for option in {"--out", "-o", "--model", "--report"} & set(words):
         made = folder / words[words.index(option) + 1]
-        assert made.is_file() or (made / "passport.json").is_file()
+        assert made.is_file() or any(made.glob("p*.*"))
         assert made not in before or made.stat().st_mtime_ns > before[made]
 
 

@@ -157,11 +157,11 @@ def test_a_kill_between_stages_loses_no_model(booked: Path, stage: str) -> None:
 
 def test_linked_tables_go_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    model = sklar.fit_linked(*tables(), small(), epsilon=3.0, keep="kept.sklar")
+    model = sklar.fit(tables(), small(), epsilon=3.0, keep="kept.sklar")
     call("fit", "--resume", "kept.sklar", "--model", "m.sklar", cwd=tmp_path)
     model.save("other.sklar")
     assert Path("m.sklar").read_bytes() == Path("other.sklar").read_bytes()
-    assert "of linked tables" in call("release", "--resume", "m.sklar", "--out", "o.csv", cwd=tmp_path, code=2).output
+    assert "Linked tables are several" in call("sample", "m.sklar", "--out", "o.csv", cwd=tmp_path, code=1).output
 
 
 def test_a_disk_without_room_is_refused_before_the_charge(booked: Path, monkeypatch: pytest.MonkeyPatch) -> None:

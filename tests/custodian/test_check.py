@@ -172,29 +172,30 @@ def test_an_evaluation_reads_the_original_by_person() -> None:
 
 
 def test_links_are_counted_exactly() -> None:
-    people, events = tables(70)
-    events = pl.concat([events, events.head(5).with_columns(person=pl.lit(-1, dtype=pl.Int64))])
-    people = pl.concat([people, people.head(2)])
+    frames = tables(70)
+    stray = frames["events"].head(5).with_columns(person=pl.lit(-1, dtype=pl.Int64))
+    frames["events"] = pl.concat([frames["events"], stray])
+    frames["people"] = pl.concat([frames["people"], frames["people"].head(2)])
     numbers = [0 if i % 7 == 0 else 1 + i % 4 for i in range(70)]
     counted, beyond = sum(min(number, 2) for number in numbers), sum(max(number - 2, 0) for number in numbers)
-    assert check_links(people, events, small(2)) == [
-        f"PRIVATE: 70 people with {counted} events that count; {numbers.count(0)} people have none, 2 is the most.",
-        "PRIVATE: 5 events have a key that no person has, and are dropped.",
-        f"PRIVATE: {beyond} events are dropped: at random of people who have more than at_most, and all but the "
-        "first that must be unique.",
-        "PRIVATE: 2 rows of people have the key of an earlier row, and are dropped.",
-    ]
+    found = check(small(2), frames)
+    assert found.links == (
+        "PRIVATE: 70 people count; 2 more rows have the key of another one, and are dropped.",
+        f"PRIVATE: events: {counted} rows count, 2 of one person or row at most; 5 name nobody that counts, and "
+        f"{beyond} are too many (at_most = 2) or not unique: they are dropped.",
+    )
+    assert [fate.attribute for fate in found.values or ()] == ["sex", "region", "events.kind", "events.urgent"]
 
 
 @pytest.mark.parametrize(
     ("ids", "owner", "words"),
     [
-        (range(20), ["x"] * 9, "no event has a person. Are both keys the same thing"),
-        (range(20), range(9), "nobody has two events. If the key is unique for every event, it names events"),
+        (range(20), ["x"] * 9, "no row has a person. Are the keys the same thing"),
+        (range(20), range(9), "nobody has two rows. If the key is unique for every row, it names rows"),
         ([1] * 20, [1] * 9, "it names nobody"),
     ],
 )
 def test_keys_that_match_nobody_are_explained(ids: Sequence[int], owner: Sequence[object], words: str) -> None:
-    people = tables(20)[0].with_columns(id=pl.Series(ids))
+    people = tables(20)["people"].with_columns(id=pl.Series(ids))
     events = pl.DataFrame({"person": owner, "kind": ["a"] * 9, "urgent": [True] * 9})
-    assert words in check_links(people, events, small())[-1]
+    assert words in check_links({"people": people, "events": events}, small())[-1]

@@ -1,52 +1,45 @@
-"""How events follow one another: chains keep what events are, noise fades, and what is drawn is in order."""
+"""How rows follow one another: chains keep what rows are, noise fades, and what is drawn is in order."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from sklar.budget.certificate import LinkedMeasured, certify
-from sklar.budget.plan import plan_linked
-from sklar.draw.sample import LinkedSampler
-from sklar.fitting.classes import LinkedClasses, fit_classes
-from sklar.fitting.order import _chain, _drawn_to
-from sklar.kernel.theorems import Budget
-from sklar.public.events import Linked
-from sklar.rows.shares import count_tokens, join
-from tests.fitting.test_margins import noisy_blocks
+import sklar
+from sklar.fitting.margins import drawn_to
+from sklar.fitting.order import _chain
+from sklar.public.tree import Tree
+from tests.conftest import few_steps
 from tests.linked import days, in_order, tables
 
 AFTER = {"a": "b", "b": "c", "c": "a"}
 
 
-def events_in_turn(n: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """People with events one after the other: a, b, c, a, and so on, from a kind that not everybody begins with."""
-    people, events = tables(n)
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    yield from few_steps()
+
+
+def drawn(tree: Tree, n: int = 400, *, epsilon: float = 0.5, rows: int = 3_000) -> pl.DataFrame:
+    """Events of a model of people with one after the other: a, b, c, a, and so on, from where not everybody begins."""
+    frames = tables(n)
     turn = (pl.int_range(pl.len()).over("person") + (pl.col("person") % 5 == 0).cast(pl.Int64)) % 3
-    return people, days(events.with_columns(kind=turn.replace_strict([0, 1, 2], ["a", "b", "c"])))
-
-
-def fitted(linked: Linked, n: int = 3_000, *, noise: float = 0.05) -> LinkedClasses:
-    """A model of tables with so much of the noise that is due."""
-    budget = Budget(epsilon=1.0, rows_per_person=1)
-    plan = plan_linked(linked, budget)
-    blocks = noisy_blocks(plan, count_tokens(join(*events_in_turn(n), linked), linked, plan), 5, noise)
-    certificate = certify(linked, budget, blocks, n)
-    return fit_classes(LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate))[0]
-
-
-def steps(events: pl.DataFrame) -> pl.DataFrame:
-    """Every event but a person's first, with the kind before it and the gap to that."""
-    before = events.select(pl.col("kind", "day").shift().over("person").name.prefix("last_"))
-    return pl.concat([events, before], how="horizontal").drop_nulls()
+    turned = frames["events"].with_columns(kind=turn.replace_strict([0, 1, 2], ["a", "b", "c"]))
+    model: Any = sklar.fit(days({**frames, "events": turned}), tree, epsilon=epsilon, anyway=True)
+    events: pl.DataFrame = model.sample(rows, seed=1)["events"]
+    assert events["day"].is_between(0, 9).all()
+    assert events.select((pl.col("day").diff().over("person") >= (tree.branches[1].unique == ("day",))).all()).item()
+    return events
 
 
 def test_drawn_events_follow_one_another() -> None:
-    _, events = LinkedSampler(fitted(in_order(4)), 1).draw((0, 6_000))
-    found = steps(events)
-    assert found.select((pl.col("day") >= pl.col("last_day")).all()).item()
-    assert events["day"].is_between(0, 9).all()
+    events = drawn(in_order(4), 3_000, epsilon=20, rows=6_000)
+    before = events.select(pl.col("kind", "day").shift().over("person").name.prefix("last_"))
+    found = pl.concat([events, before], how="horizontal").drop_nulls()
     # In truth all do, and all gaps are 2; the first bin of gaps with two days is that from 2 to 4.
     right = found.select((pl.col("last_kind").replace_strict(AFTER) == pl.col("kind")).mean()).item()
     assert right > 0.85
@@ -57,22 +50,20 @@ def test_drawn_events_follow_one_another() -> None:
 
 
 def test_noise_alone_has_an_order_too() -> None:
-    people, events = LinkedSampler(fitted(in_order(4), 30, noise=1.0), 1).draw((0, 500))
-    assert people.height == 500
-    assert events.select((pl.col("day").diff().over("person") >= 0).all()).item()
+    """Whatever it says: that nobody has an event, too."""
+    for _ in range(5):
+        drawn(in_order(4), 30, epsilon=0.05)
 
 
 @pytest.mark.parametrize("follows", ["kind", ""])
 def test_times_that_must_be_unique_are(follows: str) -> None:
-    _, events = LinkedSampler(fitted(in_order(4, follows=follows, unique=("day",)), noise=1.0), 1).draw((0, 5_000))
-    assert events.select((pl.col("day").diff().over("person") >= 1).all()).item()
+    events = drawn(in_order(4, follows=follows, unique=("day",)), epsilon=3)
     # As many as their number says: none had to be left out.
     assert set(events.group_by("person").len()["len"]) == {1, 2, 3, 4}
 
 
 def test_what_else_must_be_unique_is() -> None:
-    _, events = LinkedSampler(fitted(in_order(4, unique=("kind", "urgent")), noise=1.0), 1).draw((0, 2_000))
-    assert not events.select("person", "kind", "urgent").is_duplicated().any()
+    assert not drawn(in_order(4, unique=("kind", "urgent"))).select("person", "kind", "urgent").is_duplicated().any()
 
 
 def rolled(number: np.ndarray, first: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -93,7 +84,7 @@ def test_a_chain_keeps_what_events_are_and_has_the_steps_that_were_measured() ->
     common = np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6], [0.6, 0.2, 0.2]])
     following = common * rng.dirichlet([8.0] * 3, size=40)[:, None]
     state, at_first, steps = rolled(number, first, following / following.sum(axis=2, keepdims=True))
-    found = _chain(state, number, {"first-event": (at_first, 1e-12), "next-event": (steps, 1e-12)})
+    found = _chain(state, number, {"first": (at_first, 1e-12), "next": (steps, 1e-12)})
     again, at_first_again, steps_again = rolled(number, *found)
     assert steps_again == pytest.approx(steps, rel=0.05)
     assert at_first_again == pytest.approx(at_first, rel=0.05)
@@ -105,6 +96,6 @@ def test_a_chain_keeps_what_events_are_and_has_the_steps_that_were_measured() ->
 
 def test_noise_fades_from_tables_as_it_grows() -> None:
     noisy, expected = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
-    assert _drawn_to(noisy, expected, 1e-9) == pytest.approx(noisy, abs=1e-6)
-    assert _drawn_to(noisy, expected, 10.0) == pytest.approx(expected)
-    assert _drawn_to(-noisy, expected, 1e-9) == pytest.approx(expected)
+    assert drawn_to(noisy, expected, 1e-9) == pytest.approx(noisy, abs=1e-6)
+    assert drawn_to(noisy, expected, 10.0) == pytest.approx(expected)
+    assert drawn_to(-noisy, expected, 1e-9) == pytest.approx(expected)

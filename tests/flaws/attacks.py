@@ -13,7 +13,7 @@ from tests.flaws.planted import ROOT
 PAGE = ROOT / "docs" / "results" / "attacks.md"
 # Attacks of a kind that see less than they do of others, and what holds the rest.
 LESS = {
-    ("counts", "linked"): "tables of people alone; tables with events: `tests/rows/test_shares.py`",
+    ("counts", "linked"): "the joint table; tables beside it: `tests/rows/test_trees.py`",
     ("counts", "private domains"): "values that are listed, and roundings; other tables: `tests/rows/test_engines.py`",
 }
 # Attacks that are not made on every kind, and why.

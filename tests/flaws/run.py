@@ -88,12 +88,11 @@ def by_audit(folder: Path) -> str:
 # Models of several kinds, saved by the flawed copy.
 _KINDS = ("bits", "third stage", "private domains", "linked")
 _MODELS = f"""
-from sklar.release import fit, fit_linked
+from sklar.release import fit
 from sklar.trust.audit.kinds import kinds
 for kind in kinds():
     if kind.name in {_KINDS}:
-        release = fit_linked if kind.name == "linked" else fit
-        release(*kind.tables[0], kind.schema, kind.budget).save(kind.name + ".sklar")
+        fit(kind.data(), kind.schema, kind.budget).save(kind.name + ".sklar")
 """
 
 

@@ -17,14 +17,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sklar.budget.certificate import Measured
 from sklar.kernel.queries import Block, Query
 from sklar.kernel.theorems import Budget, Spend
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows import engines, shares
+from sklar.rows import engines
 from sklar.trust.audit.inventions import facts_of
-from sklar.trust.audit.kinds import Everything, Kind, kinds
+from sklar.trust.audit.kinds import Kind, kinds
 from tests.guarantees.people import BASE, walk
 
 KINDS = {kind.name: kind for kind in kinds()}
@@ -70,11 +71,10 @@ class Watched:
 
 def released(
     kind: Kind, kept: list[Block] | None, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Everything, list[Any], list[Block]]:
+) -> tuple[Measured, list[Any], list[Block]]:
     """A release, all that its vault was asked, and the blocks that it gave, in that order."""
     vault: Any = type("Vault", (Watched,), {"asked": [], "given": [], "kept": None if kept is None else iter(kept)})
-    for module in (engines, shares):
-        monkeypatch.setattr(module, "Vault", vault)
+    monkeypatch.setattr(engines, "Vault", vault)
     return kind.measure(), vault.asked, vault.given
 
 
@@ -94,13 +94,12 @@ def changed(frame: pl.DataFrame, rows: int, *, full: bool) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def another(kind: Kind, measured: Everything, *, full: bool) -> Kind:
+def another(kind: Kind, measured: Measured, *, full: bool) -> Kind:
     """The same kind of release of a very different table."""
-    public, own = measured.certificate.public_rows, kind.tables[0]
-    rows = own[0]["id"].n_unique() if "id" in own[0].columns else own[0].height
-    sizes = [rows if public is not None else (3 * rows if full else 5)]
-    sizes += [2 * frame.height if full else 3 for frame in own[1:]]
-    frames = tuple(changed(frame, size, full=full) for frame, size in zip(own, sizes, strict=True))
+    public, (first, *others) = measured.certificate.public_rows, kind.tables[0].items()
+    rows = first[1]["id"].n_unique() if "id" in first[1].columns else first[1].height
+    frames = {first[0]: changed(first[1], rows if public is not None else (3 * rows if full else 5), full=full)}
+    frames |= {name: changed(frame, 2 * frame.height if full else 3, full=full) for name, frame in others}
     return replace(kind, tables=(frames, frames))
 
 
@@ -124,11 +123,11 @@ def test_the_tables_differ_in_all_that_could_steer() -> None:
     kind = KINDS["rows, add-remove"]
     first = kind.measure()
     others = [another(kind, first, full=full) for full in (False, True)]
-    assert [each.tables[0][0].height for each in others] == [5, 1_800]
+    assert [each.tables[0][""].height for each in others] == [5, 1_800]
     empty, filled = (each.exact(first)[2].min() for each in others)
     assert empty == 0 < filled
-    own, (people, events) = KINDS["linked"].tables[0], another(KINDS["linked"], first, full=True).tables[0]
-    assert (people.height, events.height) == (3 * own[0].height, 2 * own[1].height)
+    own, more = (each.tables[0] for each in (KINDS["linked"], another(KINDS["linked"], first, full=True)))
+    assert [frame.height for frame in more.values()] == [3 * own["people"].height, 2 * own["events"].height]
 
 
 def test_the_number_of_rows_stands_nowhere_under_add_remove() -> None:

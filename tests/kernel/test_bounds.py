@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells
+from sklar.kernel.people import deal
 from sklar.kernel.queries import QUERIES, Common, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import BLUR, Budget, Neighbors
 
@@ -97,19 +98,27 @@ def distances() -> Iterator[Example]:
             yield query, scales_for(1), worlds, 0.0 if reference.any() else least**2
 
 
+def dealt(query: Tables | Shares, rows: Sequence[tuple[int, ...]]) -> Callable[[int], Worlds]:
+    """People with up to two rows whose parts are dealt to the tokens of a person, however many rows others have."""
+
+    def worlds(_most: int) -> Worlds:
+        found = [np.zeros(query.n_cells, dtype=np.int64)]
+        for chosen in people_of([(*row, part) for row in rows for part in (0, 1, 3)], 2)[1:]:
+            *codes, parts = np.array(chosen).T
+            tokens = deal(np.zeros_like(parts), parts, query.each)
+            found.append(query.count(codes, tokens) if isinstance(query, Tables) else query.count([(codes[0], tokens)]))
+        yield np.array(found)
+
+    return worlds
+
+
 def shares() -> Iterator[Example]:
     for cells, each in product((1, 2, 3), (1, 2, 3, 8)):
         query = Shares(what="test", lengths=np.array([cells]), each=each)
-
-        def worlds(_most: int, query: Shares = query, cells: int = cells) -> Worlds:
-            entries = list(product(range(-1, cells + 1), (0, 1, 2), (0, 3)))
-            dealt = [np.zeros(cells, dtype=np.int64)]
-            for chosen in people_of(entries, 2)[1:]:
-                cell, weight, whole = np.array(chosen).T
-                dealt.append(query.count([(np.zeros_like(cell), cell, weight, whole)]))
-            yield np.array(dealt)
-
-        yield query, scales_for(1), worlds, 1.0 if cells > 1 else 0.5
+        yield query, scales_for(1), dealt(query, [(cell,) for cell in range(-1, cells + 1)]), 1.0 if cells > 1 else 0.5
+    for sizes, each in product(((2,), (2, 3)), (2, 3, 8)):
+        whole = Tables(cells=Cells(sizes), order=len(sizes), each=each)
+        yield whole, scales_for(1), dealt(whole, rows_of(sizes)), 1.0
 
 
 def common() -> Iterator[Example]:
@@ -142,7 +151,7 @@ def furthest(world: NDArray[np.int64], weights: NDArray[np.float64], neighbors: 
 
 
 def budget_of(neighbors: Neighbors, most: int, query: Query) -> Budget:
-    by_person = isinstance(query, Shares) or most > 1
+    by_person = getattr(query, "each", 1) > 1 or isinstance(query, Shares) or most > 1
     return Budget(epsilon=1.0, neighbors=neighbors, rows_per_person=most if by_person else None)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.kernel.people import choose_rows
+from sklar.kernel.people import choose_rows, deal
 from sklar.kernel.queries import Common
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, chance_of_one, cost, least_threshold
 from tests.kernel.test_theorems import KINDS, true_delta
@@ -136,3 +136,24 @@ def test_others_change_no_choice_and_parts_may_be_reduced_first() -> None:
     assert np.setdiff1d(whole, mine).tolist() == chosen(np.setdiff1d(np.arange(90), mine)).tolist()
     parts = [chosen(np.arange(start, start + 30)) for start in (0, 30, 60)]
     assert chosen(np.concatenate(parts)).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("each", [1, 2, 7, 1_024, 1 << 16])
+def test_the_tokens_of_an_owner_are_whole_and_of_one_sum_by_their_own_parts_alone(each: int) -> None:
+    rng = np.random.default_rng(each)
+    for most in (1, 3, 1 << 20, (1 << 46) // 200):
+        owner, parts = rng.integers(0, 20, 200), rng.integers(0, most, 200, endpoint=True)
+        parts[owner == 3] = 0
+        tokens = deal(owner, parts, each)
+        assert tokens.dtype == np.int64
+        assert (tokens >= 0).all()
+        sums = np.bincount(owner, tokens, 20)
+        assert (sums == np.where(np.bincount(owner, parts, 20) > 0, each, 0)).all()
+        for one in (0, 3, 7):
+            assert deal(owner[owner == one], parts[owner == one], each).tolist() == tokens[owner == one].tolist()
+        exact = each * parts / np.maximum(np.bincount(owner, parts, 20)[owner], 1)
+        assert (abs(tokens - exact) < 1 + 1e-6).all()
+    assert deal(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), each).size == 0
+    # Of many owners sums exceed 64 bits, and tokens are what they are of each.
+    owner, parts = np.repeat(np.arange(1 << 18), 2), np.tile([2**45, 2**45 - 1], 1 << 18)
+    assert (deal(owner, parts, each).reshape(-1, 2) == deal(np.zeros(2, dtype=np.int64), parts[:2], each)).all()

@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Common, Distances, Parities, Shares, Tables, deal, moved_sets, one_or_none
+from sklar.kernel.queries import Common, Distances, Parities, Shares, Tables, moved_sets, one_or_none
 from sklar.kernel.theorems import Budget
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4)
-ENTRIES = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(-1, 4), st.integers(0, 5), st.integers(0, 7)), min_size=1, max_size=12
-)
 
 
 @given(st.data(), SIZES)
@@ -143,31 +140,6 @@ def test_a_distance_is_the_length_of_what_smaller_tables_do_not_say(seed: int, o
         apart -= apart.mean(axis=axis, keepdims=True)
     query = Distances(of=Tables(cells=Cells(shape), order=order), reference=reference.ravel())
     assert query.answer(counts.ravel()).tolist() == [round(15 * float(np.linalg.norm(apart)))]
-
-
-@given(ENTRIES, st.sampled_from([1, 2, 8, 1024]))
-@settings(deadline=None)
-def test_a_person_deals_at_most_so_many_and_depends_on_nobody(entries: Any, each: int) -> None:
-    person, cell, weight, whole = np.array(entries, dtype=np.int64).T
-    alone = []
-    for who in range(4):
-        own = person == who
-        alone.append(deal(person[own], cell[own], weight[own], whole[own], cells=4, each=each))
-        assert (alone[-1] >= 0).all()
-        assert alone[-1].sum() <= each
-        # Shares are rounded by less than a token.
-        dealt = own & (cell >= 0) & (cell < 4) & (weight > 0)
-        parts = max(int(whole[dealt].max(initial=1)), int(weight[dealt].sum()))
-        exact = np.bincount(cell[dealt], weights=weight[dealt], minlength=4) * each / parts
-        assert (np.abs(alone[-1] - exact) < 1).all()
-    together = deal(person, cell, weight, whole, cells=4, each=each)
-    assert together.tolist() == np.sum(alone, axis=0).tolist()
-
-
-def test_largest_remainders_come_first_and_ties_by_cell() -> None:
-    zeros, ones = np.zeros(3, dtype=np.int64), np.ones(3, dtype=np.int64)
-    assert deal(zeros, np.array([2, 1, 0]), ones, 3 * ones, cells=3, each=4).tolist() == [2, 1, 1]
-    assert deal(zeros, np.array([0, 1, 2]), np.array([1, 1, 4]), 6 * ones, cells=3, each=4).tolist() == [1, 1, 2]
 
 
 def test_shares_of_people_need_a_budget_by_person() -> None:

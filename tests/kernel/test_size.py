@@ -22,12 +22,12 @@ RING = {
     "count": ("exact answers equal the plain routine's", "rows/test_count.py"),
     "planes": ("the same on bits, compiled", "rows/test_count.py"),
     "bounded": ("at most so many rows of a person, the same in every pass", "rows/test_people.py"),
-    "shares": ("a person's entries are that person's alone", "rows/test_shares.py"),
+    "trees": ("a person's entries are that person's alone", "rows/test_trees.py"),
     "engines": ("every engine gives the same answers, a file once also after an interruption", "rows/test_engines.py"),
     "executors": ("the same on a cluster, where partial answers add up", "rows/test_spark.py"),
 }
-# The goal is 1,500.
-MOST_RING = 1_595
+# The goal is 1,500. Trees of linked tables, here and on Spark, took 126 more than two tables in memory.
+MOST_RING = 1_721
 OUTSIDE = {"cryptography", "numpy", "typing", "sklar.errors"}
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import sklar
-from sklar.budget.plan import INSIDE, TOKENS, inside_places, inside_query, inside_sizes, plan_stages
+from sklar.budget.plan import INSIDE, TOKENS, Beside, beside_of, inside_places, plan_stages
 from sklar.fitting.density import rows_inside
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Shares
@@ -45,15 +45,19 @@ def frame_of(rows: int, seed: int = 1) -> pl.DataFrame:
     return pl.DataFrame(columns).with_columns(pl.col("cost").fill_nan(None))
 
 
+def inside_of(*sizes: int, share: float = 0.015) -> Beside:
+    """First moments inside so many bins each."""
+    return Beside(INSIDE, (*sizes, *sizes), share, "row")
+
+
 def plainly(frame: pl.DataFrame) -> Any:
     """The tokens of all rows by the kernel's plain routine, each table once."""
     entries = []
     for place in inside_places(SCHEMA):
         attribute = SCHEMA.attributes[place]
         codes = encode_column(frame[attribute.name], attribute)
-        tokens = dealt(frame[attribute.name], attribute, codes)
-        entries.append((np.arange(len(frame)), codes.astype(np.int64), tokens, np.full(len(frame), TOKENS)))
-    return np.split(inside_query(inside_sizes(SCHEMA)).count(entries * 2), 2)[0]
+        entries.append((codes.astype(np.int64), dealt(frame[attribute.name], attribute, codes)))
+    return np.split(beside_of(SCHEMA)[0].query.count(entries * 2), 2)[0]
 
 
 def test_attributes_whose_levels_hold_one_number_each_are_left_out() -> None:
@@ -108,7 +112,7 @@ def test_counted_are_the_tokens_that_the_plain_routine_deals(
 def test_a_table_costs_no_more_than_the_counts_that_it_is_paid_as(neighbors: Any, rows_per_person: Any) -> None:
     budget = Budget(epsilon=1.0, delta=1e-6, neighbors=neighbors, rows_per_person=rows_per_person)
     for scale in (3.0, 60.0, 4000.0):
-        own = budget.cost(inside_query([4]).bound(np.full(2, scale * TOKENS), budget))
+        own = budget.cost(inside_of(4).query.bound(np.full(2, scale * TOKENS), budget))
         table = budget.cost(budget.tables([scale, scale]))
         assert table.covers(own)
         assert own.rho == pytest.approx(table.rho, rel=1e-12)
@@ -117,7 +121,8 @@ def test_a_table_costs_no_more_than_the_counts_that_it_is_paid_as(neighbors: Any
 def test_moments_take_their_share_and_no_more_and_are_left_out_where_they_cannot_be_drawn() -> None:
     cells, budget = Cells([9, 4, 4, 5]), Budget(epsilon=1.0, delta=1e-6)
     for sizes, share in (((9,), 0.015), ((9, 4), 0.03), ((9, 4, 4, 5), 0.05)):
-        stages, without = (plan_stages(cells, budget, 5000, inside=each) for each in (sizes, ()))
+        dealt = (inside_of(*sizes, share=share),)
+        stages, without = (plan_stages(cells, budget, 5000, beside=own) for own in (dealt, ()))
         query, scales = stages.first.parts[-1]
         assert isinstance(query, Shares)
         taken = float(np.sum((scales / TOKENS) ** -2.0))
@@ -125,8 +130,9 @@ def test_moments_take_their_share_and_no_more_and_are_left_out_where_they_cannot
         assert stages.precision == pytest.approx(without.precision * (1 - share), rel=1e-2)
         assert budget.spent(stages.spend) <= budget.epsilon
     poor = Budget(epsilon=2e-3, delta=1e-6)
-    assert plan_stages(cells, poor, 5000, inside=(9,)).spend.scales.max() < 2**24
-    assert all(not isinstance(query, Shares) for query, _ in plan_stages(cells, poor, 5000, inside=(9,)).first.parts)
+    stages = plan_stages(cells, poor, 5000, beside=(inside_of(9),))
+    assert stages.spend.scales.max() < 2**24
+    assert all(not isinstance(query, Shares) for query, _ in stages.first.parts)
 
 
 Released = tuple[Any, pl.DataFrame, Path]
@@ -149,7 +155,8 @@ def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_a_release_holds_moments_up_to_noise_and_is_verified(released: Released) -> None:
     """Within six standard errors, as all but once in ten million releases; so are means."""
     model, frame, path = released
-    again, exact = sklar.load(path), np.split(plainly(frame) / TOKENS, np.cumsum(inside_sizes(SCHEMA))[:-1])
+    sizes = SCHEMA.sizes[[*inside_places(SCHEMA)]]
+    again, exact = sklar.load(path), np.split(plainly(frame) / TOKENS, np.cumsum(sizes)[:-1])
     found = rows_inside(again.measured)
     assert sorted(found) == [0, 1, 2]
     for place, own in zip(found, exact, strict=True):
@@ -184,7 +191,7 @@ def test_the_mean_inside_a_bin_is_the_measured_one_where_it_has_less_noise(relea
     (block,) = [each for each in model.measured.blocks if getattr(each.query, "what", "") == INSIDE]
     moments, rows = rows_inside(model.measured)[at][0], model.estimate("days").counts
     for wanted in (0.1, 0.8):
-        first = inside_sizes(SCHEMA)[0]
+        first = SCHEMA.sizes[inside_places(SCHEMA)[0]]
         values = block.values.copy()
         for start in (first, first + values.size // 2):
             values[start + 2] = wanted * rows[2] * TOKENS

@@ -15,7 +15,7 @@ import sklar
 from sklar.budget.method import PAPER, Method
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
-from tests.linked import small as linked
+from tests.linked import days, in_order
 from tests.linked import tables as linked_tables
 
 ROWS = 1_500
@@ -116,7 +116,7 @@ def make(folder: Path) -> dict[str, Path]:
         found[kind] = folder / f"{kind}.sklar"
         fit().save(found[kind])
     found["linked"] = folder / "linked.sklar"
-    sklar.fit_linked(*linked_tables(), linked(), epsilon=3.0).save(found["linked"])
+    sklar.fit(days(linked_tables()), in_order(), epsilon=3.0).save(found["linked"])
     return found
 
 

@@ -18,14 +18,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget.plan import WITH_EVENTS, plan_linked
 from sklar.files.archive import member
-from sklar.kernel.queries import Parities, Shares, Tables
-from sklar.kernel.theorems import Budget, chance_of_one, round_up_scale
+from sklar.kernel.queries import Parities, Tables
+from sklar.kernel.theorems import chance_of_one, round_up_scale
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode_column
-from sklar.rows.shares import count_tokens, join
-from tests.linked import small, tables
+from tests.linked import days, exact_of, in_order, tables
 from tests.trust import forge
 from tests.trust.conftest import BITS, ROWS, SCHEMA, bits, table
 from tests.trust.forge import Arrays, Change, Document, put, tables_of
@@ -223,22 +221,19 @@ def scores(make: Callable[[int], Any]) -> Change:
     return change
 
 
-def events(make: Callable[[str, NDArray[Any]], NDArray[Any]]) -> Change:
-    """Other tables with events of a linked model."""
+def sides(make: Callable[[str, NDArray[Any]], NDArray[Any]]) -> Change:
+    """Other tables beside the joint one of a model of linked tables."""
 
     def change(document: Document, arrays: Arrays) -> None:
         for number, each in enumerate(document["blocks"]):
-            if each["what"] in WITH_EVENTS:
+            if each["query"] == "side":
                 arrays[f"block{number}"] = make(each["what"], arrays[f"block{number}"])
 
     return change
 
 
-def exact_tokens(kind: str, _noisy: NDArray[Any]) -> NDArray[Any]:
-    plan = plan_linked(small(), Budget(epsilon=3.0, rows_per_person=1))
-    exact = count_tokens(join(*tables(), small()), small(), plan)
-    kinds = [query.what for query, _ in plan.parts if isinstance(query, Shares)]
-    return dict(zip(kinds, exact, strict=True))[kind]
+def exact_tokens(what: str, _noisy: NDArray[Any]) -> NDArray[Any]:
+    return exact_of(in_order(), days(tables()))[what]
 
 
 def message(size: int) -> NDArray[np.int64]:
@@ -321,8 +316,8 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "another plan": ("binary", other_plan, "plan refit"),
     "exact counts, and one total of a scale below 1": ("counted", exact_at_large_scales, "noise"),
     "no scores": ("third", scores(lambda size: [0] * size), "noise"),
-    "no events": ("linked", events(lambda _, noisy: noisy * 0), "noise"),
-    "exact tables with events": ("linked", events(exact_tokens), "noise"),
+    "no steps": ("linked", sides(lambda _, noisy: noisy * 0), "noise"),
+    "exact tables beside the joint one": ("linked", sides(exact_tokens), "noise"),
     "tables that another system measured": ("auto", put("certificate.claimed_by", "me"), "format"),
     "rows among settings that there are none of": ("auto", put("settings.tried", message(90).tolist()), "format"),
 }
@@ -331,7 +326,7 @@ FORGERIES |= {name: (kind, put(at, value), checks) for name, (kind, at, value, c
 # What cannot be told from a genuine file: with what verify says was not tested or checked, plainly and after a refit.
 PLAINLY, ROOM = "model: not recomputed", "not confirmed: .* stored values differ .*: room for [0-9,]{5,} bytes"
 SCORES = "Not tested for noise: .*what scores of larger tables say"
-PAIRS_OF_EVENTS = "Not tested for noise: .*one attribute in two events of a person"
+TWO_ROWS = "Not tested for noise: .*two rows of a person"
 
 
 def in_cut_points(_document: Document, arrays: Arrays) -> None:
@@ -344,10 +339,10 @@ LISTED: dict[str, tuple[str, Change, str, str]] = {
     "24 KB of rows in the low bits of the model": ("auto", in_probabilities(0, 8), PLAINLY, ROOM),
     "rows in the last digits that are stored": ("auto", in_probabilities(12, 1), PLAINLY, ROOM),
     "rows in the last bits of cut points": ("binary", in_cut_points, PLAINLY, ROOM.replace("{5,}", "+")),
-    "no pairs of events": (
+    "no pairs of rows": (
         "linked",
-        events(lambda kind, noisy: noisy * 0 if kind == "two-events" else noisy),
-        PAIRS_OF_EVENTS,
+        sides(lambda what, noisy: noisy * 0 if what == "events: two" else noisy),
+        TWO_ROWS,
         "FAIL refit",
     ),
 }

@@ -18,7 +18,7 @@ from sklar.budget.method import PAPER, Method
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import Verification, verify
-from tests.linked import small
+from tests.linked import deep, deep_tables, small
 from tests.linked import tables as linked_tables
 from tests.trust import conftest as made
 from tests.trust.conftest import SCHEMA, schema, table
@@ -116,11 +116,10 @@ SHAPES: dict[str, Fit] = {
     "epsilon 50": fit(table(), SCHEMA, epsilon=50.0),
     "epsilon 50, Laplace, add-remove": fit(table(), SCHEMA, epsilon=50.0, **LAPLACE, **PRESENCE),
     "epsilon 400": fit(table(), SCHEMA, epsilon=400.0),
-    "linked": partial(sklar.fit_linked, *linked_tables(), small(), epsilon=3.0),
-    "linked, one event": partial(sklar.fit_linked, *linked_tables(), small(1), epsilon=1.0),
-    "linked, add-remove": partial(
-        sklar.fit_linked, *linked_tables(900), small(), Budget(epsilon=2.0, neighbors="add-remove")
-    ),
+    "linked": partial(sklar.fit, linked_tables(), small(), epsilon=3.0),
+    "linked, one event": partial(sklar.fit, linked_tables(), small(1), epsilon=1.0),
+    "linked, add-remove": partial(sklar.fit, linked_tables(900), small(), Budget(epsilon=2.0, **PRESENCE)),
+    "linked, four tables": partial(sklar.fit, deep_tables(), deep(), epsilon=3.0),
     "dates and numbers": fit(dates(), DATES),
     "given weights": fit(table(), weighted(a0=4.0, a3=0.5)),
     "third stage": fit(made.threes(), schema((3,) * 6), epsilon=4.0),

@@ -25,6 +25,7 @@ import pytest
 from benchmarks.pages import EARLIER
 from click.testing import CliRunner
 
+from sklar.budget.certificate import Measured
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER
 from sklar.cli import cli
@@ -36,7 +37,7 @@ from sklar.trust import audit as audited
 from sklar.trust.audit import QUICK, Audit, Comparison, Effort, by_kind, inventions, noises, sensitivity
 from sklar.trust.audit.__main__ import ATTACKS, carry_out
 from sklar.trust.audit.inventions import EXACT, Released, whole_numbers
-from sklar.trust.audit.kinds import Everything, kinds, rows_of
+from sklar.trust.audit.kinds import kinds, rows_of
 from tests.flaws.attacks import LESS, ONCE, PAGE, page
 
 LOOSE = Budget(epsilon=18.0)
@@ -44,7 +45,7 @@ PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
 
 
 KINDS = {kind.name: kind for kind in kinds()}
-DRAWN: dict[str, list[Everything]] = {}
+DRAWN: dict[str, list[Measured]] = {}
 
 
 def noise_with(change: Any, name: str) -> Comparison:
@@ -52,7 +53,7 @@ def noise_with(change: Any, name: str) -> Comparison:
     kind = KINDS[name]
     drawn = DRAWN.setdefault(name, [kind.measure() for _ in range(20)])
 
-    def flawed_release(measured: Everything) -> Everything:
+    def flawed_release(measured: Measured) -> Measured:
         blocks = [
             replace(block, values=exact + change(exact, block.values - exact))
             for block, exact in zip(measured.blocks, kind.exact(measured), strict=True)
@@ -179,7 +180,7 @@ def test_too_little_noise_is_flagged() -> None:
     kind = rows_of("", (2,) * 8, 3, LOOSE, method=PAPER)
     runs = [[kind.measure(which) for _ in range(90)] for which in (0, 1)]
 
-    def quiet(measured: Everything, which: int) -> Any:
+    def quiet(measured: Measured, which: int) -> Any:
         exact = kind.exact(measured, which)
         return less_noise(measured, [np.rint(0.75 * each).astype(np.int64) for each in exact], 0.25)
 
@@ -263,7 +264,9 @@ def test_facts_that_tell_neighbors_apart_are_flagged(name: str) -> None:
     def leaky(measured: Any, rows: int) -> Any:
         return replace(measured, certificate=replace(measured.certificate, public_rows=rows))
 
-    told = [[leaky(each, kind.tables[which][0].height) for each in own] for which, own in enumerate(runs)]
+    told = [
+        [leaky(each, next(iter(kind.tables[which].values())).height) for each in own] for which, own in enumerate(runs)
+    ]
     found = by_kind.attack_facts(kind, told[0], told[1], Path())
     assert not found.passed
     assert "certificate.public_rows" in found.found
@@ -289,7 +292,7 @@ def test_a_block_that_nobody_paid_for_is_flagged(name: str) -> None:
     class Twice(type(kind)):  # type: ignore[misc]
         """The same kind, whose every answer is given twice."""
 
-        def exact(self, each: Everything, which: int = 0) -> list[Any]:
+        def exact(self, each: Measured, which: int = 0) -> list[Any]:
             return [*kind.exact(measured, which), *kind.exact(measured, which)] if each is looks else []
 
     twice = Twice(name=name, schema=kind.schema, budget=kind.budget, tables=kind.tables)

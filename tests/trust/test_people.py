@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +11,15 @@ import pytest
 import sklar
 from sklar.budget.certificate import measurements
 from sklar.budget.method import PAPER
-from sklar.budget.plan import plan_linked
-from sklar.files.model import LinkedModel
+from sklar.files.model import Model, TreeModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.rows.shares import count_tokens, join
+from sklar.public.tree import Tree
 from sklar.trust.audit.by_kind import LOOSE, attack_cost, attack_guess
 from sklar.trust.audit.inventions import whole_numbers
 from sklar.trust.audit.kinds import rows_of
 from sklar.trust.verify import verify
-from tests.linked import small, tables
+from tests.linked import exact_of, small, tables
 from tests.trust.forge import failed
 
 
@@ -49,39 +47,35 @@ def test_a_release_for_people_is_verified(genuine: dict[str, Path]) -> None:
     assert "id" not in model.sample(10).columns
 
 
-def failed_of(model: LinkedModel, folder: Path, *, refit: bool = False) -> set[str]:
+def failed_of(model: Model, folder: Path, *, refit: bool = False) -> set[str]:
     model.save(folder / "m.sklar")
     return failed(verify(folder / "m.sklar", refit=refit))
 
 
 @pytest.fixture(scope="module")
-def linked() -> Iterator[LinkedModel]:
-    """By a short fit: how good it is is another test's business."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sklar.fitting.classes.MAX_STEPS", 40)
-        yield sklar.fit_linked(*tables(), small(), epsilon=2.0)
+def linked() -> TreeModel:
+    model = sklar.fit(tables(), small(), epsilon=2.0)
+    assert isinstance(model, TreeModel)
+    return model
 
 
-def test_linked_tables_are_verified(linked: LinkedModel, tmp_path: Path) -> None:
+def test_linked_tables_are_verified(linked: TreeModel, tmp_path: Path) -> None:
     linked.save(path := tmp_path / "m.sklar")
     found = verify(path, refit=True)
     assert found.passed, found.lines()
-    assert [check.name for check in found.checks] == [
-        *("format", "layout", "schema", "people", "measurements", "arrays", "theorem", "independent", "noise", "refit")
-    ]
     assert found.independent_epsilon is not None
     assert 1.9 < found.independent_epsilon <= 2.0
-    assert "any one person, with all their events" in "\n".join(found.lines())
-    assert found.to_dict()["certificate"]["unit"] == "person"
+    assert "any one person, with all their rows" in "\n".join(found.lines())
+    assert found.to_dict()["certificate"]["count"] == "everyone"
     path.write_bytes(b"hidden" + path.read_bytes())
     assert not verify(path).passed
-    sklar.fit_linked(*tables(), small(), Budget(epsilon=2.0, neighbors="add-remove")).save(path)
+    sklar.fit(tables(), small(), Budget(epsilon=2.0, neighbors="add-remove")).save(path)
     found = verify(path)
     assert found.passed, found.lines()
-    assert "whether any one person, with all their events, is in the tables" in "\n".join(found.lines())
+    assert "whether any one person, with all their rows, is in the tables" in "\n".join(found.lines())
 
 
-def test_forged_linked_tables_fail(linked: LinkedModel, tmp_path: Path) -> None:
+def test_forged_linked_tables_fail(linked: TreeModel, tmp_path: Path) -> None:
     measured = linked.measured
     lower = replace(measured.certificate, epsilon=1.9)
     made = replace(linked, measured=replace(measured, certificate=lower))
@@ -92,20 +86,21 @@ def test_forged_linked_tables_fail(linked: LinkedModel, tmp_path: Path) -> None:
     made = replace(linked, measured=replace(measured, blocks=blocks, certificate=odd))
     assert failed_of(made, tmp_path) == {"arrays"}
 
-    person = np.roll(linked.classes.person[:, :2], 1, axis=1)
-    moved = replace(linked.classes, person=np.hstack([person, linked.classes.person[:, 2:]]).astype(np.float32))
-    assert failed_of(replace(linked, classes=moved), tmp_path, refit=True) == {"refit"}
+    moved = replace(linked.copula, probabilities=np.roll(linked.copula.components(), 5, axis=0))  # type: ignore[type-var]
+    assert failed_of(replace(linked, copula=moved), tmp_path, refit=True) == {"refit"}
 
 
 def test_exact_counts_are_found(tmp_path: Path) -> None:
     """Of people with eight attributes: two would be too few to tell."""
-    people, events = tables()
-    wide = people.select("id", *(((people["id"] // 2**bit) % 2 == 1).alias(f"x{bit}") for bit in range(8)))
-    eight = "".join(f'[attributes.x{bit}]\ntype = "boolean"\n' for bit in range(8))
-    wider = replace(small(), people=Schema.from_toml(eight))
-    made = sklar.fit_linked(wide, events, wider, epsilon=1.0)
+    frames, (root, below) = tables(), small().branches
+    own = ((frames["people"]["id"] // 2**bit % 2 == 1).alias(f"x{bit}") for bit in range(8))
+    frames["people"] = frames["people"].select("id", *own)
+    eight = Schema.from_toml("".join(f'[attributes.x{bit}]\ntype = "boolean"\n' for bit in range(8)))
+    wider = Tree(branches=(replace(root, schema=eight), below))
+    made = sklar.fit(frames, wider, epsilon=1.0)
     assert failed_of(made, tmp_path) == set()
-    joined = join(wide, events, wider)
-    exact = count_tokens(joined, wider, plan_linked(wider, made.certificate.budget))
-    bare = tuple(replace(block, values=own) for block, own in zip(made.measured.blocks, exact, strict=True))
+    exact = exact_of(wider, frames)
+    names = [getattr(block.query, "what", getattr(block.query, "order", 0)) for block in made.measured.blocks]
+    pairs = zip(made.measured.blocks, names, strict=True)
+    bare = tuple(replace(block, values=exact[name]) if name in exact else block for block, name in pairs)
     assert failed_of(replace(made, measured=replace(made.measured, blocks=bare)), tmp_path) == {"noise"}

@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from sklar.budget.plan import plan_linked
+from sklar.budget.certificate import Measured, certify
+from sklar.budget.method import Method
+from sklar.budget.plan import TOKENS, beside_of, in_tokens, plan_release
 from sklar.budget.search import ladder_of, next_cells
 from sklar.kernel.cells import Cells
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
-from sklar.kernel.queries import Block, Tables
+from sklar.kernel.queries import Block, Shares, Tables
 from sklar.kernel.theorems import Budget, Mechanism, round_up_scale
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.rows.shares import count_tokens, join
 from sklar.trust.verify import residuals as under_test
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseResiduals, NoiseTest, visible
-from tests.linked import small, tables
+from tests.linked import days, exact_of, in_order, tables
 from tests.trust.conftest import schema
 
 Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
@@ -339,21 +340,28 @@ def test_what_is_visible_leaves_out_what_the_verifier_adds() -> None:
     assert visible(1_000, "gaussian", 0.0, 0.999) == 0
 
 
-def test_tables_with_events_are_as_likely_as_they_are_said_to_be() -> None:
+def test_sides_of_linked_tables_are_as_likely_as_they_are_said_to_be() -> None:
     """One-sided: each chance is below 0.1 at most a tenth of the time, of 40 releases (off by a factor 4: 1e-6)."""
-    joined = join(*tables(), small())
-    plan = plan_linked(small(), Budget(epsilon=3.0, rows_per_person=1))
-    exact = count_tokens(joined, small(), plan)
+    tree, budget = in_order(), Budget(epsilon=3.0, rows_per_person=1)
+    exact, joint = exact_of(tree, days(tables())), tree.joint.measured
+    stages = plan_release(joint.cells, budget, Method(), n_rows=400, beside=beside_of(tree))
+    parts = [in_tokens(*part, TOKENS) for part in stages.first.parts]
     below: dict[str, int] = {}
-    for _ in range(40):
+
+    def examined(*, noisy: bool) -> list[NoiseTest]:
         blocks = [
-            Block(query=query, scales=scales, values=counts + discrete_gaussian(scales, query.sizes))
-            for (query, scales), counts in zip(plan.parts, exact, strict=True)
+            Block(query=query, scales=scales, values=exact[query.what] + noisy * discrete_gaussian(scales, query.sizes))
+            for query, scales in parts
+            if isinstance(query, Shares) and query.what in exact
         ]
-        for test in under_test.examine_events(blocks, small())[0]:
+        certificate = certify(joint, budget, blocks, 400, tree=tree)
+        found = Measured(schema=joint, blocks=tuple(blocks), certificate=certificate, tree=tree)
+        return under_test.examine_sides(found)[0]
+
+    for _ in range(40):
+        for test in examined(noisy=True):
             below[test.name] = below.get(test.name, 0) + (test.chance < 0.1)
-    assert set(below) == {"tables with events", "each of the tables with events"}
+    assert set(below) == {"tables of rows", "each of the tables of rows"}
     assert max(below.values()) <= binom.isf(1e-6, 40, 0.1)
-    # All of them seen; and exact, or stated too large, refused.
-    bare = [replace(block, values=counts) for block, counts in zip(blocks, exact, strict=True)]
-    assert under_test.EVENTS in failing(under_test.examine_events(bare, small())[0])
+    # Exact ones are refused.
+    assert under_test.SIDES_TOGETHER in failing(examined(noisy=False))

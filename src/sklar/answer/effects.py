@@ -99,7 +99,7 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
     cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     others = range(cells.n_attributes) if beside is None else tuple(beside)
     pairs = sorted({(min(i, j), max(i, j)) for i in where for j in others if i != j})
-    for block in measured.blocks:
+    for block in measured.counted:
         query = block.query
         if not isinstance(query, Tables) or query.about or not query.order:
             continue
@@ -188,10 +188,10 @@ def pool_tables(tables: Iterable[NoisyTable], where: Subset, n_rows: int) -> dic
 def rows_of(measured: Measured) -> tuple[int, float]:
     """The number of rows, and the variance of its noise: 0 where it is public."""
     mechanism, precision = measured.certificate.mechanism, 0.0
-    n = estimate_rows(measured.blocks, mechanism, measured.n_rows)
+    n = estimate_rows(measured.counted, mechanism, measured.n_rows)
     if measured.n_rows is not None:
         return n, 0.0
-    for block in measured.blocks:
+    for block in measured.counted:
         query = block.query
         if isinstance(query, Tables) and not query.about and query.sets is None:
             # A total is a sum of all cells of a table.

@@ -35,8 +35,8 @@ from sklar.errors import BudgetError
 from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.wording import said
-from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
+from sklar.public.tree import Tree, joint_of, known_of
 
 # Where the smallest epsilon is looked for, three digits each. Beyond the upper end nobody would call it private.
 MOST = 100.0
@@ -213,7 +213,7 @@ class Planned(Tabular):
 
 
 def plan(
-    schema: SchemaLike | LinkedPart,
+    schema: SchemaLike | Tree,
     *,
     rows: int,
     want: str | Sequence[str] = (),
@@ -233,18 +233,17 @@ def plan(
     >>> plan(schema, rows=10_000, want="smoker = true within 1%").epsilon
     0.0987
     """
-    asked, schema = schema, Schema.of(schema)
+    known = known_of(schema)
+    joint = joint_of(known)
     texts = [want] if isinstance(want, str) else list(want)
     if epsilon is None and not texts:
         raise BudgetError('give what is wanted, or an epsilon to say what it answers. Example: want="sex within 2%".')
-    expected = partial(forecast, asked, rows=rows, delta=delta, neighbors=neighbors, method=method)
+    expected = partial(forecast, known, rows=rows, delta=delta, neighbors=neighbors, method=method)
     first = expected(epsilon=1.0 if epsilon is None else epsilon)
-    wants = tuple(read_want(text, schema, rows) for text in texts)
+    wants = tuple(read_want(text, joint, rows) for text in texts)
     account = None
     if ledger is not None:
-        account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(
-            dataset or (asked.linked if isinstance(asked, LinkedPart) else schema).name
-        )
+        account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(dataset or known.name)
     if epsilon is not None:
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 

@@ -5,33 +5,29 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sklar.budget.plan import INSIDE, KINDS, LinkedTable, linked_tables, part_blocks
+from sklar.budget.plan import INSIDE, said_of
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
-from sklar.kernel.cells import Doubles
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.events import Linked
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 from sklar.public.settings import Count, Person
+from sklar.public.tree import Known, Tree
 
 # Added to the order of the tables that scores are about, one number for each.
 SCORES = 10
 _WAYS = ("one-way", "two-way", "three-way", "four-way")
-_COUNTED = {
-    "people": "people, one row of each",
-    "everyone": "people",
-    "events": "people with events, whose events share one unit of each (not a count of events)",
-}
+_COUNTED = {"people": "people, one row of each", "everyone": "people"}
 _PARITIES = ("counts of ones", "parities of pairs", "parities of triples")
 
 
@@ -43,8 +39,9 @@ class Measurement:
     `SCORES` added to their order: single numbers, in parts of a row (`queries`). One person makes `moves` moves in all
     of them together, over separate cells, each of L1 norm at most `reach`.
 
-    `kind` names tables of tokens, those of linked people and events (`plan.KINDS`) or first moments inside bins: scale
-    and sensitivities are in people or rows, `reach` is in tokens, and the noise that was drawn is in tokens, too.
+    Scale and sensitivities are in rows or people. Where these have tokens, `reach` is in tokens, and so is the noise
+    that was drawn. `kind` names tables that are not of attributes: first moments inside bins, or sides of linked tables
+    (`plan.SIDES`), with the name of the table that they are of before it.
     """
 
     stage: int
@@ -63,8 +60,10 @@ class Measurement:
         """In words."""
         if self.kind == INSIDE:
             return "tables of where numbers lie inside bins"
-        if self.kind or not self.order:
-            return KINDS[self.kind][1] if self.kind else "number of rows"
+        if self.kind:
+            return said_of(self.kind)
+        if not self.order:
+            return "number of rows"
         if self.parity:
             return _PARITIES[self.order - 1]
         tables = f"{_WAYS[self.order % SCORES - 1]} tables"
@@ -93,8 +92,8 @@ class Certificate(Tabular):
 
     `count` is None where a row is a person. Else neighbors differ in all rows of one person: "people" counts one row of
     each, "rows" at most `rows_per_person` of each. `public_rows` is the number of rows that were counted, where
-    neighbors share it: that of all rows, or that of people. `tokens` is how many parts a person's unit is cut into in
-    tables with events, where people are protected with all their events in a second table; else None.
+    neighbors share it: that of all rows, or that of people. `tokens` is how many parts a person's unit is cut into
+    where people are protected with all their rows in several tables; else None.
     """
 
     neighbors: Neighbors
@@ -111,7 +110,7 @@ class Certificate(Tabular):
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    count: Count | Literal["everyone", "events"] | None = None
+    count: Count | Literal["everyone"] | None = None
     rows_per_person: int | None = None
     tokens: int | None = None
 
@@ -144,8 +143,7 @@ class Certificate(Tabular):
     def not_covered(self) -> str:
         """What the promise does not cover of a schema that nobody read, in words; empty where somebody read it."""
         columns = f"{len(self.unread):,} column{'s' if len(self.unread) > 1 else ''}"
-        said = f"accepted unread: what it states of {columns} is not covered by epsilon."
-        return f"The schema was drafted from the rows and {said}" if self.unread else ""
+        return said("budget.unread", columns=columns) if self.unread else ""
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """What was measured: one line for every stage, kind of table and noise scale."""
@@ -156,7 +154,7 @@ class Certificate(Tabular):
     def unit(self) -> str:
         """Whom the promise is about, in words."""
         if self.tokens is not None:
-            return "person, with all their events"
+            return "person, with all their rows in all tables"
         return "row" if self.count is None else "person, with all their rows"
 
     @property
@@ -199,21 +197,18 @@ class Certificate(Tabular):
 
     def spend_of(self, *measured: Measurement) -> Spend:
         """What these measurements cost. The noise of whole tokens is stated in people or rows."""
-        tokens = [each.reach / self.rows if each.kind else 1.0 for each in measured]
+        tokens = [each.reach / self.rows if each.order < SCORES else 1.0 for each in measured]
         lines = [(each.scale * n, each.moves, each.reach) for each, n in zip(measured, tokens, strict=True)]
         return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: of linked tables with `public_people` and `unit`, too, and without rounds that are none."""
-        linked = {"public_people": self.public_rows, "unit": "person"} if self.tokens is not None else {}
+        """For JSON: without rounds that are none."""
         domains = [{key: own for key, own in asdict(each).items() if key != "round" or own} for each in self.domains]
-        return asdict(self) | {"domains": domains} | linked
+        return asdict(self) | {"domains": domains}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Certificate:
         """From JSON."""
-        if document.get("tokens") is not None:
-            document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
             receipt, found = document.get("receipt"), document["domains"]
             bounds = (None if each.get("bounds") is None else tuple(each["bounds"]) for each in found)
@@ -228,32 +223,34 @@ class Certificate(Tabular):
 
 
 def certify(
-    of: Schema | Linked,
+    of: Schema,
     budget: Budget,
     blocks: Sequence[Block],
     public_rows: int | None,
     findings: Sequence[Finding] = (),
+    tree: Tree | None = None,
 ) -> Certificate:
     """The certificate of finding domains, then measuring these blocks; of linked tables `public_rows` counts people."""
-    of_unit: dict[str, Any]
-    if isinstance(of, Linked):
-        tokens = max(block.query.each for block in blocks if isinstance(block.query, Shares))
-        of_unit = {"count": "people", "rows_per_person": 1, "tokens": tokens, **vouched(of)}
-    else:
-        own = {finding.attribute for finding in findings}
-        earlier = tuple(each.name for each in of.attributes if each.domain == "found" and each.name not in own)
-        of_unit = {"earlier": earlier, **vouched(of.whole or of), **unit_of(of.person)}
+    own = {finding.attribute for finding in findings}
+    earlier = tuple(each.name for each in of.attributes if each.domain == "found" and each.name not in own)
     return Certificate(
         public_rows=public_rows,
-        schema_sha256=of.digest,
+        schema_sha256=of.digest if tree is None else tree.digest,
         measurements=measurements(blocks, budget),
         domains=tuple(findings),
         versions=installed_versions(),
-        **(asdict(budget) | of_unit),
+        earlier=earlier,
+        tokens=None if tree is None else tokens_of(blocks),
+        **(asdict(budget) | vouched(of.whole or of) | unit_of(of.person)),
     )
 
 
-def vouched(of: Schema | Linked) -> dict[str, Any]:
+def tokens_of(blocks: Sequence[Block]) -> int:
+    """How many tokens are a person's unit in these blocks of linked tables."""
+    return max(int(getattr(block.query, "each", 1)) for block in blocks)
+
+
+def vouched(of: Schema) -> dict[str, Any]:
     """What a certificate says of entries that are not public knowledge."""
     return {"read_from_rows": of.read_from_rows, "unread": of.unread}
 
@@ -307,7 +304,7 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
             unique = zip(*np.unique(scales, return_counts=True), strict=True)
             groups = [(order, number, scale, budget.shifts * number) for scale, number in unique]
         reach = float(query.bound(scales, budget).reach[0])
-        each, kind = (query.each, query.what) if isinstance(query, Shares) else (1, "")
+        each, kind = getattr(query, "each", 1), query.what if isinstance(query, Shares) else ""
         l1, l2 = (reach, reach) if isinstance(query, Parities | Distances) else of_table
         own: dict[str, Any] = {"stage": stage, "reach": reach, "kind": kind, "parity": isinstance(query, Parities)}
         own |= {"sensitivity_l1": l1, "sensitivity_l2": l2}
@@ -344,12 +341,14 @@ class Measured:
 
     `schema` is the measured part of the release's schema, without the attributes that others determine. `blocks` are in
     this order: those of the search for private domains, as the certificate's `domains` name them (none where they were
-    not kept); those of the first plan, of its second look; chosen tables and distances.
+    not kept); those of the first plan, of its second look; chosen tables and distances. Of linked tables (`tree`) it is
+    the joint one.
     """
 
     schema: Schema
     blocks: tuple[Block, ...]
     certificate: Certificate
+    tree: Tree | None = None
 
     def __repr__(self) -> str:
         return f"Measured({self.schema!r}, {len(self.blocks)} blocks, {self.certificate!r})"
@@ -360,47 +359,11 @@ class Measured:
         return self.certificate.public_rows
 
     @property
-    def known(self) -> Schema:
-        """All that is publicly known of the table."""
-        return self.schema.whole or self.schema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LinkedMeasured:
-    """Everything that was measured of linked tables, with its certificate: public. A block for every kind of table."""
-
-    linked: Linked
-    blocks: tuple[Block, ...]
-    certificate: Certificate
+    def counted(self) -> tuple[Block, ...]:
+        """The same blocks, in rows: of linked tables in people, no more in tokens of theirs."""
+        return tuple(block.in_rows for block in self.blocks)
 
     @property
-    def known(self) -> Linked:
-        """All that is publicly known of both tables."""
-        return self.linked
-
-    @property
-    def tables(self) -> list[tuple[LinkedTable, Doubles, float]]:
-        """Every table with its noisy cells, flat, and the scale of their noise: both in people."""
-        known = linked_tables(self.linked)
-        return [
-            (table, values / block.query.each, float(scale / block.query.each))
-            for block in self.blocks
-            if isinstance(block.query, Shares)
-            for table, values, scale in zip(known[block.query.what], block.by_scale(), block.scales, strict=True)
-        ]
-
-    def part(self, name: str) -> Measured:
-        """What was measured of one of the tables, as a table by itself (`plan.part_blocks`)."""
-        part, certificate = self.linked.part(name), self.certificate
-        stated = {"count": "everyone"} if part.of_people else {"count": "events", "public_rows": None}
-        blocks = part_blocks(part, self.blocks, certificate.public_rows)
-        return Measured(schema=part.schema, blocks=tuple(blocks), certificate=replace(certificate, **stated))
-
-    @property
-    def n_people(self) -> int:
-        """How many people there are: public, or by the noisy tables in which everybody stands in one cell."""
-        if self.certificate.public_rows is not None:
-            return self.certificate.public_rows
-        held = [(cells, scale) for table, cells, scale in self.tables if table.kind in ("people", "number")]
-        totals, variances = np.array([(cells.sum(), scale**2 * cells.size) for cells, scale in held]).T
-        return max(round(float(np.sum(totals / variances) / np.sum(1 / variances))), 1)
+    def known(self) -> Known:
+        """All that is publicly known of the table, or of linked ones."""
+        return self.tree or self.schema.whole or self.schema

@@ -25,9 +25,9 @@ from sklar.kernel.queries import Shares, moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.notebook import Tabular, blank_figure, html_card
 from sklar.machine.wording import said, stated
-from sklar.public.events import LinkedPart
 from sklar.public.schema import Schema, SchemaLike
 from sklar.public.settings import budget_for
+from sklar.public.tree import Tree, joint_of, known_of, tree_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,11 +71,14 @@ def group_of(sizes: NDArray[Any], rows: int) -> int:
 def grade(sds: Doubles, sizes: NDArray[Any], rows: int) -> str:
     """What tables are good for, in one of the words of `GRADES`: as noise, a group cannot be told from none.
 
+    Nor are tables better than noise of which most are.
+
     >>> grade(np.array([40.0]), np.array([10]), 1_470), grade(np.array([40.0]), np.array([20]), 1_470)
     ('usable in part', 'mostly noise')
     """
     part = TWICE * rms(sds, sizes) / group_of(sizes, rows)
-    return next(word for most, word in GRADES if part <= most)
+    noisy = float(np.median(ratios(sds, sizes, rows))) > 1
+    return NOISE if noisy else next(word for most, word in GRADES if part <= most)
 
 
 def within(error: float) -> str:
@@ -112,8 +115,8 @@ class Forecast(Tabular):
     all tables together, as `query` states them of rows whose number is public. `split` is the share of the privacy
     cost (of the sum of 1 / scale^2) by purpose, `search_factor` how many times what numbers want the noise of their
     search is. `triples_share` is the most of the second stage's cost that may go to three-way tables, `scores_share`
-    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round. How
-    long linked tables take is not foreseen: `seconds` is 0 for a `part` of them.
+    the part of all cost that scores of them take. Categories are forecast as if all columns needed a second round. Of
+    linked tables (`tree`) the joint one is forecast, whose rows are people.
     """
 
     schema: Schema
@@ -130,12 +133,7 @@ class Forecast(Tabular):
     scores_share: float
     seconds: float
     memory_bytes: float
-    part: LinkedPart | None = None
-
-    @property
-    def rows_are_public(self) -> bool:
-        """Whether the number of rows is: that of people with events is not."""
-        return self.budget.rows_are_public and (self.part is None or self.part.of_people)
+    tree: Tree | None = None
 
     @property
     def one_way_error(self) -> float:
@@ -240,7 +238,7 @@ class Forecast(Tabular):
     def against_rows(self) -> tuple[Forecast, ...]:
         """The same release with other numbers of rows of each person, and itself; none where it counts people."""
         person = self.schema.person
-        if person is None or person.count == "people":
+        if person is None or person.count != "rows":
             return ()
         whole, budget = self.schema.whole or self.schema, replace(self.budget, rows_per_person=None)
         numbers = sorted({*_ROWS_PER_PERSON, person.rows_per_person})
@@ -248,7 +246,7 @@ class Forecast(Tabular):
         return tuple(self._with(replace(whole, person=each), budget) for each in people)
 
     def _with(self, schema: Schema, budget: Budget) -> Forecast:
-        return forecast(self.part or schema, budget, rows=self.n_rows, method=self.method)
+        return forecast(self.tree or schema, budget, rows=self.n_rows, method=self.method)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -331,7 +329,7 @@ class Forecast(Tabular):
 
 
 def forecast(
-    schema: SchemaLike | LinkedPart,
+    schema: SchemaLike | Tree,
     budget: Budget | None = None,
     *,
     rows: int,
@@ -344,8 +342,7 @@ def forecast(
 
     `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
     Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
-    rules determine are not measured and have no line of their own. Of linked tables a part is forecast
-    (`Linked.part`), for so many people: of events as if all had some.
+    rules determine are not measured and have no line of their own. Of linked tables `rows` are people.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -355,16 +352,14 @@ def forecast(
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon, delta=delta, neighbors=neighbors)
-    part, schema = schema if isinstance(schema, LinkedPart) else None, Schema.of(schema).measured
-    budget = budget_for(schema.person, budget) if part is None else part.linked.budget_for(budget)
+    known = known_of(schema)
+    schema, beside = joint_of(known).measured, plan.beside_of(known)
+    budget = budget_for(schema.person, budget)
     public, cells = rows if budget.rows_are_public else None, schema.cells
     search = plan_search(schema, budget, n_rows=public).then(budget)
-    known = {"n_rows": public, "importance": schema.importance, "inside": plan.inside_sizes(schema)}
-    if part is None:
-        stages = plan.plan_release(cells, budget, method, rest=search.rest, **known)
-        spend, kinds = stages.spend + search.spend(budget), dict[str, float]()
-    else:
-        stages, spend, kinds = plan.plan_part(part, budget)
+    facts = {"n_rows": public, "importance": schema.importance, "beside": beside}
+    stages = plan.plan_release(cells, budget, method, rest=search.rest, **facts)
+    spend = stages.spend + search.spend(budget)
     first, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
     if first.of_parities:
         # A cell of two bits is half the sum of two ones and a parity.
@@ -379,7 +374,7 @@ def forecast(
         # The number of rows, where it is measured, by the totals of all tables.
         totals = stages.looks * float(np.sum(first.scales(0) ** -2.0)) + float(np.sum(one_way**-2.0 / cells.sizes))
         totals += float(np.sum(stages.pair_precision / cells.pair_sizes[: two.size]))
-        rows_variance = 0.0 if public is not None and (part is None or part.of_people) else 1 / totals
+        rows_variance = 0.0 if public is not None else 1 / totals
         one_way_sd = np.sqrt(margins * part_of + rows_variance / cells.sizes**2)
         pair_sd = np.sqrt(two * part_of[i] * part_of[j] + both + rows_variance / (cells.sizes[i] * cells.sizes[j]) ** 2)
         costs = {"one-way tables": float(np.sum(one_way**-2.0))}
@@ -387,16 +382,17 @@ def forecast(
             costs[f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}"] = float(np.sum(scales**-2.0))
     for query, scales in first.parts:
         if isinstance(query, Shares):
-            costs["where numbers lie inside bins"] = float(np.sum((scales / query.each) ** -2.0))
+            inside = query.what == plan.INSIDE
+            what = "where numbers lie inside bins" if inside else plan.said_of(query.what)
+            costs[what] = float(np.sum((scales / query.each) ** -2.0))
     if schema.private_domains:
         costs = {"finding domains": sum(each.tables * each.scale**-2.0 for each in search.findings)} | costs
     if first.scales(0).size:
         costs = {"number of rows": stages.looks * float(first.scales(0)[0]) ** -2.0} | costs
-    costs = kinds or costs
     whole, m, d = sum(costs.values()), schema.n_attributes, schema.n_levels
     scored = plan.plan_scores(cells, rows, stages, schema.targets)
     asked: dict[str, Any] = {"schema": schema, "n_rows": rows, "budget": budget, "method": method}
-    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": spend, "part": part}
+    asked |= {"one_way_sd": one_way_sd, "pair_sd": pair_sd, "spend": spend, "tree": tree_of(known)}
     return Forecast(
         **asked,
         split=tuple((name, cost / whole) for name, cost in costs.items()),
@@ -404,7 +400,7 @@ def forecast(
         search_factor=search.factor,
         triples_share=plan.TRIPLES_SHARE if plan.looks_for_triples(cells, stages) else 0.0,
         scores_share=sum(each.share for each in scored[0]) if scored else 0.0,
-        seconds=0.0 if part else _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
+        seconds=_SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND,
         memory_bytes=_BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d,
     )
 
@@ -419,7 +415,7 @@ def require_support(schema: Schema, budget: Budget, method: Method, rows: int | 
     foreseen = forecast(schema, budget, rows=max(rows, 1), method=method)
     if lost := foreseen.refused:
         needs = f"{lost[0]}: {foreseen.needs[lost[0]][0]}"
-        raise BudgetError(f"{foreseen.verdict()[-1]} ({needs}.) Nothing was spent. --anyway or anyway=True overrides.")
+        raise BudgetError(said("budget.no_support", verdict=foreseen.verdict()[-1], needs=needs))
 
 
 def _parity_costs(stages: plan.Stages) -> dict[str, float]:
@@ -446,8 +442,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         lines.append(f"Not measured, because rules determine them: {left_out}.")
     if schema.person is not None:
         lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
-    if first.part is not None:
-        lines += said("budget.part" if first.part.of_people else "budget.part_events").splitlines()
+    if first.tree is not None:
+        lines += said("budget.tree").splitlines()
     lines += filter(None, [plan.target_words(schema)])
     lines += stated("sklar.budget", "said.toml")["foreseen_head"]
     lines += [

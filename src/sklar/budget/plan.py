@@ -10,21 +10,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, product
-from typing import Any, NamedTuple, TypeAlias
+from itertools import combinations, compress
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells, Doubles
-from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Parities, Query, Shares, Tables, moved_sets
+from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Shares, Tables, moved_sets
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Spend, drawable, matched_factor, smallest
 from sklar.machine.wording import said
-from sklar.public.events import Linked, LinkedPart
 from sklar.public.outputs import spread
 from sklar.public.schema import TARGET_WEIGHT, Schema
+from sklar.public.tree import Branch, Known, Tree, joint_of
 
 # Which rules plan stages and fit a mixture, as model files state: another number wherever the same facts or the same
 # tables give another plan or another fit.
@@ -129,7 +128,11 @@ _MIDDLE_SHARE, _ONE_WAY_NOISE, _ONE_WAY_SHARES = 0.3, 0.02, (0.05, 0.5)
 # Of the whole precision, what first moments inside the bins of one number take, and of all numbers together. The tokens
 # that a row deals: a power of two, so that a noise scale in tokens is held as exactly as one in rows; and their kind.
 _OF_ONE_NUMBER, _OF_NUMBERS = 0.015, 0.05
+# Of the whole precision, what all sides of linked tables take at most, together.
+_OF_SIDES = 0.4
 TOKENS, INSIDE = 1024, "inside"
+# The scale in tokens of rows up to which moments are measured; of people, by how much later scales may be larger.
+_MOST_DEALT, _LATER = MAX_SCALE / 2**0.5, 32.0
 # An error of x rows in any parity moves the tables that hold it by x / n in total variation. A table of three bits has
 # three ones, three pairs and one triple; most triples say little beyond their pairs, and are shrunk by the fit: their
 # noise counts for a tenth.
@@ -151,24 +154,165 @@ def plan_release(
     rest: Spend | None = None,
     importance: Importance = None,
     again: bool = True,
-    inside: tuple[int, ...] = (),
+    beside: tuple[Beside, ...] = (),
 ) -> Stages:
     """The plan of a release by this method that spends the whole budget, or as much as `rest` costs.
 
     Gaussian noise for a latent model is measured in two stages, everything else at once. Where all attributes are bits
     that matter alike, their parities are measured. `n_rows` is the number of rows where it is public, `importance` the
-    schema's weights of one-way and two-way tables; `again` says whether rows can be counted a second time. `inside` has
-    the sizes of attributes whose first moments inside bins are measured (`inside_sizes`), in the first of two stages.
+    schema's weights of one-way and two-way tables; `again` says whether rows can be counted a second time. What is
+    measured `beside` (`beside_of`) is so in the first of two stages.
     """
     if importance is not None and budget.mechanism != "gaussian":
         raise BudgetError(said("budget.weights", mechanism=budget.mechanism))
+    if any(each.per == "person" for each in beside):
+        if budget.mechanism != "gaussian" or method.name == "binary":
+            raise BudgetError(said("budget.linked_noise", mechanism=budget.mechanism, method=method.name))
+        return plan_stages(cells, budget, n_rows, rest, importance, beside)
     if method.name == "binary" or budget.mechanism == "laplace":
         share = None if method.paper else ONE_WAY_SHARE
         first = plan_tables(cells, budget, one_way_share=share, rest=rest, importance=importance)
         return Stages(budget=budget, first=first, reserve=np.empty(0))
     if cells.are_bits and cells.n_attributes > 1 and importance is None:
         return _plan_parities(cells, budget, n_rows, rest, again=again)
-    return plan_stages(cells, budget, n_rows, rest, importance, inside)
+    return plan_stages(cells, budget, n_rows, rest, importance, beside)
+
+
+class Beside(NamedTuple):
+    """Tables that are measured beside those of attributes: a query (`Shares`), and their part of the whole precision.
+
+    Scales of a plan are in rows, or in people; what is drawn is in tokens (`in_tokens`).
+    """
+
+    what: str
+    lengths: tuple[int, ...]
+    share: float
+    per: Literal["person", "row"]
+
+    @property
+    def weights(self) -> Doubles:
+        """How much of the cost each table takes, beside the others."""
+        return np.array(self.lengths) ** (CELLS_POWER if self.per == "person" else 0.0)
+
+    @property
+    def query(self) -> Shares:
+        """What is asked."""
+        each = TOKENS if self.per == "row" else 1
+        return Shares(what=self.what, lengths=np.array(self.lengths, dtype=np.int64), each=each, per=self.per)
+
+
+def beside_of(known: Known) -> tuple[Beside, ...]:
+    """What is measured beside the tables of attributes: first moments inside bins, and sides of linked tables."""
+    schema, sides = joint_of(known).measured, sides_of(known) if isinstance(known, Tree) else ()
+    sizes = [schema.attributes[place].n_levels for place in inside_places(schema)]
+    taken = min(_OF_ONE_NUMBER * len(sizes), _OF_NUMBERS)
+    inside = [Beside(INSIDE, (*sizes, *sizes), taken, "person" if sides else "row")] if sizes else []
+    each = min(1.0, _OF_SIDES / max(sum(SIDES[side.kind][0] for side in sides), _OF_SIDES))
+    return (*inside, *(Beside(side.what, side.lengths, each * SIDES[side.kind][0], "person") for side in sides))
+
+
+# What is measured of linked tables beside their joint table, by kind: its part of the whole precision, and what it is
+# in words. Where no one attribute follows another, rows have one state.
+SIDES: Mapping[str, tuple[float, str]] = {
+    "number": (0.01, "how many {of} a person has"),
+    "two": (0.08, "one attribute in two of a person's {of}"),
+    "first": (0.015, "the first of a person's {of}"),
+    "next": (0.07, "one of a person's {of} and the next one"),
+    "gap": (0.04, "one of a person's {of} and the gap to the next one"),
+    "gaps": (0.04, "how many {of} a person has, and the gaps between them"),
+}
+# Those that are about steps from a row to the next one.
+STEPS = ("next", "gap", "gaps")
+# Axes that are no attribute.
+NUMBER, GAP, SINGLE = -1, -2, -3
+# Cells of a table of two rows beyond which next to nothing but noise would be measured.
+_MOST_OF_TWO = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Tables of one kind about the rows of one table: what the axes of each are about, and its shape.
+
+    An axis is an attribute of the table, by its place, or else bins of the number of a person's rows or of gaps, or
+    plain numbers. Two rows have no order: a triangle of cells.
+    """
+
+    of: Branch
+    kind: str
+    tables: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+    @property
+    def what(self) -> str:
+        """The name of its query."""
+        return f"{self.of.name}: {self.kind}"
+
+    @property
+    def query(self) -> Shares:
+        """What is asked of people."""
+        return Beside(self.what, self.lengths, SIDES[self.kind][0], "person").query
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The number of cells of each table."""
+        two = self.kind == "two"
+        return tuple(shape[0] * (shape[0] + 1) // 2 if two else math.prod(shape) for _, shape in self.tables)
+
+
+@lru_cache(maxsize=8)
+def sides_of(tree: Tree) -> tuple[Side, ...]:
+    """All that is measured of linked tables beside their joint table. What has no table is left out."""
+    found = []
+    for branch in tree.children(tree.name):
+        course, determined = branch.course, branch.schema.determined
+        sizes, bins = branch.schema.sizes.tolist(), len(branch.bins) - 1
+        twice = [
+            place
+            for place, (name, size) in enumerate(zip(branch.schema.names, sizes, strict=True))
+            if name != branch.order and name not in determined and size * (size + 1) // 2 <= _MOST_OF_TWO
+        ]
+        tables: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {
+            "number": [((SINGLE,), (branch.at_most + 1,))],
+            "two": [((place, place), (sizes[place],)) for place in (twice if branch.at_most > 1 else ())],
+        }
+        if course is not None:
+            gaps, states, state = len(course.gaps) - 1, course.states, course.follows
+            tables["gaps"] = [((NUMBER, GAP), (bins - 2, gaps))]
+            if state is not None:
+                tables["first"] = [((state,), (states,))]
+                tables["next"] = [((state, state), (states, states))]
+                tables["gap"] = [((state, GAP), (states, gaps))]
+        found += [Side(of=branch, kind=kind, tables=tuple(own)) for kind, own in tables.items() if own]
+    return tuple(found)
+
+
+def said_of(what: str) -> str:
+    """What the tables of a side are, in words, by their name."""
+    of, _, kind = what.partition(": ")
+    return SIDES[kind][1].format(of=of)
+
+
+def tokens_for(cells: Cells, budget: Budget, method: Method, beside: tuple[Beside, ...]) -> int:
+    """How many tokens are a person's unit: so many that what rounds away is a thousandth of it, or as noise allows.
+
+    From public facts alone, before anything is counted. A later stage's scales may be several times the first's.
+    """
+    parts = plan_release(cells, budget, method, n_rows=None, beside=beside).first.parts
+    largest, tokens = max(float(scales.max()) for _, scales in parts), TOKENS
+    while tokens > 1 and _LATER * largest * tokens > MAX_SCALE:
+        tokens //= 2
+    return tokens
+
+
+def in_tokens(query: Query, scales: Doubles, tokens: int) -> tuple[Query, Doubles]:
+    """A question about people, and its scales, in tokens of theirs: it costs the same rho, and no more mu^2."""
+    if tokens == 1:
+        return query, scales
+    if isinstance(query, Distances):
+        reference = None if query.reference is None else query.reference * tokens
+        return replace(query, of=replace(query.of, each=tokens), reference=reference), scales
+    if isinstance(query, Tables) or (isinstance(query, Shares) and query.per == "person"):
+        return replace(query, each=tokens), scales * tokens
+    return query, scales
 
 
 def inside_places(schema: Schema) -> tuple[int, ...]:
@@ -176,23 +320,12 @@ def inside_places(schema: Schema) -> tuple[int, ...]:
     return tuple(place for place, attribute in enumerate(schema.attributes) if spread(attribute))
 
 
-def inside_sizes(schema: Schema) -> tuple[int, ...]:
-    """Their numbers of levels."""
-    return tuple(schema.attributes[place].n_levels for place in inside_places(schema))
-
-
-def inside_query(sizes: Sequence[int]) -> Shares:
-    """First moments inside bins: a table over the levels of each number, all of them twice, so that files show noise.
-
-    A row whose number x lies in the bin from a to b deals the share (x - a) / (b - a) of `TOKENS`, rounded, to that
-    level, and the rest to nobody; a row at a point, or without a number, deals none (`rows.encode.dealt`).
-
-    Sensitivity: `Shares.bound` with G = `TOKENS`: a row deals to at most one cell of a table, a whole number from 0 to
-    G, so replacing it moves a table by at most G down in one cell and G up in another; signed positions would move one
-    cell by 2 G. With noise of G s in tokens a table costs the rho of a table of counts with noise s, and less than its
-    mu^2: G^2 / (G^2 s^2 - 4) < 1 / (s^2 - 4). So plans pay for it as one.
-    """
-    return Shares(what=INSIDE, lengths=np.tile(np.array(sizes, dtype=np.int64), 2), each=TOKENS, per="row")
+# First moments inside bins: a table over the levels of each number, all of them twice, so that files show noise. A row
+# whose number x lies in the bin from a to b deals the share (x - a) / (b - a) of its tokens, rounded, to that level,
+# and the rest to nobody; a row at a point, or without a number, deals none (`rows.encode.dealt`). So it deals to at
+# most one cell of a table, a whole number from 0 to G: replacing it moves a table by at most G down in one cell and G
+# up in another; signed positions would move one cell by 2 G. With noise of G s in tokens a table costs the rho of a
+# table of counts with noise s, and less than its mu^2: G^2 / (G^2 s^2 - 4) < 1 / (s^2 - 4). So plans pay for it as one.
 
 
 def _plan_parities(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None, *, again: bool) -> Stages:
@@ -266,33 +399,34 @@ def plan_stages(
     n_rows: int | None,
     rest: Spend | None = None,
     importance: Importance = None,
-    inside: tuple[int, ...] = (),
+    beside: tuple[Beside, ...] = (),
 ) -> Stages:
     """Plan two stages of Gaussian noise that spend the whole budget together, or as much as `rest` costs.
 
     With v the total variation to expect in one-way tables at a share of 0.3, their share is 0.1 (v / 0.02)^0.5, from
     0.05 to 0.5; where the number of rows is not public, it is 0.3. v falls at most with the root of the whole
-    precision, and so does the share: with a larger budget no table has more noise. First moments inside bins take at
-    most 0.05 beside, and are left out where so much noise on tokens cannot be drawn.
+    precision, and so does the share: with a larger budget no table has more noise. First moments inside bins of single
+    rows are left out where so much noise on tokens cannot be drawn.
     """
-    taken = min(_OF_ONE_NUMBER * len(inside), _OF_NUMBERS)
     # The whole precision, as one table has it, in half as many looks: about what they get.
-    if inside and 2.0 * TOKENS * _scales(budget, np.ones(1), rest)[0] > MAX_SCALE * math.sqrt(taken / len(inside)):
-        inside, taken = (), 0.0
-    m, total, looks = cells.n_attributes, 0 if budget.rows_are_public else 1, 2 * len(inside)
-    moments = np.full(looks, taken / (1 - taken) / max(looks, 1))
+    least = TOKENS * _scales(budget, np.ones(1), rest)[0] if beside else 0.0
+    dealt = (each.per == "person" or least * (len(each.lengths) / each.share) ** 0.5 <= _MOST_DEALT for each in beside)
+    beside = tuple(compress(beside, dealt))
+    m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
+    taken, own = sum(each.share for each in beside), [each.weights for each in beside]
+    parts = [each.share / (1 - taken) * cost / cost.sum() for each, cost in zip(beside, own, strict=True)]
     of_levels, of_pairs = _weights(cells, importance)
     weights = cells.pair_sizes**CELLS_POWER * of_pairs
     single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
 
     def shared(share: float) -> Stages:
         pairs = (1 - share) * weights / weights.sum()
-        costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs, moments]
+        costs = [share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs, *parts]
         scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
-        first, reserve, dealt = np.split(scales, [total + m + cells.n_pairs, scales.size - looks])
-        plan = _of_scales(cells, first, total)
-        if looks:
-            plan = Plan(parts=(*plan.parts, (inside_query(inside), dealt * TOKENS)))
+        first, reserve, *dealt = np.split(scales, np.cumsum([total + m + cells.n_pairs, cells.n_pairs, *map(len, own)]))
+        queries = [each.query for each in beside]
+        more = ((query, part * query.each) for query, part in zip(queries, dealt, strict=False))
+        plan = Plan(parts=(*_of_scales(cells, first, total).parts, *more))
         return Stages(budget=budget, first=plan, reserve=reserve.copy())
 
     stages = shared(1.0 if m == 1 else _MIDDLE_SHARE)
@@ -315,17 +449,13 @@ def _of_scales(cells: Cells, scales: Doubles, total: int) -> Plan:
     return Plan(parts=tuple((Tables(cells=cells, order=order), part) for order, part in own))
 
 
-def margin_sd(
-    cells: Cells, one_way: Doubles, pair_precision: Doubles, summed: NDArray[np.bool_] | None = None
-) -> Doubles:
+def margin_sd(cells: Cells, one_way: Doubles, pair_precision: Doubles) -> Doubles:
     """The sd of a level's count averaged over its one-way table and the sums of its two-way tables, shape (m,).
 
     `one_way` holds noise sds, shape (m,), and `pair_precision` inverse variances of two-way cells, shape (n_pairs,). A
-    sum over the K_j levels of another attribute has K_j times the variance of a cell. `summed`, shape (m,), says over
-    which attributes sums are taken; None: over all.
+    sum over the K_j levels of another attribute has K_j times the variance of a cell.
     """
-    implied = cells.symmetric(pair_precision) / cells.sizes[None, :]
-    implied = (implied if summed is None else implied[:, summed]).sum(axis=1)
+    implied = (cells.symmetric(pair_precision) / cells.sizes[None, :]).sum(axis=1)
     return np.asarray((one_way**-2.0 + implied) ** -0.5)
 
 
@@ -510,155 +640,3 @@ def plan_tables(
         # A scale falls with the root of a weight; those of each order have a mean of one, which keeps their share.
         weights[total:] *= np.concatenate([(each / each.mean()) ** -0.5 for each in _weights(cells, importance)])
     return _of_scales(cells, _scales(budget, weights, rest), total)
-
-
-# Linked people and events. A person gives at most one unit to every table, however many events they have
-# (`kernel.queries.Shares`): noise does not grow with the number of events. A person stands in one cell of a table of
-# people. In a table with events, each of a person's k events weighs 1/k; in one of two events, each pair of them
-# 2/(k (k - 1)). The one-way tables of events come in two halves, w and 1 - w of every person with w = min(k, 12)/12:
-# their sum says what people's events are, their first half, where k is at most 12, what events are. Where events have
-# an order, each of a person's k - 1 steps from one to the next weighs 1/(k - 1), and the first event is a cell of its
-# own; how alike two dates are then follows from the first and the gaps, and is not measured.
-#
-# Every kind's part of the cost, and what it is in words. What a kind has no table for goes to the others.
-KINDS: Mapping[str, tuple[float, str]] = {
-    "people": (0.01, "number of people"),
-    "person": (0.04, "one-way tables of people"),
-    "number": (0.01, "number of events of a person"),
-    "person-person": (0.16, "two-way tables of people"),
-    "number-person": (0.05, "number of events by an attribute of people"),
-    "person-event": (0.29, "tables of an attribute of people and one of events"),
-    "event-event": (0.24, "two-way tables of events"),
-    "number-event": (0.05, "number of events by an attribute of events"),
-    "event": (0.09, "one-way tables of events"),
-    "two-events": (0.08, "one attribute in two events of a person"),
-    "first-event": (0.02, "the first event of a person"),
-    "next-event": (0.12, "an event and the next one"),
-    "event-gap": (0.06, "an event and the gap to the next one"),
-    "number-gap": (0.06, "number of events by the gaps between them"),
-}
-STEPS = ("next-event", "event-gap", "number-gap")
-IN_ORDER = ("first-event", *STEPS)
-WITH_EVENTS = ("person-event", "event-event", "number-event", "event", "two-events", *STEPS)
-# From this number of events on, the one-way tables of events count a person whole in their first half.
-FULL_WEIGHT = 12
-
-
-@dataclass(frozen=True, slots=True)
-class LinkedTable:
-    """One table: its kind, its shape, and the attributes (numbers in their schemas) that it is about."""
-
-    kind: str
-    shape: tuple[int, ...]
-    first: int = 0
-    second: int = 0
-
-    @property
-    def cells(self) -> int:
-        """How many cells it has. Two events have no order: a triangle of cells."""
-        if self.kind == "two-events":
-            return self.shape[0] * (self.shape[0] + 1) // 2
-        return math.prod(self.shape)
-
-
-def linked_tables(linked: Linked) -> dict[str, list[LinkedTable]]:
-    """All tables of two linked schemas by kind; kinds without tables are left out."""
-    person, event = list(enumerate(linked.people.sizes.tolist())), list(enumerate(linked.events.sizes.tolist()))
-    bins, course = len(linked.bins) - 1, linked.course
-    twice = [] if linked.at_most == 1 else [(j, size) for j, size in event if course is None or j != course.order]
-    # People without events have no part in what their events are.
-    shapes: dict[str, list[tuple[tuple[int, ...], int, int]]] = {
-        "people": [((1,), 0, 0)],
-        "person": [((size,), i, 0) for i, size in person],
-        "number": [((linked.at_most + 1,), 0, 0)],
-        "person-person": [((height, width), i, j) for (i, height), (j, width) in combinations(person, 2)],
-        "number-person": [((bins, size), i, 0) for i, size in person],
-        "person-event": [((height, width), i, j) for (i, height), (j, width) in product(person, event)],
-        "event-event": [((height, width), i, j) for (i, height), (j, width) in combinations(event, 2)],
-        "number-event": [((bins - 1, size), j, 0) for j, size in event],
-        "event": [((2, size), j, 0) for j, size in event],
-        "two-events": [((size,), j, 0) for j, size in twice],
-    }
-    if course is not None:
-        gaps, states = len(course.gaps) - 1, course.states
-        shapes["number-gap"] = [((bins - 2, gaps), 0, 0)]
-        if course.follows is not None:
-            shapes["first-event"] = [((states,), course.follows, 0)]
-            shapes["next-event"] = [((states, states), course.follows, 0)]
-            shapes["event-gap"] = [((states, gaps), course.follows, 0)]
-    return {kind: [LinkedTable(kind, *each) for each in tables] for kind, tables in shapes.items() if tables}
-
-
-def linked_queries(linked: Linked, tokens: int, *, total: bool) -> list[Shares]:
-    """One query a kind of table, with the number of people where not public; tables with events get `tokens` tokens."""
-    lengths = {kind: np.array([each.cells for each in tables]) for kind, tables in linked_tables(linked).items()}
-    return [
-        Shares(what=kind, lengths=own, each=tokens if kind in WITH_EVENTS else 1)
-        for kind, own in lengths.items()
-        if total or kind != "people"
-    ]
-
-
-def plan_linked(linked: Linked, budget: Budget) -> Plan:
-    """All tables, at scales that spend the whole budget; from public facts alone."""
-    if budget.mechanism != "gaussian":
-        raise BudgetError(said("budget.linked_noise", mechanism=budget.mechanism))
-
-    def queries(tokens: int) -> list[Shares]:
-        return linked_queries(linked, tokens, total=budget.neighbors == "add-remove")
-
-    weights = [(KINDS[query.what][0], query.sizes**CELLS_POWER) for query in queries(1)]
-    # In people. Tokens are finer, and their noise costs a little less.
-    scales = budget.scales(np.concatenate([share * each / each.sum() for share, each in weights]) ** -0.5)
-    # So many make what largest remainders round away invisible: a thousandth of a person.
-    tokens = TOKENS
-    while tokens > 1 and float(scales.max()) * tokens > MAX_SCALE:
-        tokens //= 2
-    own = np.split(scales, np.cumsum([each.size for _, each in weights])[:-1])
-    parts = [(query, part * query.each) for query, part in zip(queries(tokens), own, strict=True)]
-    spend = sum((query.bound(part, budget) for query, part in parts), NOTHING)
-    factor = smallest(lambda each: budget.spent(spend * each) <= budget.epsilon, start=1.0)
-    return Plan(parts=tuple((query, drawable(part * factor)) for query, part in parts))
-
-
-def plan_part(part: LinkedPart, budget: Budget) -> tuple[Stages, Spend, dict[str, float]]:
-    """What is measured of one of the tables at which scales, in people; what both cost, and by kinds of tables."""
-    plan, blocks, costs = plan_linked(part.linked, budget), list[Block](), dict[str, float]()
-    for query, scales in plan.parts:
-        blocks.append(Block(query=query, scales=scales, values=np.zeros(query.n_cells, dtype=np.int64)))
-        if isinstance(query, Shares):
-            costs[KINDS[query.what][1]] = float(np.sum((scales / query.each) ** -2.0))
-    own = part_blocks(part, blocks, 0 if budget.rows_are_public else None)
-    first = Plan(parts=tuple((block.query, block.scales) for block in own))
-    return Stages(budget=budget, first=first, reserve=np.empty(0)), plan.spend(budget), costs
-
-
-def part_blocks(part: LinkedPart, blocks: Sequence[Block], n_people: int | None) -> list[Block]:
-    """One of two linked tables as a table by itself: contingency tables over people, with the noise that was drawn.
-
-    In tables of people everybody stands in one cell. In tables of events a person's events share one unit: a count says
-    how many people there are whose events are such, each by as much as that is true of them. It is no count of events,
-    and its whole is the number of people with events.
-    """
-    # In people: whole numbers no more where a person deals several tokens.
-    held: dict[str, tuple[Any, Any]] = {
-        block.query.what: (block.values / block.query.each, block.scales / block.query.each)
-        for block in blocks
-        if isinstance(block.query, Shares)
-    }
-    if part.of_people:
-        found = {order: held[kind] for order, kind in enumerate(("people", "person", "person-person")) if kind in held}
-    else:
-        # One-way tables of events come in two halves, whose noises are independent.
-        halves, scales = held["event"]
-        sums = [pair.reshape(2, -1).sum(axis=0) for pair in np.split(halves, 2 * part.schema.offsets[1:-1])]
-        number, scale = held["number"]
-        # People with events: all but those of the first cell, or the sum of all other cells.
-        others = number[1:].sum() if n_people is None else n_people - number[0]
-        noise = scale * (1 if n_people is not None else (number.size - 1) ** 0.5)
-        found = {0: (np.array([others]), noise), 1: (np.concatenate(sums), scales * 2**0.5)}
-        found |= {2: held["event-event"]} if "event-event" in held else {}
-    return [
-        Block(query=Tables(cells=part.schema.cells, order=order), scales=scales.copy(), values=values)
-        for order, (values, scales) in found.items()
-    ]

@@ -14,8 +14,7 @@ from sklar.errors import BudgetError, ModelError
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
     from sklar.kernel.theorems import Budget, Spend
-    from sklar.public.events import Linked
-    from sklar.public.schema import Schema
+    from sklar.public.tree import Known
 
 LedgerLike: TypeAlias = Union["Ledger", str, Path, None]
 
@@ -49,7 +48,7 @@ class Bill:
 
     __slots__ = ("_book", "_budget", "_dataset", "_schema_sha256", "receipts")
 
-    def __init__(self, ledger: LedgerLike, dataset: str | None, schema: Schema | Linked, budget: Budget) -> None:
+    def __init__(self, ledger: LedgerLike, dataset: str | None, known: Known, budget: Budget) -> None:
         if isinstance(ledger, str | Path):
             # Imported here: most releases have no ledger.
             from sklar.budget.ledger import Ledger
@@ -57,8 +56,8 @@ class Bill:
             ledger = Ledger(ledger)
         if ledger is None and dataset is not None:
             raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
-        self._book, self._dataset, self._budget = ledger, dataset or schema.name, budget
-        self._schema_sha256, self.receipts = schema.digest, list[Receipt]()
+        self._book, self._dataset, self._budget = ledger, dataset or known.name, budget
+        self._schema_sha256, self.receipts = known.digest, list[Receipt]()
         if ledger is not None:
             ledger.require(self._dataset, budget)
 

@@ -21,7 +21,7 @@ from sklar.machine.wording import explained
 # Modules, with their commands.
 COMMANDS = {
     "schema": ("schema",),
-    "measuring": ("release", "link", "fit"),
+    "measuring": ("release", "fit"),
     "ledger": ("ledger",),
     "products": ("sample", "tables", "report", "publish", "verify", "sign"),
     "answers": ("forecast", "plan", "query", "infer"),

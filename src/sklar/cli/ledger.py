@@ -79,7 +79,7 @@ def history(*, file: Path, key: Path | None) -> None:
 def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
     """Check FILE against its anchor and key, and that it paid for every RELEASE (a model file)."""
     from sklar.budget.ledger import check_releases
-    from sklar.files.archive import load_any
+    from sklar.files.archive import load
 
     book = _open(file, key)
     entries, standing = book.history(), book.standing()
@@ -87,7 +87,7 @@ def check(*, file: Path, releases: tuple[Path, ...], key: Path | None) -> None:
         progress.stage("check", total=len(releases), unit="releases")
         measured = []
         for release in releases:
-            measured.append((str(release), load_any(release).measured))
+            measured.append((str(release), load(release).measured))
             progress.advance(1)
     result = check_releases(str(file), entries, standing.problems, measured)
     _remark(standing.remarks)

@@ -1,4 +1,4 @@
-"""What spends privacy: `sklar release` and `fit` measure a table, `sklar link` a table of people and their events."""
+"""What spends privacy: `sklar release` and `fit` measure a table, or several of the same people."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from click.core import ParameterSource
 from sklar.budget.receipt import telling
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, say, show_progress, warn, watched
-from sklar.cli.options import HELP, command, option, path, written
+from sklar.cli.options import command, written
 from sklar.cli.products import check_out, write_rows
 from sklar.machine.wording import said
 
 if TYPE_CHECKING:
     from sklar.budget.method import Method
-    from sklar.files.model import LinkedModel, Model
+    from sklar.files.model import Model
     from sklar.kernel.theorems import Budget
     from sklar.machine.progress import Progress
-    from sklar.public.events import Linked
-    from sklar.public.schema import Schema
+    from sklar.public.tree import Known
 
 _UNCHECKED = "The number of rows is not public, so nobody checked that they are enough: state rows_about in [table]."
 # Lines of an evaluation that a release of a draft shows.
@@ -38,19 +37,24 @@ _BUDGET = ("epsilon", "delta", "neighbors", "mechanism", "composition")
 
 @command("Measure a table, fit, and draw rows.", JSON, TIMINGS)
 @shared.privacy_options(shared.SCHEMA_OR_DRAFT)
-@shared.together(shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.SPREADSHEET, shared.MODEL_OUT)
+@shared.together(
+    shared.ROWS, shared.SEED, shared.DUMMIES, shared.OUT, shared.KIND, shared.SPREADSHEET, shared.MODEL_OUT
+)
 @shared.together(shared.REPLACE, shared.RESUME)
 def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
-    """Measure DATA once with noise, fit a model, and draw a synthetic table from it."""
+    """Measure DATA once with noise, fit a model, and draw a synthetic table from it, or linked ones."""
     from sklar.draw.sample import check_draw
-    from sklar.files.archive import is_linked
+    from sklar.files.archive import load_unfitted
     from sklar.files.write import check_target, require_same, write_text
+    from sklar.public.tree import Tree, known_of
 
-    how = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
+    how: dict[str, Any] = {"engine": options["engine"], "spreadsheet": options.pop("spreadsheet")}
+    how["kind"] = options.pop("kind")
     _check_sources("data", "epsilon")
-    if (resume := options["resume"]) is not None and is_linked(resume):
-        raise click.UsageError(f"{resume} is of linked tables: sklar fit --resume fits its model, and sample draws.")
-    check_out(out, **how)
+    resume, stated = options["resume"], options["schema_path"]
+    known: Known | None = None if stated is None else known_of(stated)
+    known = known if resume is None else load_unfitted(resume).measured.known
+    check_out(out, tables=isinstance(known, Tree), **how)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
     drafted, people = (options.pop(name) for name in ("draft", "people"))
@@ -69,12 +73,12 @@ def release(*, out: str, model_path: Path | None, rows: int | None, seed: int | 
         model = _save_model(model_path, out, progress=progress, **options)
         with _naming_charge(model):
             write_rows(model, out, rows, seed, progress=progress, **how)
-    drawn = rows or model.n_rows
+    drawn, (what, where) = rows or model.n_rows, ("people", "FOLDER") if isinstance(known, Tree) else ("rows", "FILE")
     _report_cost(
         model,
         {"rows": drawn, "seed": seed, "out": out, "model": model_path},
-        f"{drawn:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.",
-        f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE",
+        f"{drawn:,} synthetic {what} in {out} (seed {seed}), the model in {model_path}.",
+        f"More {what} cost no privacy: sklar sample {model_path} --rows N --out {where}",
         **options,
     )
     if drafted:
@@ -154,15 +158,14 @@ def _save_model(
     """Measure and fit, or fit to what was measured before; and save the model before anything else can fail."""
     from sklar.budget.method import Method
     from sklar.files.archive import load_unfitted
-    from sklar.public.schema import Schema
+    from sklar.public.tree import joint_of, known_of
 
     kept, given = resume, None if resume is None else load_unfitted(resume)
     if given is None:
         method = Method.of(options["method"], preset=options["preset"], dummies=options["dummies"])
-        schema, kept = Schema.load(options.pop("schema_path")), _beside(model_path)
-        options["schema"] = schema
-        budget = method.budget_for(schema, method.budget_of(None, **{name: options[name] for name in _BUDGET}))
-        own: tuple[Schema | Linked, Budget, Method | None] = schema, budget, method
+        known, kept = known_of(options.pop("schema_path")), _beside(model_path)
+        options["known"], budget = known, method.budget_of(None, **{name: options[name] for name in _BUDGET})
+        own = known, method.budget_for(joint_of(known), budget), method
     else:
         own = given.measured.known, given.measured.certificate.budget, given.method
     _require_own([model_path, *outs], *own, replace=replace)
@@ -177,7 +180,7 @@ def _beside(model_path: Path) -> Path:
     return model_path.with_suffix(".measured.sklar")
 
 
-def _save(model: Model | LinkedModel, path: Path, kept: Path | None) -> None:
+def _save(model: Model, path: Path, kept: Path | None) -> None:
     """Save a model: from now on its file holds what was measured."""
     with _naming_charge(model, kept):
         model.save(path)
@@ -185,9 +188,7 @@ def _save(model: Model | LinkedModel, path: Path, kept: Path | None) -> None:
             kept.unlink(missing_ok=True)
 
 
-def _require_own(
-    places: Sequence[str | Path], known: Schema | Linked, budget: Budget, method: Method | None, *, replace: bool
-) -> None:
+def _require_own(places: Sequence[str | Path], known: Known, budget: Budget, method: Method, *, replace: bool) -> None:
     """Refuse to write over a model, the first place, and rows that the same command on the same inputs did not write.
 
     The model says by what schema, budget and method it was made; what releases found of private domains may differ.
@@ -199,39 +200,47 @@ def _require_own(
         require_own(there, own=replace or (there == places[0] and wrote(there, known, budget, method)))
 
 
-def _fit_data(*, data: Any, query: str | None, schema: Schema, check_first: bool, **settings: Any) -> Model:
+def _fit_data(*, data: Any, query: str | None, known: Known, check_first: bool, **settings: Any) -> Model:
     """Measure DATA and fit a model."""
+    from sklar.public.tree import joint_of
     from sklar.release import fit as release_model
 
     settings["ledger"] = shared.open_ledger(settings["ledger"], settings.pop("ledger_key"))
     if (target := settings.pop("target")) is not None:
-        schema = schema.aimed(*target.split(","))
+        known = known.aimed(*target.split(","))
+    schema = joint_of(known)
     several = schema.person is not None and schema.person.rows_per_person > 1
     if schema.rows_about is None and (several or settings["neighbors"] == "add-remove"):
         warn(_UNCHECKED)
     if check_first:
-        _check_first(shared.table_of(data, query), schema, settings["engine"], settings["progress"])
-    return release_model(shared.table_of(data, query), schema, **settings)
+        _check_first(shared.table_of(data, query), known, settings["engine"], settings["progress"])
+    return release_model(shared.table_of(data, query), known, **settings)
 
 
-def _check_first(table: object, schema: Schema, engine: str, progress: Progress) -> None:
-    """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
+def _check_first(table: object, known: Known, engine: str, progress: Progress) -> None:
+    """Stop where the schema would lose most values of an attribute: private, and before anything is measured.
+
+    How rows of linked tables match is told.
+    """
     from sklar.cli.schema import warn_of_unfit
-    from sklar.custodian.check import check_values
+    from sklar.custodian.check import check
     from sklar.errors import DataError
 
     if engine == "spark":
         raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
-    if warn_of_unfit(check_values(table, schema, progress=progress)):
+    found = check(known, table, progress=progress)
+    for line in found.links:
+        click.echo(line, err=True)
+    if warn_of_unfit(found.values or ()):
         raise DataError(said("cli.stopped"))
 
 
-def _naming_charge(model: Model | LinkedModel, kept: Path | None = None) -> AbstractContextManager[None]:
+def _naming_charge(model: Model, kept: Path | None = None) -> AbstractContextManager[None]:
     """A block whose failures say what was charged for the model, and where what was measured is kept."""
     return telling([model.certificate.receipt], model.certificate.epsilon, kept)
 
 
-def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: str, **options: Any) -> None:
+def _report_cost(model: Model, document: dict[str, Any], *lines: str, **options: Any) -> None:
     """Print what was released and what it cost, as JSON or as text: public figures."""
     with _naming_charge(model):
         name, size = model.measured.known.name, model.n_rows
@@ -247,55 +256,3 @@ def _report_cost(model: Model | LinkedModel, document: dict[str, Any], *lines: s
         if account is not None:
             lines = (said("cli.charged", of=account, place=options["ledger"], n=len(account.charges)), *lines)
         finish(document | facts, *model.summary(), *lines)
-
-
-@command("Release people and their events, one budget per person.", shared.THREADS, JSON, TIMINGS)
-@click.argument("people", type=shared.FileOrAddress())
-@click.argument("events", type=shared.FileOrAddress())
-@path("--schema", "S.toml", HELP["link --schema"], to="schema_path", required=True)
-@option("--epsilon", "Privacy budget per person: smaller is more private.", shared.number, required=True)
-@shared.DELTA
-@shared.neighbors_option(HELP["link --neighbors"])
-@shared.flag("--check", HELP["link --check"], to="check_first")
-@shared.ledger_options(name="that of the table of people")
-@option("--people", "People to draw.  [default: as many as the original has]", shared.MANY, to="n_people")
-@shared.SEED
-@shared.rows_out(text="Where the synthetic people go.")
-@shared.rows_out("--events-out", HELP["link --events-out"], required=False)
-@shared.together(shared.MODEL_OUT, shared.REPLACE)
-def link(
-    *, people: Path | str, events: Path | str, n_people: int | None, seed: int | None, out: str, **options: Any
-) -> None:
-    """Measure PEOPLE and their EVENTS once with noise, fit a model of both, and draw synthetic tables from it."""
-    from sklar.draw.sample import check_draw
-    from sklar.files.write import check_target, check_targets
-    from sklar.kernel.theorems import Budget
-    from sklar.public.events import Linked
-    from sklar.release import fit_linked
-
-    events_out, outs = options["events_out"], check_targets(out, options["events_out"])
-    model_path = check_target(options["model_path"] or Path(out).with_suffix(".sklar"), (".sklar",))
-    n_people, seed = check_draw(n_people, seed)
-    charge = {"ledger": shared.open_ledger(options["ledger"], options["ledger_key"]), "dataset": options["dataset"]}
-    linked, kept = Linked.load(options["schema_path"]), _beside(model_path)
-    budget = linked.budget_for(Budget(**{name: options[name] for name in _BUDGET[:3]}))
-    _require_own([model_path, *outs], linked, budget, None, replace=options["replace"])
-    with show_progress() as progress:
-        if options["check_first"]:
-            from sklar.custodian.check import check_links
-
-            for line in check_links(people, events, linked):
-                click.echo(line, err=True)
-        model = fit_linked(people, events, linked, budget, progress=progress, keep=kept, **charge)
-        _save(model, model_path, kept)
-        with _naming_charge(model):
-            model.write(out, events_out, n_people, seed=seed, progress=progress)
-    drawn = n_people or model.n_people
-    _report_cost(
-        model,
-        {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "model": model_path},
-        f"{drawn:,} synthetic people in {out}, their events in {outs[-1]} (seed {seed}).",
-        f"The model is in {model_path}. More people cost no privacy:",
-        f"sklar sample {model_path} --rows N --out FILE --events-out FILE",
-        **options,
-    )

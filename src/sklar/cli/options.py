@@ -18,8 +18,6 @@ from sklar.machine.wording import stated
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
-    from sklar.public.events import LinkedPart
-    from sklar.public.schema import Schema
 
 Parameter: TypeAlias = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
@@ -72,24 +70,6 @@ def table_of(data: Path | str, query: str | None) -> object:
         # The address may hold a password: the message does not repeat it.
         raise click.UsageError("DATA is the address of a database: say which rows with --query.")
     return data
-
-
-def described(path: Path, table: str | None) -> list[Schema | LinkedPart]:
-    """The schema that a file states; of linked tables the one that --table names, or else both."""
-    from sklar.public.events import Linked
-    from sklar.public.schema import Schema
-
-    if table is None and not Linked.is_at(path):
-        return [Schema.load(path)]
-    linked = Linked.load(path)
-    return [linked.part(name) for name in ([table] if table else linked.parts)]
-
-
-def described_one(path: Path, table: str | None) -> Schema | LinkedPart:
-    """The same, where one table is meant."""
-    from sklar.public.schema import Schema
-
-    return Schema.load(path) if table is None else described(path, table)[0]
 
 
 def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:
@@ -181,6 +161,9 @@ def rows_out(name: str = "--out", text: str = "Where the synthetic rows go.", *,
     return option(name, text, Written(), metavar="OUT.csv|.parquet|...", required=required)
 
 
+KIND = choice("--format", "csv parquet", HELP["--format"], default="csv", to="kind")
+
+
 def neighbors_option(text: str | None = None) -> Parameter:
     """Whom the guarantee compares."""
     return choice("--neighbors", "replace-one add-remove", text, default="replace-one")
@@ -192,7 +175,6 @@ MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
 SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
 QUERY = option("--query", HELP["--query"], metavar="SELECT")
 SCHEMA = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path", required=True)
-TABLE = option("--table", HELP["--table"], metavar="people|events")
 SCHEMA_IF_GIVEN = path("--schema", "S.toml|MODEL", HELP["--schema"], to="schema_path")
 SCHEMA_OR_DRAFT = together(
     SCHEMA_IF_GIVEN,

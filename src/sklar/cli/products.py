@@ -9,7 +9,7 @@ import click
 
 from sklar.cli import options as shared
 from sklar.cli.console import JSON, TIMINGS, finish, is_given, print_figures, watched
-from sklar.cli.options import HELP, MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
+from sklar.cli.options import MODEL, PATH, ROWS, THREADS, command, flag, option, path, written
 from sklar.machine.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -19,49 +19,34 @@ if TYPE_CHECKING:
 @command("Draw more rows from a model, for free.", shared.ENGINE, THREADS, JSON, TIMINGS)
 @shared.together(MODEL, ROWS, shared.SEED)
 @option("--given", "Draw only rows that satisfy this condition, written as for sklar query.", metavar="PREDICATE")
-@shared.OUT
-@shared.rows_out("--events-out", HELP["sample --events-out"], required=False)
-@shared.SPREADSHEET
-def sample(
-    *, model_path: Path, rows: int | None, seed: int | None, out: str, events_out: str | None, **how: Any
-) -> None:
+@shared.together(shared.OUT, shared.KIND, shared.SPREADSHEET)
+def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, **how: Any) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done."""
     from sklar.draw.sample import check_draw
-    from sklar.files.archive import is_linked, load, load_linked
+    from sklar.files.archive import load
 
     rows, seed = check_draw(rows, seed)
     given, engine = how["given"], how["engine"]
     under = "" if given is None else f", all with {given},"
     if given is not None and engine != "local":
         raise click.UsageError("--given draws rows on this machine. Leave out --engine.")
-    if is_linked(model_path):
-        if engine != "local" or how["spreadsheet"]:
-            raise click.UsageError("the model is of linked tables, which take no --engine and no --spreadsheet.")
-        linked = load_linked(model_path)
-        watched(linked.write, out, events_out, rows, given=given, seed=seed)
-        drawn = rows or linked.n_people
-        finish(
-            {"people": drawn, "given": given, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
-            f"{drawn:,} synthetic people{under} in {out}, their events in {events_out or out} (seed {seed}).",
-            "No privacy was spent.",
-        )
-        return
-    check_out(out, **how)
-    if events_out is not None:
-        raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
     model = load(model_path)
+    check_out(out, tables=model.measured.tree is not None, **how)
     watched(write_rows, model, out, rows, seed, **how)
-    drawn = rows or model.n_rows
+    drawn, what = rows or model.n_rows, "rows" if model.measured.tree is None else "people with all their rows"
     finish(
         {"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0},
-        f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.",
+        f"{drawn:,} synthetic {what}{under} in {out} (seed {seed}). No privacy was spent.",
     )
 
 
-def check_out(out: str, *, engine: str, spreadsheet: bool, **_options: Any) -> None:
-    """Refuse, before any privacy is spent, an output that could not be written."""
-    from sklar.files.write import SUFFIXES, check_target
+def check_out(out: str, *, engine: str, spreadsheet: bool, kind: str, tables: bool = False, **_options: Any) -> None:
+    """Refuse, before any privacy is spent, an output that could not be written: of one table, or of several."""
+    from sklar.files.write import SUFFIXES, check_tables, check_target
 
+    if tables and engine == "local":
+        check_tables(out, kind)
+        return
     if engine == "local" or spreadsheet:
         check_target(out, (".csv",) if spreadsheet else SUFFIXES)
     if engine == "local":
@@ -70,14 +55,15 @@ def check_out(out: str, *, engine: str, spreadsheet: bool, **_options: Any) -> N
         raise click.UsageError("--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out.")
     from sklar.files.spark import check_folder
 
-    check_folder(out)
+    check_folder(out, tables=tables)
 
 
 def write_rows(
-    model: Model, out: str, rows: int | None, seed: int, *, engine: str, progress: Progress, **how: Any
+    model: Model, out: str, rows: int | None, seed: int, *, engine: str, kind: str, progress: Progress, **how: Any
 ) -> None:
-    """Draw rows into a file, or on Spark into a folder of files."""
+    """Draw rows into a file, or on Spark into a folder of files; those of linked tables into files of this kind."""
     if engine == "local":
+        how |= {} if model.measured.tree is None else {"kind": kind}
         model.write(out, rows, seed=seed, progress=progress, **how)
         return
     from sklar.files.spark import write_on_spark
@@ -107,13 +93,12 @@ def tables(*, model_path: Path, out: Path) -> None:
 
 @command("A report that is safe to publish.", JSON)
 @MODEL
-@shared.TABLE
 @written("--out", "OUT.html", "Where the report goes.", required=True)
-def report(*, model_path: Path, table: str | None, out: Path) -> None:
+def report(*, model_path: Path, out: Path) -> None:
     """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network."""
     from sklar.files.model import report as make
 
-    size = len(make(model_path, out=out, table=table).html.encode())
+    size = len(make(model_path, out=out).html.encode())
     finish(
         {"out": out, "bytes": size},
         f"The report is in {out} ({size / 1e6:.2f} MB).",

@@ -144,22 +144,18 @@ def import_(*, file: Path, format_: str | None, out: Path, replace: bool) -> Non
 @SCHEMA_FILE
 @DATA_IF_GIVEN
 @QUERY
-@shared.TABLE
 @shared.option("--rows", HELP["schema check --rows"], int)
 @shared.option("--epsilon", "With this privacy budget.", shared.number, default="1")
-def check(*, schema_path: Path, data: Path | str | None, query: str | None, table: str | None, **foreseen: Any) -> None:
+def check(*, schema_path: Path, data: Path | str | None, query: str | None, **foreseen: Any) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have."""
     from sklar.custodian.check import check as look
+    from sklar.public.tree import known_of
 
-    rows, parts = None if data is None else table_of(data, query), shared.described(schema_path, table)
-    if rows is None:
-        checks = [look(part, **foreseen) for part in parts]
-    else:
-        checks = [watched(look, shared.described_one(schema_path, table), rows, **foreseen)]
-    lines = [f"{schema_path}: {line}" if at == 0 else line for each in checks for at, line in enumerate(each.lines())]
-    documents = [each.to_dict() for each in checks]
-    print_answer(documents if documents[1:] else documents[0], lines)
-    if warn_of_unfit([value for each in checks for value in each.values or ()]):
+    rows, known = None if data is None else table_of(data, query), known_of(schema_path)
+    found = look(known, **foreseen) if rows is None else watched(look, known, rows, **foreseen)
+    lines = found.lines()
+    print_answer(found.to_dict(), [f"{schema_path}: {lines[0]}", *lines[1:]])
+    if warn_of_unfit(found.values or ()):
         sys.exit(1)
 
 

@@ -16,37 +16,23 @@ from sklar.cli.options import HELP, MANY, OUT, PATH, SCHEMA, WRITTEN, command, f
 @click.argument("real", type=PATH)
 @click.argument("synthetic", type=PATH)
 @SCHEMA
-@shared.TABLE
-@option("--events", HELP["evaluate --events"], PATH, nargs=2, metavar="REAL SYNTHETIC")
 @JSON
 @shared.written("--report", "PRIVATE.html", HELP["--report"])
 @option("--target", "An attribute to predict: each table trains a model, and --test tests both.")
 @option("--test", "Real rows kept apart: one end of the score, and for --target.", PATH)
-def evaluate(
-    *, real: Path, synthetic: Path, schema_path: Path, table: str | None, events: tuple[Path, Path] | None, **how: Any
-) -> None:
-    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only."""
+def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **how: Any) -> None:
+    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only. Linked tables are folders, or databases."""
     from sklar.custodian.evaluate import evaluate as compare
 
-    if events is None:
-        found: Any = watched(compare, real, synthetic, shared.described_one(schema_path, table), **how)
-    else:
-        from sklar.custodian.evaluate.linked import evaluate_linked
-
-        if {how.pop("target"), how.pop("test"), table} != {None}:
-            raise click.UsageError("--events compares both linked tables. Leave out --table, --target and --test.")
-        found = watched(evaluate_linked, (real, events[0]), (synthetic, events[1]), schema_path, **how)
-    print_figures(found)
+    print_figures(watched(compare, real, synthetic, schema_path, **how))
     _say_private(how["report"])
 
 
 def _say_private(made: Path | None) -> None:
-    from sklar.custodian.evaluate.private_report import MARK
-
     if made is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
-        if MARK not in made.name:
-            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
+        if "PRIVATE" not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'PRIVATE-{made.name}')}.")
 
 
 @command("An analysis of real rows beside infer's: private.", JSON)
@@ -134,8 +120,8 @@ def demo(*, out: Path, rows: int, epsilon: float) -> None:
 @option("--seed", "Another seed, another table.", int, default=0)
 @OUT
 @shared.written("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
-@shared.rows_out("--events-out", HELP["generate --events-out"], required=False)
-def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None) -> None:
+@shared.KIND
+def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, kind: str) -> None:
     """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone."""
     from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
     from sklar.generate import SHAPES, schema_toml
@@ -143,13 +129,11 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
     from sklar.machine.progress import watch
     from sklar.public.schema import Schema
 
-    target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))
-    if (shape == "visits") != (events_out is not None):
-        raise click.UsageError("visits are two tables and need --events-out FILE; no other shape takes it.")
-    if events_out is not None:
-        _generate_visits(rows, seed, target, check_target(events_out, SUFFIXES), schema_path)
+    if shape == "visits":
+        _generate_visits(rows, seed, out, schema_path, kind)
         return
+    target = check_target(out, SUFFIXES)
     columns, frames = make(shape, rows=rows, seed=seed)
     rows = rows or SHAPES[shape].rows
     with show_progress() as progress:
@@ -162,23 +146,22 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
     )
 
 
-def _generate_visits(patients: int | None, seed: int, out: Path, events_out: Path, schema_path: Path) -> None:
-    """Two linked tables, and the schema of both."""
-    from sklar.draw.sample import linked_columns
-    from sklar.files.write import write_frames, write_text
-    from sklar.generate.visits import PATIENTS, generate_visits, linked
+def _generate_visits(patients: int | None, seed: int, out: str, schema_path: Path, kind: str) -> None:
+    """Linked tables, and the schema of all."""
+    from sklar.draw.sample import tree_columns
+    from sklar.files.write import check_tables, write_tables, write_text
+    from sklar.generate.visits import PATIENTS, generate_visits, hospital
 
-    schemas, patients = linked(), PATIENTS if patients is None else patients
+    target, tree, patients = check_tables(out, kind), hospital(), PATIENTS if patients is None else patients
     with show_progress() as progress:
-        for at, (target, schema) in enumerate(((out, schemas.people), (events_out, schemas.events))):
-            progress.stage("generate")
-            frames = (block[at] for block in generate_visits(patients, seed=seed))
-            write_frames(target, linked_columns(schemas)[at], frames, schema)
-    write_text(schema_path, schemas.to_toml())
+        progress.stage("generate")
+        columns = tree_columns(tree)
+        write_tables(target, tree, columns, generate_visits(patients, seed=seed), shown=columns, kind=kind)
+    write_text(schema_path, tree.to_toml())
+    tables = ", ".join(columns)
     finish(
-        {"shape": "visits", "patients": patients, "seed": seed}
-        | {"out": out, "events_out": events_out, "schema": schema_path},
-        f"{patients:,} patients in {out}, their visits in {events_out}, the schema of both in {schema_path}.",
+        {"shape": "visits", "patients": patients, "seed": seed, "out": out, "schema": schema_path},
+        f"{patients:,} patients with all their rows in {out} ({tables}), the schema of all in {schema_path}.",
     )
 
 

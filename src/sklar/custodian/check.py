@@ -27,11 +27,11 @@ from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.wording import failing, said, stated
 from sklar.public.axis import parse_number, read_moment
-from sklar.public.events import Linked, LinkedPart
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.public.settings import Reading, describe_reading
-from sklar.rows.count import Histogram
+from sklar.public.tree import Tree, joint_of, known_of
+from sklar.rows.count import Ask, Histogram
 from sklar.rows.encode import coder, distinct, encode_column, is_nothing, readable_text
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns, require_person
@@ -117,7 +117,8 @@ class SchemaCheck(Tabular):
     """What a schema asks to be measured. With rows: how many values meet which fate, which is PRIVATE.
 
     `values` has one entry for each attribute, `rows_that_break` one number for each rule; both are None without rows.
-    `forecast` says what a release would find, where the number of rows is known.
+    `forecast` says what a release would find, where the number of rows is known, `links` how rows of linked tables
+    match.
     """
 
     schema: Schema
@@ -125,6 +126,7 @@ class SchemaCheck(Tabular):
     rows_that_break: tuple[int, ...] | None = None
     people: Crowd | None = None
     forecast: Forecast | None = None
+    links: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         unfit = sum(bool(fate.cause) for fate in self.values or ())
@@ -152,6 +154,7 @@ class SchemaCheck(Tabular):
                 "values": [asdict(fate) for fate in self.values],
                 "rows_that_break_rules": list(self.rows_that_break or ()),
                 "people": None if self.people is None else asdict(self.people),
+                "links": list(self.links),
                 "forecast": foreseen,
             }
         return {
@@ -187,11 +190,11 @@ class SchemaCheck(Tabular):
         lines += [NOTICE, *("{:<24.24}{:>12}{:>10}{:>10}{:>10}{:>12}".format(*row) for row in (heads, *counts))]
         broken = enumerate(self.rows_that_break or (), start=1)
         lines += [f"Rule {number}: broken by {rows:,} rows." for number, rows in broken]
-        return [*lines, *([] if self.people is None else self.people.lines()), *expected]
+        return [*lines, *([] if self.people is None else self.people.lines()), *self.links, *expected]
 
 
 def check(
-    schema: SchemaLike | LinkedPart,
+    schema: SchemaLike | Tree,
     data: object | None = None,
     *,
     query: str | None = None,
@@ -203,21 +206,41 @@ def check(
 
     `schema` is a schema, the path of one, or a model for its schema; `data` a path or anything that exports an Arrow
     stream; with a `query`, a DuckDB file or the address of a database. What a release at this epsilon would find of
-    every column is said for so many `rows`: as given, as the schema states, or as `data` has. Of linked tables one is
-    checked (`Linked.part`), and `rows` are people.
+    every column is said for so many `rows`: as given, as the schema states, or as `data` has. Of linked tables all are
+    checked, and `rows` are people.
     """
-    given, schema = schema, Schema.of(schema)
+    known = known_of(schema)
+    schema = joint_of(known)
     rows, checked = rows or schema.rows_about, SchemaCheck(schema=schema)
-    if data is not None:
+    if data is not None and isinstance(known, Tree):
+        fates, broken, links = _check_tree(data, known, progress)
+        people = sum(getattr(fates[0], fate) for fate in _FATES)
+        checked, rows = replace(checked, values=fates, rows_that_break=broken, links=links), rows or people
+    elif data is not None:
         table = data if query is None else Query(data, query)  # type: ignore[arg-type]
         values = tuple(check_values(table, schema, progress=progress))
         broken = tuple(broken_rules(table, schema, progress=progress)) if schema.rules else ()
         people = rows_per_person(table, schema, progress=progress) if schema.person else None
         checked = replace(checked, values=values, rows_that_break=broken, people=people)
         one_each = people if schema.person is not None and schema.person.count == "people" else None
-        if not isinstance(given, LinkedPart) or given.of_people:
-            rows = rows or (one_each.people if one_each else sum(getattr(values[0], fate) for fate in _FATES))
-    return replace(checked, forecast=foresee(given, rows=rows, epsilon=epsilon)) if rows else checked
+        rows = rows or (one_each.people if one_each else sum(getattr(values[0], fate) for fate in _FATES))
+    return replace(checked, forecast=foresee(known, rows=rows, epsilon=epsilon)) if rows else checked
+
+
+def _check_tree(
+    data: object, tree: Tree, progress: Progress
+) -> tuple[tuple[Fate, ...], tuple[int, ...], tuple[str, ...]]:
+    """What the schemas of linked tables would do to the rows, table by table, and how these match: PRIVATE."""
+    # Imported here: most checks are of one table.
+    from sklar.rows.trees import tables_of
+
+    fates, broken = list[Fate](), list[int]()
+    for branch, table in zip(tree.branches, tables_of(data, tree).values(), strict=True):
+        below = f"{branch.name}." if branch.of else ""
+        own = check_values(table, branch.schema, progress=progress)
+        fates += [replace(fate, attribute=below + fate.attribute) for fate in own]
+        broken += broken_rules(table, branch.schema, progress=progress) if branch.schema.rules else []
+    return tuple(fates), tuple(broken), tuple(check_links(data, tree))
 
 
 def _batches(data: object, schema: Schema, stage: str, progress: Progress) -> Iterator[pl.DataFrame]:
@@ -394,17 +417,22 @@ def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT
     )
 
 
-def check_links(people: object, events: object, linked: Linked) -> list[str]:
-    """How the events match their people, and which are dropped, a line each: PRIVATE, exact counts."""
-    from sklar.rows.shares import join
+def check_links(data: object, tree: Tree) -> list[str]:
+    """How the rows of linked tables match, and which are dropped, a line each: PRIVATE, exact counts."""
+    from sklar.rows.trees import LocalTree, People
 
-    joined = join(people, events, linked)
-    counted, most = int(joined.begins[-1]), int(joined.numbers.max(initial=0))
-    facts: dict[str, int] = {name: getattr(joined, name) for name in ("n_people", "unmatched", "beyond", "repeated")}
-    facts |= {"counted": counted, "most": most, "without": int(np.count_nonzero(joined.numbers == 0))}
-    odd = "no_events" if counted == 0 else "own_events" if most <= 1 else "one_person" if joined.n_people == 1 else ""
-    shown = ["matched", *(["repeated"] if joined.repeated else []), *([odd] if odd else [])]
-    lines = (line for key in shown for line in said(f"custodian.{key}", **facts).splitlines())
+    read, matched, kept, most = (np.zeros(len(tree.branches), dtype=np.int64) for _ in range(4))
+    ask = Ask(tree=tree)
+    for people in (People(records, ask) for records in LocalTree(data, tree).people(ask)):
+        read, matched, kept = read + people.read, matched + people.matched, kept + people.kept
+        own = (np.bincount(people.owner[i]).max(initial=0) for i in range(1, len(most)))
+        most[1:] = np.maximum(most[1:], [*own])
+    lines = [said("custodian.people", kept=kept[0], repeated=read[0] - kept[0])]
+    for i, branch in enumerate(tree.branches[1:], start=1):
+        facts = {"of": branch.name, "kept": kept[i], "unmatched": read[i] - matched[i], "beyond": matched[i] - kept[i]}
+        odd = "no_rows" if not kept[i] else "own_rows" if most[i] <= 1 else "one_person" if kept[0] == 1 else ""
+        shown = ["matched", *([odd] if odd else [])]
+        lines += [said(f"custodian.{key}", **facts, most=most[i], at_most=branch.at_most) for key in shown]
     return [f"PRIVATE: {line}" for line in lines]
 
 
@@ -420,8 +448,7 @@ def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...
     progress.stage("hash", total=sum(path.stat().st_size for path in paths), unit="bytes")
     digests = []
     for path in paths:
-        unread = f"file '{path}' cannot be read: {{why}}. Check the path."
-        with failing(DataError, unread, OSError), path.open("rb") as file:
+        with failing(DataError, said("custodian.unread", path=path), OSError), path.open("rb") as file:
             digests.append(hashlib.file_digest(file, "sha256").digest())
         progress.advance(path.stat().st_size)
     return tuple(digests)

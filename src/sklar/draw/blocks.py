@@ -6,7 +6,7 @@ of block sizes, generators, or the order of draws changes the rows of every seed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -132,8 +132,8 @@ class Copula(Protocol):
     def sampler(self) -> Sampler:
         """Draws any block of rows, before any repair."""
 
-    def redrawing(self, codes: Codes, allowed: Allowed, /) -> Redraw:
-        """Draws anew the records that break a rule, given as codes, shape (m, rows)."""
+    def redrawing(self, codes: Codes, allowed: Allowed, fixed: Sequence[int] = (), /) -> Redraw:
+        """Draws anew the records that break a rule, given as codes, shape (m, rows), but for what is `fixed`."""
 
     def scaled(self, step: Doubles, allowed: Allowed, /) -> Self:
         """The model with levels these many times as likely, shape (d,), where a repair may move them."""

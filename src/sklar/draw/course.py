@@ -1,4 +1,4 @@
-"""Events of people in the order of time: what follows what, after which gap, and when.
+"""Rows of people: how many, of which kinds, and in the order of time what follows what, after which gap, and when.
 
 A person's states are a chain: the first by their class, each next one by their class and the one before. Gaps depend on
 the state before them and on the number of events. One of the events, at random, is dated by the class, the others by
@@ -9,18 +9,22 @@ than the domain are shortened in proportion.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
+from sklar.public.tree import Tree, none_code
 
 if TYPE_CHECKING:
     from sklar.fitting.order import CourseLaws
 
 # Dates that are tried before the last one is moved into the domain.
 _TRIES = 24
+# A little of every level, so that each has some chance.
+_LITTLE = 1e-9
 # Into how many parts a bin of gaps is divided.
 _PARTS = 4
 
@@ -40,6 +44,35 @@ def level_drawer(chances: Floats | Doubles, cells: Cells) -> Callable[[Ints, np.
         return drawn
 
     return draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kinds:
+    """What rows of a table are like, by H classes of people and K kinds of each: probabilities.
+
+    `number` (H, bins) is of the number of rows, or (H K, bins) of rows that hang on rows; `kind` (H, K) of the kind of
+    a row, and `levels` (H K, d) of the levels of its measured attributes, as the table's own schema has them.
+    """
+
+    number: Doubles
+    kind: Doubles
+    levels: Doubles
+
+
+def kinds_of(probabilities: Floats, kinds: int, tree: Tree, i: int) -> Kinds:
+    """Those of one table, by the components of a model of the joint table, `kinds` to a class."""
+    joint, branch, own, some = tree.joint.measured, tree.branches[i], list[Doubles](), list[Doubles]()
+    names = [branch.name, *(f"{branch.name}.{each.name}" for each in branch.schema.measured.attributes)]
+    for place in map(joint.names.index, names):
+        levels, attribute = probabilities[:, joint.cells.levels(place)] + _LITTLE, joint.attributes[place]
+        if (none := none_code(attribute)) is not None:
+            some.append(1 - levels[:, none] / levels.sum(axis=1))
+            levels = np.delete(levels, none, axis=1)
+        own.append(levels / levels.sum(axis=1, keepdims=True))
+    number, *rest = own
+    kind = np.mean(some, axis=0).reshape(-1, kinds) + _LITTLE
+    number = number[::kinds] if branch.of == tree.name else number
+    return Kinds(number=number, kind=kind / kind.sum(axis=1, keepdims=True), levels=np.hstack(rest))
 
 
 class Chain:

@@ -107,6 +107,11 @@ class Shape:
         second = np.bincount(bins, masses * (lows**2 + lows * highs + highs**2) / 3)[self.bins]
         return np.asarray(np.maximum(second - first**2, 0.0))
 
+    def masses(self, edges: Ints) -> Doubles:
+        """The share that each whole number has of its bin, from the first edge up to without the last."""
+        upto = np.interp(np.arange(edges[0], edges[-1] + 1), self.places, self.heights)
+        return np.asarray(np.diff(upto))
+
     def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> Doubles:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
         return np.interp(bins + generator.random(bins.size), self.heights, self.places)

@@ -50,17 +50,24 @@ def sample_codes(copula: Copula, rows: int, seed: int) -> Iterator[Codes]:
     return in_order(lambda block: sampler.draw(seed, *block), blocks(rows, sampler.block_rows))
 
 
-def repair(codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.Generator) -> None:
-    """Draw anew, in place, the records that hold a forbidden combination; codes have shape (m, rows)."""
+def repair(
+    codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.Generator, fixed: Sequence[int] = ()
+) -> None:
+    """Draw anew, in place, the records that hold a forbidden combination; codes have shape (m, rows).
+
+    Of a latent model, some attributes may be `fixed`: they stay as they are, where any record with them honors rules.
+    """
     broken = np.flatnonzero(violating(codes, allowed))
     for start in range(0, broken.size, _CHUNK):
         part = broken[start : start + _CHUNK]
-        codes[:, part] = _redrawn(codes[:, part], copula, allowed, generator)
+        codes[:, part] = _redrawn(codes[:, part], copula, allowed, generator, fixed)
 
 
-def _redrawn(codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.Generator) -> Codes:
+def _redrawn(
+    codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.Generator, fixed: Sequence[int]
+) -> Codes:
     """Records in place of these, which all break a rule: drawn until they do not, at last found by search."""
-    redraw, left = copula.redrawing(codes, allowed), np.arange(codes.shape[1])
+    redraw, left = copula.redrawing(codes, allowed, fixed), np.arange(codes.shape[1])
     codes = codes.copy()
     for _ in range(ROUNDS):
         codes[:, left] = redraw(codes[:, left], left, generator)
@@ -71,13 +78,16 @@ def _redrawn(codes: Codes, copula: Copula, allowed: Allowed, generator: np.rando
     for group in groups(allowed):
         weights = {i: margins[cells.levels(i)] for i in group}
         for row in left:
-            for attribute, level in _searched(weights, allowed, generator).items():
+            held = {i: int(codes[i, row]) for i in fixed if i in weights}
+            for attribute, level in _searched(weights, allowed, generator, held).items():
                 codes[attribute, row] = level
     return codes
 
 
-def _searched(weights: Mapping[int, Doubles], allowed: Allowed, generator: np.random.Generator) -> dict[int, int]:
-    """Levels of attributes that honor the rules, by search; by `weights`, likely levels are tried first."""
+def _searched(
+    weights: Mapping[int, Doubles], allowed: Allowed, generator: np.random.Generator, held: Mapping[int, int]
+) -> dict[int, int]:
+    """Levels of attributes, of some those that are `held`, that honor the rules; likely ones are tried first."""
 
     def likely(attribute: int, levels: Ints) -> list[int]:
         # The order of a draw without replacement, by weights (Efraimidis and Spirakis 2006).
@@ -85,6 +95,7 @@ def _searched(weights: Mapping[int, Doubles], allowed: Allowed, generator: np.ra
         return [int(level) for level in levels[np.argsort(generator.exponential(size=levels.size) / chances)]]
 
     domains = {attribute: np.ones(own.size, dtype=bool) for attribute, own in weights.items()}
+    domains |= {attribute: np.arange(domains[attribute].size) == level for attribute, level in held.items()}
     try:
         levels = solve(domains, allowed, effort=SearchSteps(_EFFORT), order=likely)
     except EffortError:
@@ -123,9 +134,11 @@ def _moved(copula: Copula, allowed: Allowed, seed: int) -> Doubles:
     return moved
 
 
-def redraw_given_others(probabilities: Floats, cells: Cells, codes: Codes, allowed: Allowed) -> Redraw:
-    """Draws the attributes that rules are about, given the other attributes of these records."""
-    touched = constrained(allowed)
+def redraw_given_others(
+    probabilities: Floats, cells: Cells, codes: Codes, allowed: Allowed, fixed: Sequence[int] = ()
+) -> Redraw:
+    """Draws the attributes that rules are about, but for those that are `fixed`, given all others of these records."""
+    touched = [i for i in constrained(allowed) if i not in fixed]
     others = [i for i in range(len(codes)) if i not in touched]
     odds = np.cumsum(component_odds(probabilities, cells.offsets, codes, others), axis=1)
 

@@ -12,33 +12,36 @@ import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, LinkedMeasured, Measured, is_of_schema, measurements, vouched
+from sklar.budget.certificate import Certificate, Measured, is_of_schema, vouched
 from sklar.budget.method import Method
-from sklar.budget.plan import INSIDE, inside_query, inside_sizes, linked_queries
+from sklar.budget.plan import INSIDE, beside_of
 from sklar.budget.search import fits
 from sklar.draw.blocks import Copula, ReadArray
 from sklar.errors import ModelError, SklarError
-from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
-from sklar.files.model import LinkedModel, Model, Unfitted
+from sklar.files.grammar import FORMAT, VERSION, require_known
+from sklar.files.model import Model, TreeModel, Unfitted
 from sklar.files.write import check_target, replacing
 from sklar.fitting.density import searched
 from sklar.fitting.latent import LatentModel
+from sklar.fitting.order import arrays_in, laws_in
 from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
+from sklar.machine.wording import said
 from sklar.paper.gaussian import BinaryCopula
-from sklar.public.description import open_model, written
-from sklar.public.events import Linked
+from sklar.public.description import describes_tree, open_model, written
 from sklar.public.schema import Schema
+from sklar.public.tree import Known, Tree, joint_of
 
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
 _LEVEL = 1
@@ -47,11 +50,11 @@ _MAX_COUNT = 2**53
 _AT_ONCE = 1 << 20
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 # What a description says, in this order.
-_ORDER = ("schema", "n_people", "n_rows", "public_rows", "blocks", "method", "settings", "certificate", "copula")
+_ORDER = ("schema", "n_rows", "public_rows", "blocks", "method", "settings", "certificate", "copula")
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
 
-def save(model: Model | LinkedModel | Unfitted, path: str | Path) -> None:
+def save(model: Model | Unfitted, path: str | Path) -> None:
     """Write a model to a `.sklar` file, whole or not at all: what was written is read before it takes its name.
 
     What is not fitted yet holds noisy values alone, and is its owner's alone (0600).
@@ -68,30 +71,26 @@ def save(model: Model | LinkedModel | Unfitted, path: str | Path) -> None:
                 with archive.open(info, "w") as file:
                     # Piece by piece: as one text a large array would be in memory twice.
                     np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
-        (load_unfitted if unfitted else load_linked if isinstance(model, LinkedModel) else load)(temporary)
+        (load_unfitted if unfitted else load)(temporary)
 
 
-def describe(model: Model | LinkedModel | Unfitted) -> dict[str, Any]:
+def describe(model: Model | Unfitted) -> dict[str, Any]:
     """What the file says of a model in JSON."""
     measured = model.measured
-    kind = LINKED_FORMAT if isinstance(measured, LinkedMeasured) else FORMAT
     said: dict[str, Any] = {"schema": measured.known.to_dict(), "certificate": measured.certificate.to_dict()}
-    said["blocks"] = [_describe(block) for block in measured.blocks]
-    said |= {"public_rows": measured.n_rows} if isinstance(measured, Measured) else {}
+    said |= {"blocks": [_describe(block) for block in measured.blocks], "public_rows": measured.n_rows}
     if isinstance(model, Unfitted):
         said["method"] = asdict(model.method)
     else:
-        said["settings"] = dict(model.settings)
-        said |= {"n_people": model.n_people} if isinstance(model, LinkedModel) else {"n_rows": model.n_rows}
-        said |= {"copula": model.copula.describe()} if isinstance(model, Model) else {}
-    return {"format": kind, "version": VERSIONS[kind]} | {key: said[key] for key in _ORDER if key in said}
+        said |= {"settings": dict(model.settings), "n_rows": model.n_rows, "copula": model.copula.describe()}
+    return {"format": FORMAT, "version": VERSION} | {key: said[key] for key in _ORDER if key in said}
 
 
 def _describe(block: Block) -> dict[str, Any]:
     """What the file says of one block beside its arrays."""
     query = block.query
     if isinstance(query, Shares):
-        return {"query": INSIDE} if query.what == INSIDE else {"query": "shares", "what": query.what}
+        return {"query": INSIDE} if query.what == INSIDE else {"query": "side", "what": query.what}
     if isinstance(query, Common):
         return {"query": "common", "about": query.about, "threshold": query.threshold, "keys": list(block.keys or ())}
     if isinstance(query, Parities):
@@ -107,7 +106,7 @@ def _describe(block: Block) -> dict[str, Any]:
     return {"query": "tables", "order": query.order, "sets": sets, "coarse": query.coarse is not None}
 
 
-def arrays_of(model: Model | LinkedModel | Unfitted) -> dict[str, NDArray[Any]]:
+def arrays_of(model: Model | Unfitted) -> dict[str, NDArray[Any]]:
     """The arrays that the file holds of a model, flat, in the order of its members."""
     blocks = model.measured.blocks
     arrays: dict[str, NDArray[Any]] = {"scales": np.concatenate([np.empty(0), *(block.scales for block in blocks)])}
@@ -125,7 +124,7 @@ def arrays_of(model: Model | LinkedModel | Unfitted) -> dict[str, NDArray[Any]]:
         arrays[f"block{number}"] = block.values
     if isinstance(model, Unfitted):
         return arrays
-    return arrays | (model.copula if isinstance(model, Model) else model.classes).arrays()
+    return arrays | model.copula.arrays() | (arrays_in(model.laws) if isinstance(model, TreeModel) else {})
 
 
 def member(name: str) -> zipfile.ZipInfo:
@@ -137,26 +136,12 @@ def member(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def is_linked(path: str | Path) -> bool:
-    """Whether a file calls itself a model of linked tables. Whoever loads it finds out whether it is one."""
-    with suppress(ModelError), open_model(path) as (_archive, document):
-        return bool(document.get("format") == LINKED_FORMAT)
-    return False
-
-
 @contextmanager
-def _opened(path: str | Path, wanted: str, *, fitted: bool = True) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
+def _opened(path: str | Path, *, fitted: bool = True) -> Iterator[tuple[ReadArray, dict[str, Any]]]:
     """Reads arrays by their name, type and size, and the description; in the end all members must have been read."""
-    linked = wanted == LINKED_FORMAT
-    with open_model(path, "model of linked tables" if linked else "model") as (archive, document):
-        if document.get("format") == LINKED_FORMAT != wanted:
-            raise ModelError(
-                "it is a model of linked tables. Name one of them (--table people, or events), or read both: "
-                "sklar.load_linked."
-            )
-        if document.get("format") != wanted:
-            own = "that of linked tables" if linked else "a Sklar model's"
-            raise ModelError(f"its description is not {own}.")
+    with open_model(path) as (archive, document):
+        if document.get("format") != FORMAT:
+            raise ModelError("its description is not a Sklar model's. Use the Sklar that wrote it.")
         require_known(document)
         if fitted == ("method" in document):
             # No file is both.
@@ -174,15 +159,19 @@ def _opened(path: str | Path, wanted: str, *, fitted: bool = True) -> Iterator[t
 
 
 def load(path: str | Path) -> Model:
-    """Read a model from a `.sklar` file."""
-    with _opened(path, FORMAT) as (array, document):
+    """Read a model, of one table or of linked ones, from a `.sklar` file."""
+    with _opened(path) as (array, document):
         measured, described = _read_measured(array, document), document["copula"]
-        model = Model(
-            measured=measured,
-            copula=_COPULAS[described["kind"]].read(measured.schema, described, array),
-            n_rows=document["n_rows"],
-            settings=document["settings"],
-        )
+        copula = _COPULAS[described["kind"]].read(measured.schema, described, array)
+        own: dict[str, Any] = {"measured": measured, "copula": copula}
+        own |= {key: document[key] for key in ("n_rows", "settings")}
+        if measured.tree is None:
+            model = Model(**own)
+        else:
+            if not isinstance(copula, LatentModel) or copula.ties != measured.tree.ties:
+                raise ModelError("its copula is not of its linked tables.")
+            classes = copula.n_components // copula.kinds
+            model = TreeModel(**own, laws=laws_in(measured.tree, classes, array))
         if odd := [name for name in document["settings"].get("priors", {}) if name not in measured.schema.names]:
             raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
         # Uses every setting once, so that a bad file fails at load.
@@ -190,86 +179,51 @@ def load(path: str | Path) -> Model:
         return model
 
 
-def load_linked(path: str | Path) -> LinkedModel:
-    """Read a model of linked tables from a `.sklar` file."""
-    from sklar.fitting.classes import LinkedClasses
-
-    with _opened(path, LINKED_FORMAT) as (array, document):
-        measured, settings, n_people = _read_linked(array, document), document["settings"], document["n_people"]
-        if measured.n_people != n_people:
-            raise ModelError("its number of people is not the one that its tables say.")
-        classes = LinkedClasses.read(measured.linked, settings, array)
-        return LinkedModel(measured=measured, classes=classes, n_people=n_people, settings=settings)
-
-
-def load_any(path: str | Path) -> Model | LinkedModel:
-    """Read a model of one table, or of linked ones."""
-    return load_linked(path) if is_linked(path) else load(path)
-
-
 def load_unfitted(path: str | Path) -> Unfitted:
-    """Read what a release has measured, of one table or of linked ones, before a model was fitted to it."""
-    linked = is_linked(path)
-    with _opened(path, LINKED_FORMAT if linked else FORMAT, fitted=False) as (array, document):
-        measured = (_read_linked if linked else _read_measured)(array, document)
-        return Unfitted(measured=measured, method=Method(**document["method"]))
+    """Read what a release has measured before a model was fitted to it."""
+    with _opened(path, fitted=False) as (array, document):
+        return Unfitted(measured=_read_measured(array, document), method=Method(**document["method"]))
 
 
-def resume(path: str | Path, *, progress: Progress = SILENT) -> Model | LinkedModel:
+def resume(path: str | Path, *, progress: Progress = SILENT) -> Model:
     """Fit a model to what a release measured and kept (`keep`) before it was interrupted. Costs no privacy."""
     return load_unfitted(path).fit(progress=progress)
 
 
-def wrote(path: Path, known: Schema | Linked, budget: Budget, method: Method | None) -> bool:
+def wrote(path: Path, known: Known, budget: Budget, method: Method) -> bool:
     """Whether a model file is of this schema, but for the domains that its release found, by this budget and method."""
     with suppress(SklarError):
-        model = load_any(path)
-        found: list[Any] = [of.to_dict() for of in (model.measured.known, known)]
-        for finding in model.certificate.domains:
+        model = load(path)
+        own = model.measured.known
+        if isinstance(own, Tree) and isinstance(known, Tree) and own.places == known.places:
+            known = known.found(own.joint)
+        found: list[Any] = [of.to_dict() for of in (own, known)]
+        for finding in model.certificate.domains if isinstance(known, Schema) else ():
             for document in found:
                 document["attributes"][finding.attribute] = None
-        made = None if isinstance(model, LinkedModel) else model.method
-        return found[0] == found[1] and (model.certificate.budget, made) == (budget, method)
+        return found[0] == found[1] and (model.certificate.budget, model.method) == (budget, method)
     return False
 
 
 def _read_measured(array: ReadArray, document: Mapping[str, Any]) -> Measured:
-    """What was measured of one table."""
-    whole = Schema.from_dict(document["schema"])
+    """What was measured."""
+    known: Known = (Tree if describes_tree(document["schema"]) else Schema).from_dict(document["schema"])
+    whole, tree = joint_of(known), known if isinstance(known, Tree) else None
     whole.require_found()
     schema = whole.measured
-    certificate = _certified(document["certificate"], schema.digest, whole)
-    blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema, *entry))
+    certificate = Certificate.from_dict(document["certificate"])
+    if certificate.schema_sha256 != known.digest:
+        raise ModelError("its certificate is for another schema.")
+    named = vouched(whole)
+    if {key: getattr(certificate, key) for key in named} != named:
+        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
+    if (certificate.tokens is None) != (tree is None):
+        raise ModelError("its certificate must state tokens of people where it is of linked tables, and only there.")
+    beside = {each.what: each.query for each in beside_of(known)}
+    blocks = _read_blocks(array, document["blocks"], partial(_query, array, schema, beside, certificate.tokens or 1))
     _check(blocks)
     _check_searches(blocks, certificate, schema)
-    return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate)
-
-
-def _read_linked(array: ReadArray, document: Mapping[str, Any]) -> LinkedMeasured:
-    """What was measured of linked tables."""
-    linked, stated = Linked.from_dict(document["schema"]), document["certificate"]
-    certificate = _certified(stated, linked.digest, linked)
-    public = certificate.public_rows is not None
-    if public != (certificate.neighbors == "replace-one") or stated["public_people"] != certificate.public_rows:
-        raise ModelError("the number of people is public where neighbors share it, and only there.")
-    queries = {query.what: query for query in linked_queries(linked, stated["tokens"], total=not public)}
-    if [entry["what"] for entry in document["blocks"]] != [*queries]:
-        raise ModelError("it must hold all kinds of tables that its schema has, each once.")
-    blocks = _read_blocks(array, document["blocks"], lambda _number, entry: queries[entry["what"]])
-    _check(blocks)
-    if measurements(blocks, certificate.budget) != certificate.measurements:
-        raise ModelError("its certificate states other measurements than its arrays hold.")
-    return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
-
-
-def _certified(stated: Mapping[str, Any], digest: str, of: Schema | Linked) -> Certificate:
-    """The certificate, refused where it is not the schema's."""
-    certificate = Certificate.from_dict(stated)
-    if certificate.schema_sha256 != digest:
-        raise ModelError("its certificate is for another schema.")
-    if {key: getattr(certificate, key) for key in vouched(of)} != vouched(of):
-        raise ModelError("its certificate and its schema name different attributes as read from the rows or unread.")
-    return certificate
+    return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate, tree=tree)
 
 
 def _check(blocks: Sequence[Block]) -> None:
@@ -291,8 +245,7 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
     for finding, own in searched(certificate.domains, answers):
         name, common = finding.attribute, finding.threshold is not None
         if common != bool(finding.round):
-            must = "state a round if it is of categories, else none. Use the Sklar that wrote it"
-            raise ModelError(f"its search for '{name!s:.60}' must {must}.")
+            raise ModelError(said("files.round", name=str(name)))
         for block in own:
             if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
                 raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
@@ -319,13 +272,17 @@ def _read_blocks(
     ]
 
 
-def _query(array: ReadArray, schema: Schema, number: int, entry: Mapping[str, Any]) -> Query:
-    """The query that an entry of the description and the arrays of its block state."""
+def _query(
+    array: ReadArray, schema: Schema, beside: Mapping[str, Shares], each: int, number: int, entry: Mapping[str, Any]
+) -> Query:
+    """The query that an entry of the description and the arrays of its block state, in tokens of people or rows."""
     kind, cells = entry["query"], schema.cells
     if kind == "common":
         return Common(about=entry["about"], threshold=entry["threshold"])
-    if kind == INSIDE:
-        return inside_query(inside_sizes(schema))
+    if kind in (INSIDE, "side"):
+        if (query := beside.get(entry.get("what", INSIDE))) is None:
+            raise ModelError("it holds tables that its schema does not have.")
+        return query if query.per == "row" else replace(query, each=each)
     if kind == "grid":
         return Tables(cells=Cells([entry["cells"]]), order=1, about=entry["about"])
     if kind == "parities":
@@ -336,6 +293,7 @@ def _query(array: ReadArray, schema: Schema, number: int, entry: Mapping[str, An
         order=order,
         sets=None if sets is None else array(f"block{number}_sets", np.int64, order * sets).reshape(-1, order),
         coarse=array(f"block{number}_coarse", np.int64, cells.n_levels) if entry.get("coarse", True) else None,
+        each=each,
     )
     return tables if kind == "tables" else Distances(of=tables, reference=None)
 

@@ -9,19 +9,20 @@ from typing import Any, NamedTuple, get_args
 
 from sklar.budget.certificate import SCORES
 from sklar.budget.method import MethodName
-from sklar.budget.plan import INSIDE, KINDS
+from sklar.budget.plan import INSIDE
 from sklar.budget.search import Searched
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.kernel.queries import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
-from sklar.public.description import MAX_STAGES
+from sklar.public.description import MAX_STAGES, describes_tree
 from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 from sklar.public.settings import Count
+from sklar.public.tree import MOST_TABLES
 
-FORMAT, LINKED_FORMAT = "sklar-model", "sklar-linked"
-# The version of each format that this Sklar writes and reads.
-VERSIONS = {FORMAT: 4, LINKED_FORMAT: 2}
+FORMAT = "sklar-model"
+# The version of the format that this Sklar writes and reads.
+VERSION = 4
 # The cells of the tables of all searches: a few hundred each, of which some are divided into 4,096.
 MAX_SEARCH_CELLS = 1 << 22
 
@@ -153,7 +154,6 @@ def chosen(by: str, shapes: Mapping[str, Keys]) -> Shape:
 
 
 _BOOLEAN = single("true or false", lambda value: type(value) is bool)
-_FALSE = single("false", lambda value: value is False)
 _NOTHING = single("null", lambda value: value is None)
 _ANYTHING = single("a table", lambda value: isinstance(value, dict))
 _NAME = single("a text", lambda value: isinstance(value, str))
@@ -176,7 +176,7 @@ _NEIGHBORS = one_of(*get_args(Neighbors))
 _SIZES = {"tables": whole(1), "scale": _SCALE, "sensitivity_l1": _REACH, "sensitivity_l2": _REACH}
 _PLACE = {"stage": whole(1, MAX_STAGES), "order": whole(0, SCORES + 4)}
 _MOVES = {"moves": number(0.0, 2.0**53), "reach": _REACH}
-_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **_MOVES, "parity": _BOOLEAN, "kind": one_of("", INSIDE)}
+_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **_MOVES, "parity": _BOOLEAN, "kind": _NAME}
 _FINDING: Keys = {"attribute": _NAME, "tables": whole(1, _MAX_SEARCHED), "scale": _SCALE, "threshold": maybe(whole(1))}
 _FINDING |= {"lost_delta": _SHARE, "of": one_of(*get_args(Searched)), "at_most": whole(0, MAX_LEVELS)}
 _FINDING |= {"bounds": maybe(each(number(), 2)), **optional({"round": whole(1, 2)})}
@@ -189,10 +189,10 @@ _BLOCK = chosen(
         "distances": optional({"order": whole(4, 4), "sets": whole(1, _MAX_TRIPLES)}),
         "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
         INSIDE: {},
+        "side": {"what": _NAME},
         "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
     },
 )
-# What certificates say of one table and of linked ones; then what each of them says.
 _CLAIM: Keys = {"neighbors": _NEIGHBORS, "epsilon": number(0.0), "delta": _SHARE, "schema_sha256": _DIGEST}
 _CLAIM |= {"versions": named(_VERSION, len(_PACKAGES), _PACKAGES), "read_from_rows": _NAMES, "unread": _NAMES}
 _CLAIM |= {"receipt": maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))}
@@ -204,9 +204,9 @@ _CERTIFICATE: Keys = {
     "measurements": each(table(_MEASUREMENT), _MAX_MEASUREMENTS),
     "domains": each(table(_FINDING), MAX_LEVELS),
     "earlier": _NAMES,
-    "count": maybe(one_of(*get_args(Count))),
+    "count": maybe(one_of(*get_args(Count), "everyone")),
     "rows_per_person": maybe(whole(1, MAX_ROWS_PER_PERSON)),
-    "tokens": _NOTHING,
+    "tokens": maybe(whole(1, MOST_TOKENS)),
 }
 _REPAIRS: Keys = {"clipped_pairs": whole(), "moved": number(0.0), "max_moved": number(0.0)}
 _REPAIRS |= dict.fromkeys(("empty_attributes", "negative_eigenvalues"), whole(0, MAX_LEVELS))
@@ -218,6 +218,7 @@ _COPULAS: Mapping[str, Keys] = {
         "matched": whole(2, 3),
         "missed": _BOOLEAN,
         "fits": whole(1, 1_000),
+        **optional({"ties": each(whole(0, MOST_TABLES), MAX_ATTRIBUTES)}),
     },
 }
 _FITTED = {"steps": _STEPS, "fits": whole(0, 1_000), "gain_over_independence": _GAIN}
@@ -249,57 +250,29 @@ _MODEL: Keys = {
     "certificate": table(_CERTIFICATE),
     "blocks": each(_BLOCK, _MAX_BLOCKS),
 }
-_LINKED_MEASUREMENT: Keys = {**_SIZES, **_PLACE, **_MOVES, "parity": _BOOLEAN, "kind": one_of("", *KINDS)}
-_LINKED_CERTIFICATE: Keys = {
-    **_CLAIM,
-    "mechanism": one_of("gaussian"),
-    "composition": one_of("tight"),
-    "measurements": each(table(_LINKED_MEASUREMENT), _MAX_MEASUREMENTS),
-    "tokens": whole(1, MOST_TOKENS),
-    "public_people": maybe(_ROWS),
-    "unit": one_of("person"),
-    "public_rows": maybe(_ROWS),
-    "count": one_of("people"),
-    "domains": each(_NOTHING, 0),
-    "earlier": each(_NOTHING, 0),
-    "rows_per_person": whole(1, 1),
-}
-_EVENTS: Keys = {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)}
-_EVENTS |= optional({"order": _NAME, "follows": _NAME, "unique": _NAMES})
-_LINKED: Keys = {
-    "format": _NAME,
-    "version": whole(1),
-    "schema": table({"people": table({"schema": _ANYTHING, "key": _NAME}), "events": table(_EVENTS)}),
-    "n_people": _ROWS,
-    "settings": table({**_FITTED, "person_classes": _COMPONENTS, "event_classes": whole(1, 1_000)}),
-    "certificate": table(_LINKED_CERTIFICATE),
-    "blocks": each(table({"query": one_of("shares"), "what": one_of(*KINDS)}), len(KINDS)),
-}
 # What was measured and is to be fitted by a method, in place of what was fitted.
-_FITTED_KEYS = frozenset({"n_rows", "n_people", "settings", "copula"})
+_FITTED_KEYS = frozenset({"n_rows", "settings", "copula"})
 _METHOD: Keys = {"method": table({"name": one_of(*get_args(MethodName)), "paper": _BOOLEAN, "dummies": _BOOLEAN})}
 
 
 def require_known(document: Mapping[str, Any]) -> None:
     """Refuse a description that holds anything but what one of its format does."""
-    linked, wanted, found = document["format"] == LINKED_FORMAT, VERSIONS[document["format"]], document.get("version")
-    if type(found) is not int or found != wanted:
-        raise ModelError(f"its format must have version {wanted}, got {found!r:.40}. Use the Sklar that wrote it.")
-    keys: Keys = _LINKED if linked else _MODEL
+    found = document.get("version")
+    if type(found) is not int or found != VERSION:
+        raise ModelError(f"its format must have version {VERSION}, got {found!r:.40}. Use the Sklar that wrote it.")
+    keys: Keys = _MODEL
     if "method" in document:
         keys = {key: shape for key, shape in keys.items() if key not in _FITTED_KEYS} | _METHOD
-    if linked:
-        table(keys)(document, "description")
-        schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")
         kind = str(copula.get("kind")) if isinstance(copula, dict) else ""
-        keys = keys if "method" in document else {**keys, "settings": _SETTINGS.get(kind, _ANYTHING)}
-        table(keys)(document, "description")
-        schemas = [document["schema"]]
-    for schema in schemas:
+        keys = {**keys, "settings": _SETTINGS.get(kind, _ANYTHING)}
+    table(keys)(document, "description")
+    tree = describes_tree(document["schema"])
+    schemas = [own.get("schema", {"attributes": {}}) for own in document["schema"].values() if isinstance(own, dict)]
+    for schema in schemas if tree else [document["schema"]]:
         # It may be larger in memory than in the file.
-        attributes = schema.get("attributes")
+        attributes = schema.get("attributes") if isinstance(schema, dict) else None
         if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
             raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
         if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):

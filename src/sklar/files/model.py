@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,26 +14,27 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.budget.method import Method
-from sklar.draw.blocks import BLOCK_ROWS, Copula, blocks
+from sklar.draw.blocks import Copula
 from sklar.draw.decode import Shape, dummy_schema, record_schema
-from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
+from sklar.draw.sample import BlockSampler, TreeSampler, check_draw, tree_columns
 from sklar.errors import ModelError, OutputError
 from sklar.files.write import (
     SUFFIXES,
     Library,
     check_library,
+    check_tables,
     check_target,
     to_library,
     write_frames,
-    write_linked,
+    write_tables,
     write_text,
 )
 from sklar.fitting.density import fit_shapes
-from sklar.fitting.margins import estimate_rows
 from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
+from sklar.machine.wording import said
 from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from sklar.answer.condition import Given
     from sklar.answer.infer import Declared, Inference
     from sklar.answer.query import Answer, Estimate
-    from sklar.budget.certificate import LinkedMeasured
-    from sklar.fitting.classes import LinkedClasses
-    from sklar.public.events import Linked
+    from sklar.fitting.order import CourseLaws
+    from sklar.public.tree import Tree
 else:
     pl = lazily("polars")
 
@@ -155,28 +154,36 @@ class Model:
 
     def sample_batches(
         self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
-    ) -> Iterator[pl.DataFrame]:
-        """The same rows as `sample`, as a stream of frames."""
+    ) -> Iterator[Any]:
+        """The same rows as `sample`, as a stream of frames; of linked tables by name, of some people at a time."""
         rows, seed = check_draw(rows, seed)
-        sampler = self._sampler(seed, given)
+        sampler = self.sampler(seed, given)
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
 
-    def _sampler(self, seed: int, given: Given | None, *, enums: bool = False) -> BlockSampler:
+    def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> BlockSampler:
+        """Draws any block of rows, here or on another machine."""
         if given is None:
             return BlockSampler(self.copula, seed, shapes=self.shapes, enums=enums)
         condition, shapes = self.condition(given)
         return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
 
     def condition(self, given: Given) -> tuple[Any, dict[str, Shape]]:
-        """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides."""
-        self._require_records("given")
+        """What drawn rows satisfy, over the levels of the model, and the shapes inside bins that it divides.
+
+        Of linked tables it is about people: conditions are on their attributes, and on the numbers of their rows.
+        """
         from sklar.answer.condition import condition_of
 
+        if (tree := self.measured.tree) is not None:
+            return condition_of(given, tree.people, self.shapes)
+        self._require_records("given")
         return condition_of(given, self.schema, self.shapes)
 
     def _require_records(self, what: str) -> None:
         if self.dummies:
             raise ModelError(f"{what} is about records, and this model draws dummies. Fit it without dummies.")
+        if self.measured.tree is not None:
+            raise ModelError(f"{what} is about one table, and this model is of several. Fit one of them by itself.")
 
     def complete(
         self, rows: object, *, seed: int | None = None, to: Library = "polars"
@@ -211,7 +218,7 @@ class Model:
         target = check_target(path, (".csv",) if spreadsheet else SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
-        sampler = self._sampler(seed, given, enums=target.suffix.lower() == ".parquet")
+        sampler = self.sampler(seed, given, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
         frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
         write_frames(target, sampler.columns, frames, self._described, shown=self.columns, spreadsheet=spreadsheet)
@@ -257,7 +264,10 @@ class Model:
         size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
         aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
-        lines = [title, *aims, *_promise(certificate)]
+        guarded = "content" if certificate.neighbors == "replace-one" else "presence"
+        promise = said("files.promise", of=certificate, guarded=guarded, spent=_spent(certificate))
+        lines = [title, *aims, *promise.replace("\n", "\n  ").splitlines()]
+        lines += [f"  {unread}"] if (unread := certificate.not_covered) else []
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
             kept = finding.words(attribute)
@@ -278,140 +288,90 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
-        if self.certificate.tokens is not None:
-            raise ModelError("one of two linked tables is no model of its own. Save the linked model that it is of.")
         _save(self, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class LinkedModel:
-    """Noisy tables of people and events, the classes fitted to them, what was decided, and the number of people."""
+class TreeModel(Model):
+    """A model of linked tables: that of their joint table, whose rows are people, and the laws of rows in order."""
 
-    measured: LinkedMeasured
-    classes: LinkedClasses
-    n_people: int
-    settings: Mapping[str, Any]
-
-    def __repr__(self) -> str:
-        size = f"{self.n_people:,} people with at most {self.linked.at_most:,} events"
-        return f"LinkedModel('{self.linked.name}', {size}; {_spent(self.certificate, '=')})"
+    laws: Mapping[str, CourseLaws]
 
     @property
-    def linked(self) -> Linked:
-        """What is publicly known of both tables."""
-        return self.measured.linked
+    def tree(self) -> Tree:
+        """What is publicly known of all tables."""
+        if self.measured.tree is None:
+            raise ModelError("a model of linked tables must say which they are. Get an intact copy.")
+        return self.measured.tree
 
     @property
-    def certificate(self) -> Certificate:
-        """What was spent on this model."""
-        return self.measured.certificate
+    def columns(self) -> dict[str, pl.Schema]:  # type: ignore[override]
+        """Names and types of the columns of all tables, by their names."""
+        return tree_columns(self.tree)
 
-    @property
-    def n_rows(self) -> int:
-        """The number of people, as rows of the first table."""
-        return self.n_people
+    def sample(  # type: ignore[override]
+        self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None, to: Library = "polars"
+    ) -> dict[str, Any]:
+        """Draw so many synthetic people with all their rows: the tables by name. Costs no privacy, however often.
 
-    def table(self, name: str) -> Model:
-        """One of the tables by itself, "people" or "events", to ask as any model: it costs nothing.
-
-        Events are asked about by person: those of a person share one unit, so that somebody with many counts as much as
-        somebody with few. Rows of it are one event, drawn at random, of each person with events.
+        People have keys 1, 2, ...; every row of another table has the key of one of them, and some people have none.
+        With `given`, all people satisfy a condition on their own attributes or on numbers of rows ("age >= 60 and
+        visits >= 3"), and have rows as such people do. The same model, condition and seed give the same tables; a
+        person's rows stand in the order that the schema names, and without one theirs means nothing.
         """
-        measured = self.measured.part(name)
-        own = {"method": "auto", "preset": None, "kind": "mixture" if self.settings["steps"] else "independence"}
-        settings = {**own, "priors": {}, **self.settings}
-        copula = self.classes.copula(name, self.settings["fits"])
-        n_rows = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
-        return Model(measured=measured, copula=copula, n_rows=n_rows, settings=settings)
+        check_library(to)
+        drawn = list(self.sample_batches(rows, given=given, seed=seed))
+        return {name: to_library(pl.concat([block[name] for block in drawn]), to, None) for name in self.columns}
 
-    def sample(
-        self, people: int | None = None, *, given: Given | None = None, seed: int | None = None
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Draw synthetic people, as many as the original has unless told otherwise, and their events.
-
-        With `given`, all people satisfy a condition on their own attributes, as for `Model.sample`, and have events as
-        such people do. Keys are 1, 2, ...; every event has the key of one of the people, and some people have no
-        events. The same model, condition and seed give the same tables. A person's events stand in the order that the
-        schema names; without one, theirs means nothing.
-        """
-        drawn = list(self._blocks(people, seed, given))
-        return pl.concat([block[0] for block in drawn]), pl.concat([block[1] for block in drawn])
-
-    def _blocks(
-        self, people: int | None, seed: int | None, given: Given | None
-    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        if people is not None and (type(people) is not int or people < 1):
-            raise ModelError(f"people must be a whole number of at least 1, got {people!r}.")
-        chosen = None
-        if given is not None:
-            own = self.table("people")
-            chosen = own.copula, *own.condition(given)
-        sampler = LinkedSampler(self.classes, check_draw(None, seed)[1], given=chosen)
-        return in_order(sampler.draw, blocks(self.n_people if people is None else people, BLOCK_ROWS))
+    def sampler(self, seed: int, given: Given | None = None, *, enums: bool = False) -> TreeSampler:  # type: ignore[override]
+        """Draws any block of people with all their rows."""
+        held = None if given is None else self.condition(given)
+        copula: Any = self.copula
+        return TreeSampler(copula, self.tree, self.laws, seed, shapes=self.shapes, enums=enums, condition=held)
 
     def write(
         self,
-        people_path: str | Path,
-        events_path: str | Path | None = None,
-        people: int | None = None,
+        path: str | Path,
+        rows: int | None = None,
         *,
         given: Given | None = None,
         seed: int | None = None,
+        spreadsheet: bool = False,
+        kind: str = "csv",
         progress: Progress = SILENT,
     ) -> None:
-        """Sample straight into two files, a block of people at a time, or into one database of SQLite or DuckDB.
+        """Sample straight into a folder with a file of this kind for each table, or into one database.
 
-        A file that ends in .duckdb, .sqlite or .db holds both tables, with their keys declared; it needs no second one.
+        A path that ends in .duckdb, .sqlite or .db is a database with all keys declared. Public tables are copied.
         """
-        _, seed = check_draw(None, seed)
+        target = check_tables(path, kind)
+        rows, seed = check_draw(rows, seed)
         progress.stage("sample")
-        # Drawn once for each table: two files cannot be written from one stream without holding it.
-        every = zip(linked_columns(self.linked), self.linked.parts.values(), strict=True)
-        tables = [
-            (columns, map(itemgetter(at), self._blocks(people, seed, given)), schema)
-            for at, (columns, (schema, _)) in enumerate(every)
-        ]
-        write_linked(people_path, events_path, tables)
+        sampler = self.sampler(seed, given, enums=kind == "parquet")
+        drawn = in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
+        how: dict[str, Any] = {"shown": self.columns, "kind": kind, "spreadsheet": spreadsheet}
+        write_tables(target, self.tree, sampler.columns, drawn, **how)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
-        certificate, linked, settings = self.certificate, self.linked, self.settings
-        size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_people:,} people"
-        lines = [
-            f"Tables '{linked.people.name}' and '{linked.events.name}': {size}, at most {linked.at_most} events each, "
-            f"{linked.people.n_attributes} + {linked.events.n_attributes} attributes.",
-            *_promise(certificate),
-            *_measured(certificate),
-        ]
-        if not settings["steps"]:
-            return [*lines, "Model: independence; the noisy tables show no more."]
-        return [
-            *lines,
-            f"Model: {settings['person_classes']} classes of people ({settings['fits']} fits of {settings['steps']} "
-            f"steps), {settings['event_classes']} classes of events in each;",
-            f"  {settings['gain_over_independence']:.0%} of independence's error on held-out noise taken away.",
-        ]
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to a `.sklar` file, whole or not at all."""
-        _save(self, path)
+        head, *lines = Model.summary(self)
+        tables = (f"at most {each.at_most:,} {each.name}" for each in self.tree.branches[1:])
+        return [f"{head[:-1]}; of a person {', '.join(tables)}.", *lines]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfitted:
     """What a release measured, and the method that is to be fitted to it: a model file without its fitted part."""
 
-    measured: Measured | LinkedMeasured
+    measured: Measured
     method: Method
 
-    def fit(self, *, progress: Progress = SILENT) -> Model | LinkedModel:
+    def fit(self, *, progress: Progress = SILENT) -> Model:
         """Fit the model. Costs no privacy."""
-        if isinstance(self.measured, Measured):
-            return fit_tables(self.measured, method=self.method, progress=progress)
-        return fit_people(self.measured, progress=progress)
+        return fit_tables(self.measured, method=self.method, progress=progress)
 
 
-def _save(model: Model | LinkedModel | Unfitted, path: str | Path) -> None:
+def _save(model: Model | Unfitted, path: str | Path) -> None:
     # Imported here: a file is read into a model, so that module imports this one.
     from sklar.files.archive import save
 
@@ -424,22 +384,10 @@ def check_keep(path: str | Path | None, cells: int) -> None:
         return
     target = check_target(path, (".sklar",))
     if target.exists():
-        raise OutputError(
-            f"'{target}' holds what an earlier release measured and paid for. Fit its model at no cost (sklar fit "
-            f"--resume {target} --model FILE), or remove it."
-        )
-    needed, free = _EACH_CELL * cells, disk_usage(target.parent).free
+        raise OutputError(said("files.kept", path=target))
+    needed, free = _EACH_CELL * cells / 1e6, disk_usage(target.parent).free / 1e6
     if free < needed:
-        short = f"{needed / 1e6:,.0f} MB for what is measured, got {free / 1e6:,.0f} MB"
-        raise OutputError(f"the disk of '{target}' must have {short}. Make room first: nothing was spent.")
-
-
-def _keep(measured: Measured | LinkedMeasured, path: str | Path | None, method: Method) -> None:
-    """Write what was measured, noisy values alone, before anything is fitted to it."""
-    # A disk that is full now may have room when the model is saved.
-    with suppress(OutputError):
-        if path is not None:
-            _save(Unfitted(measured=measured, method=method), path)
+        raise OutputError(said("files.no_room", path=target, needed=needed, free=free))
 
 
 def fit_tables(
@@ -452,11 +400,16 @@ def fit_tables(
     # Imported here: a model that is loaded needs no fit.
     from sklar.draw.repair import hold_margins
     from sklar.fitting.choose import fit_auto, refined
+    from sklar.fitting.latent import LatentModel
     from sklar.fitting.margins import GAIN_DIGITS, as_stored, digits, pool
+    from sklar.fitting.order import fit_laws
 
     method, schema = Method.of(method), measured.schema
     method.require(schema.whole or schema)
-    _keep(measured, keep, method)
+    # A disk that is full now may have room when the model is saved.
+    with suppress(OutputError):
+        if keep is not None:
+            _save(Unfitted(measured=measured, method=method), keep)
     estimates = pool(measured)
     settings: dict[str, Any] = {"method": method.name, "preset": "paper" if method.paper else None}
     copula: Copula
@@ -475,30 +428,15 @@ def fit_tables(
         # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise it states.
         copula = refined(hold_margins(latent), estimates, bits)
         settings["gain_over_independence"] = round(settings["gain_over_independence"], GAIN_DIGITS)
-    return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
-
-
-def fit_people(measured: LinkedMeasured, *, keep: str | Path | None = None, progress: Progress = SILENT) -> LinkedModel:
-    """The same with noisy tables of people and their events."""
-    from sklar.fitting.classes import fit_classes
-
-    _keep(measured, keep, Method())
-    classes, settings = fit_classes(measured, progress=progress)
-    return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
+    own: dict[str, Any] = {"measured": measured, "copula": copula, "n_rows": estimates.n_rows, "settings": settings}
+    if measured.tree is None or not isinstance(copula, LatentModel):
+        return Model(**own)
+    laws = fit_laws(measured, copula, fit_shapes(measured, copula.margins()))
+    return TreeModel(**own, laws={table: as_stored(law, bits) for table, law in laws.items()})
 
 
 def _spent(certificate: Certificate, equals: str = " = ") -> str:
     return f"epsilon{equals}{rounded_up(certificate.epsilon, 4)}, delta{equals}{rounded_up(certificate.delta, 3)}"
-
-
-def _promise(certificate: Certificate) -> list[str]:
-    """What was spent, and whom it protects."""
-    guarded = "content" if certificate.neighbors == "replace-one" else "presence"
-    return [
-        f"Privacy spent: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}",
-        f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition):",
-        *([f"  {unread}"] if (unread := certificate.not_covered) else []),
-    ]
 
 
 def _measured(certificate: Certificate) -> list[str]:
@@ -549,16 +487,11 @@ class Report:
         write_text(check_target(path, (".html",)), self.html)
 
 
-def report(
-    model: Model | LinkedModel | str | Path, *, out: str | Path | None = None, table: str | None = None
-) -> Report:
-    """A report that is safe to publish, from a model alone; with `out`, it is written there, too.
-
-    `table` is the one of two linked tables that it is about.
-    """
+def report(model: Model | str | Path, *, out: str | Path | None = None) -> Report:
+    """A report that is safe to publish, from a model alone; with `out`, it is written there, too."""
     from sklar.answer.report import publishable
 
-    target, given = None if out is None else check_target(out, (".html",)), model_of(model, table)
+    target, given = None if out is None else check_target(out, (".html",)), model_of(model)
     name = Path(model).name if isinstance(model, str | Path) else f"{given.schema.name}.sklar"
     made = Report(name=name, html=publishable(given, file_name=name))
     if target is not None:
@@ -566,15 +499,8 @@ def report(
     return made
 
 
-def model_of(given: Model | LinkedModel | str | Path, table: str | None = None) -> Model:
-    """The model that a caller gives, by value or as the path of its file; of linked tables that of the one it names."""
-    from sklar.files.archive import load, load_linked
+def model_of(given: Model | str | Path) -> Model:
+    """The model that a caller gives, by value or as the path of its file."""
+    from sklar.files.archive import load
 
-    if isinstance(given, str | Path):
-        given = load(given) if table is None else load_linked(given)
-    if isinstance(given, LinkedModel) and table is not None:
-        return given.table(table)
-    if isinstance(given, LinkedModel) or table is not None:
-        what = "two linked tables. Name one of them, people or events" if table is None else "one table. Name none"
-        raise ModelError(f"the model is of {what}.")
-    return given
+    return load(given) if isinstance(given, str | Path) else given

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from shutil import rmtree
+from shutil import copyfile, rmtree
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sklar.draw.sample import BlockSampler, check_draw
-from sklar.errors import OutputError
+from sklar.draw.sample import check_draw
+from sklar.errors import ModelError, OutputError
 from sklar.files.archive import load
-from sklar.files.model import Model
-from sklar.files.write import arrow_schema, to_arrow, write_frames
+from sklar.files.model import Model, TreeModel
+from sklar.files.write import arrow_schema, replacing, to_arrow, write_frames, write_tables
 from sklar.machine.extras import one_thread, session
 from sklar.machine.stores import Remote, place_of
 from sklar.machine.threads import using
@@ -37,6 +37,8 @@ def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None =
     """The rows of `model.sample(rows, seed=seed)` as a Spark DataFrame; its partitions hold them in order."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if isinstance(model, TreeModel):
+        raise ModelError("a DataFrame holds one table, and the model is of several. Write them: write_on_spark.")
     shipped, rows, seed, ranges = _prepare(model, rows, seed)
     described = from_arrow_schema(_spark_types(model), prefer_timestamp_ntz=True)
     numbers = session().range(0, ranges[-1][1], 1, len(ranges))
@@ -49,7 +51,7 @@ def _prepare(
     """The model's file, fetched once by every executor; rows, seed, and the first and the end of each file's blocks."""
     rows, seed = check_draw(rows, seed)
     rows, context = model.n_rows if rows is None else rows, session().sparkContext
-    numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
+    numbers = sum(1 for _ in model.sampler(seed).blocks(rows))
     parts = min(numbers, max(-(-rows // _PART_ROWS), int(context.defaultParallelism)))
     ranges = [(numbers * part // parts, numbers * (part + 1) // parts) for part in range(parts)]
     with TemporaryDirectory() as folder:
@@ -60,9 +62,10 @@ def _prepare(
 def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: int | None = None) -> None:
     """Draw rows straight into a folder of Parquet files, by the executors, wherever they can write.
 
-    A file is there whole or not at all, whichever task wrote it; `_SUCCESS`, as Spark leaves it, says that all are.
+    A file is there whole or not at all, whichever task wrote it; `_SUCCESS`, as Spark leaves it, says that all are. Of
+    linked tables each has a folder of its own in it, and public ones a file.
     """
-    check_folder(path)
+    check_folder(path, tables=isinstance(model, TreeModel))
     shipped, rows, seed, ranges = _prepare(model, rows, seed)
     context, place = session().sparkContext, place_of(path)
     place = place.absolute() if isinstance(place, Path) else place
@@ -74,6 +77,9 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
     try:
         with failing(OutputError, failed), one_thread(context):
             work = partial(_write_part, shipped, rows, seed, str(place))
+            inner = [place / f"{name}.parquet" for name in model.columns if isinstance(model, TreeModel)]
+            for own in inner:
+                own.mkdir() if isinstance(own, Path) else own.make_folder()
             written = sum(context.parallelize(list(enumerate(ranges)), len(ranges)).map(work).collect())
             if written != rows:
                 raise OutputError(f"Spark wrote {written:,} of {rows:,} rows to '{path}'. Run it again.")
@@ -91,19 +97,35 @@ def _write_part(
     """Draw and write one file, in an executor; how many rows it has."""
     number, (first, last) = numbered
     model, sampler = _sampler(shipped.value, seed, enums=True)
-    target, blocks = place_of(folder) / f"part-{number:05d}.parquet", list(sampler.blocks(rows, first, last))
+    place, part, blocks = place_of(folder), f"part-{number:05d}.parquet", list(sampler.blocks(rows, first, last))
     # Spark runs a task per core.
     with using(1), TemporaryDirectory() as scratch:
-        own = target if isinstance(target, Path) else Path(scratch) / "part.parquet"
-        write_frames(own, sampler.columns, map(sampler.draw, blocks), model._described, shown=model.columns)
-        if not isinstance(target, Path):
-            target.put(own)
+        drawn: Any = map(sampler.draw, blocks)
+        if isinstance(model, TreeModel):
+            write_tables(Path(scratch), model.tree, sampler.columns, drawn, shown=model.columns, kind="parquet")
+            public = [f"{each.name}.parquet" for each in model.tree.lookups]
+            for made in Path(scratch).iterdir():
+                if made.name not in public or not number:
+                    _put(made, place / made.name if made.name in public else place / made.name / part)
+        else:
+            own = Path(scratch) / part
+            write_frames(own, sampler.columns, drawn, model._described, shown=model.columns)
+            _put(own, place / part)
     return sum(size for _, size in blocks)
 
 
-def check_folder(path: str) -> None:
+def _put(made: Path, target: Path | Remote) -> None:
+    """Bring a file to its place, whole or not at all."""
+    if not isinstance(target, Path):
+        target.put(made)
+        return
+    with replacing(target) as temporary:
+        copyfile(made, temporary)
+
+
+def check_folder(path: str, *, tables: bool = False) -> None:
     """Refuse, before any work is done, a path that Spark would not write to."""
-    if not path.lower().endswith(".parquet"):
+    if not tables and not path.lower().endswith(".parquet"):
         raise OutputError(f"'{path}' must end in .parquet: Spark writes a folder of Parquet files.")
     place = place_of(path)
     if bool(place.files()) if isinstance(place, Remote) else place.exists():
@@ -135,9 +157,9 @@ def _draw_part(
 
 
 @lru_cache(maxsize=1)
-def _sampler(model: bytes, seed: int, *, enums: bool = False) -> tuple[Model, BlockSampler]:
+def _sampler(model: bytes, seed: int, *, enums: bool = False) -> tuple[Model, Any]:
     """Made once by a Python worker, which draws many parts. `enums` is for files, as one machine writes them."""
     with TemporaryDirectory() as folder:
         (path := Path(folder) / "model.sklar").write_bytes(model)
         loaded = load(path)
-        return loaded, BlockSampler(loaded.copula, seed, shapes=loaded.shapes, enums=enums)
+        return loaded, loaded.sampler(seed, enums=enums)

@@ -20,7 +20,6 @@ from sklar.budget.certificate import Measured, stage_numbers, unit_of
 from sklar.files.write import check_target, replacing, write_parquet
 from sklar.fitting.margins import table_runs
 from sklar.kernel.queries import Block, Parities, Tables
-from sklar.public.schema import Schema
 
 FORMAT, VERSION = "sklar-tables", 1
 KEY = "sklar.tables"
@@ -34,7 +33,10 @@ _COLUMNS = pl.Schema(
 
 
 def write_tables(measured: Measured, path: str | Path) -> None:
-    """Write the noisy tables of all stages to a Parquet file, whole or not at all."""
+    """Write the noisy tables of all stages to a Parquet file, whole or not at all.
+
+    Of linked tables it is the joint one, in parts of a person: the file says how many `tokens` are one.
+    """
     target = check_target(path, (".parquet",))
     certificate, schema = measured.certificate, measured.schema
     stated = {name: getattr(certificate, name) for name in _STATED}
@@ -45,8 +47,10 @@ def write_tables(measured: Measured, path: str | Path) -> None:
         "rows": measured.n_rows,
         "schema_sha256": certificate.schema_sha256,
         "certificate": {"by": by, **stated, **unit_of(schema.person)},
+        **({} if certificate.tokens is None else {"tokens": certificate.tokens}),
     }
-    names, levels = (pl.Series(side, dtype=pl.String) for side in zip(*_named(schema), strict=True))
+    named = [(attribute.name, level) for attribute in schema.attributes for level in attribute.levels]
+    names, levels = (pl.Series(side, dtype=pl.String) for side in zip(*named, strict=True))
     stages = zip(stage_numbers(measured.blocks), measured.blocks, strict=True)
     frames = (frame for stage, block in stages if stage for frame in _frames(stage, block, names, levels))
     with replacing(target) as temporary:
@@ -78,8 +82,3 @@ def _frames(stage: int, block: Block, names: pl.Series, levels: pl.Series) -> It
                 texts = [names.gather(at), ODD if parities and tables.order > 1 else levels.gather(at), *texts]
             columns = {"stage": stage, "value": values[run], "scale": np.repeat(scales[begin:end], own)}
             yield pl.DataFrame(columns | dict(zip_longest(_TEXTS, texts)), schema=_COLUMNS)
-
-
-def _named(schema: Schema) -> list[tuple[str, str]]:
-    """Attribute and level of each of the d levels."""
-    return [(attribute.name, level) for attribute in schema.attributes for level in attribute.levels]

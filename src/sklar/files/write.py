@@ -12,21 +12,22 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, written_texts
 from sklar.errors import ModelError, OutputError
 from sklar.machine.extras import lazily, require
 from sklar.machine.stores import fresh_file, require_apart
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.public.outputs import arrow_type, output_of, parse_output, plain_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
+from sklar.public.tree import Branch, Lookup, Tree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,17 +37,12 @@ else:
     pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
-# A table of a database: its name, what its first column is, columns, frames, and what they are.
-_Table: TypeAlias = "tuple[str, str, pl.Schema, Iterable[pl.DataFrame], Schema]"
-# Kinds of files, and the package and the extra that writing one needs.
-_KINDS = dict[str, tuple[str, str] | None](
-    dict.fromkeys((".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json"))
-)
-_KINDS |= {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
-SUFFIXES = tuple(_KINDS)
-# Databases, which hold two linked tables with their keys declared.
+# Of files that hold a whole table, and of databases, the package and the extra that writing one needs.
+_WHOLE = {".xlsx": ("xlsxwriter", "excel"), ".dta": ("pyreadstat", "stata"), ".sav": ("pyreadstat", "spss")}
+_EXTRAS = {**_WHOLE, ".duckdb": ("duckdb", "sql")}
+SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson", ".json", *_WHOLE)
+# Databases, which hold linked tables with their keys declared.
 DATABASES = (".duckdb", ".sqlite", ".db")
-_KINDS[".duckdb"] = ("duckdb", "sql")
 # What each library's tables are made with, and the extra that installs it.
 _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
@@ -71,9 +67,7 @@ def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in suffixes:
-        raise OutputError(
-            f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}."
-        )
+        raise OutputError(f"'{path}' must end in {_any_of(suffixes)}.")
     if path.is_dir():
         raise OutputError(f"'{path}' is a folder. Name a file in it.")
     if not path.parent.is_dir():
@@ -81,9 +75,14 @@ def check_target(path: str | Path, suffixes: tuple[str, ...], *inputs: object) -
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"the folder '{path.parent}' cannot be written to. Choose another, or ask for the right.")
     require_apart(path, *inputs)
-    if needed := _KINDS.get(kind):
-        require(needed[0], what=f"a file that ends in {kind}", package=needed[0], extra=needed[1])
+    if kind in _EXTRAS:
+        package, extra = _EXTRAS[kind]
+        require(package, what=f"a file that ends in {kind}", package=package, extra=extra)
     return path
+
+
+def _any_of(suffixes: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
 
 
 @contextmanager
@@ -114,8 +113,7 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
 def require_own(path: Path, *, own: bool) -> None:
     """Refuse to replace a file that the same command did not write."""
     if not own:
-        why = "exists, and the same command on the same inputs did not write it"
-        raise OutputError(f"'{path}' {why}. Name another file, or add --replace.")
+        raise OutputError(said("files.not_own", path=path))
 
 
 def require_same(path: Path, text: str, *, replace: bool) -> None:
@@ -153,7 +151,7 @@ def write_frames(
                 write_parquet(temporary, columns, frames, metadata)
             elif suffix == ".json":
                 _write_json(temporary, frames)
-            elif _KINDS.get(suffix):
+            elif suffix in _WHOLE:
                 _write_whole(temporary, suffix, chain([columns.to_frame()], frames), described)
             elif suffix == ".ndjson":
                 _stream(columns, frames).sink_ndjson(temporary)
@@ -208,37 +206,81 @@ def _mark_arrow(path: Path) -> None:
         file.write(footer + struct.pack("<i", len(footer)) + b"ARROW1")
 
 
-def check_targets(path: str | Path, other: str | Path | None) -> tuple[Path, ...]:
-    """The files of two linked tables, one each, or the one database that holds both."""
-    if (Path(path).suffix.lower() in DATABASES) != (other is None):
-        ends = f"one file that ends in {', '.join(DATABASES[:-1])} or {DATABASES[-1]} for both"
-        raise OutputError(f"two linked tables need a file each, or {ends}. Name two files, or a database alone.")
-    if other is None:
-        return (check_target(path, DATABASES),)
-    targets = check_target(path, SUFFIXES), check_target(other, SUFFIXES)
-    if targets[0].resolve() == targets[1].resolve():
-        raise OutputError(f"people and events need a file each, got '{path}' twice. Name another file.")
-    return targets
+def check_tables(path: str | Path, kind: str) -> Path:
+    """Where linked tables can go: a folder with a file of this kind for each, or a database."""
+    if Path(path).suffix.lower() in DATABASES:
+        return check_target(path, DATABASES)
+    if kind not in ("csv", "parquet") or Path(path).suffix.lower() in SUFFIXES:
+        raise OutputError(said("files.no_tables", path=path, ends=_any_of(DATABASES)))
+    check_target(Path(path).with_suffix(f".{kind}"), SUFFIXES)
+    if Path(path).exists() and not Path(path).is_dir():
+        raise OutputError(f"'{path}' is a file. Name a folder.")
+    return Path(path)
 
 
-def write_linked(
-    path: str | Path, other: str | Path | None, tables: Sequence[tuple[pl.Schema, Iterable[pl.DataFrame], Schema]]
+class _Table(NamedTuple):
+    """A table to be written: its columns, its frames, what they are, and what a database is told of them."""
+
+    name: str
+    columns: pl.Schema
+    frames: Iterable[pl.DataFrame]
+    schema: Schema | None
+    keys: Mapping[str, str]
+
+
+def write_tables(
+    path: Path,
+    tree: Tree,
+    columns: Mapping[str, pl.Schema],
+    drawn: Iterable[Mapping[str, pl.DataFrame]],
+    *,
+    shown: Mapping[str, pl.Schema],
+    kind: str = "csv",
+    spreadsheet: bool = False,
 ) -> None:
-    """Write two linked tables to a file each, or to one database: the keys of people, and events that refer to them."""
-    targets = check_targets(path, other)
-    if other is not None:
-        for target, (columns, frames, schema) in zip(targets, tables, strict=True):
-            write_frames(target, columns, frames, schema, shown=columns)
-        return
-    names = [schema.name for *_, schema in tables]
-    if names[0].lower() == names[1].lower():
-        names = ["people", "events"]
-    names = [*map(_quoted, names)]
-    keys = "PRIMARY KEY", f"NOT NULL REFERENCES {names[0]} ({_quoted(next(iter(tables[0][0])))})"
-    write = _into_duckdb if targets[0].suffix.lower() == ".duckdb" else _into_sqlite
-    failed = f"'{path}' could not be written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
-    with failing(OutputError, failed), replacing(targets[0]) as temporary:
-        write(temporary, [(name, key, *each) for name, key, each in zip(names, keys, tables, strict=True)])
+    """Write all tables of some people at a time, and public ones: drawn once, and held in files in between.
+
+    `columns` are as rows are drawn, `shown` as readers see them (`write_frames`).
+    """
+    with TemporaryDirectory() as folder:
+        held: dict[str, list[Path]] = {name: [] for name in columns}
+        for number, block in enumerate(drawn):
+            for name, frame in block.items():
+                held[name].append(part := Path(folder) / f"{name}.{number}.arrow")
+                frame.write_ipc(part, compression="lz4")
+        tables = [_looked_up(lookup, tree, columns) for lookup in tree.lookups]
+        for each in tree.branches:
+            parts = map(pl.read_ipc, held[each.name])
+            tables.append(_Table(each.name, columns[each.name], parts, each.schema, _keys_of(each, tree)))
+        if path.suffix.lower() in DATABASES:
+            write = _into_duckdb if path.suffix.lower() == ".duckdb" else _into_sqlite
+            failed = f"'{path}' was not written ({{kind}}); CSV and Parquet take any table. Nothing was left behind."
+            with failing(OutputError, failed), replacing(path) as temporary:
+                write(temporary, tables)
+            return
+        with failing(OutputError, f"the folder '{path}' cannot be written: {{why}}.", OSError):
+            path.mkdir(exist_ok=True)
+        for name, kinds, frames, schema, _ in tables:
+            own = shown.get(name, kinds)
+            write_frames(path / f"{name}.{kind}", kinds, frames, schema, shown=own, spreadsheet=spreadsheet)
+
+
+def _keys_of(branch: Branch, tree: Tree) -> dict[str, str]:
+    """What a database is told of the columns of a table: which are its keys, and which refer to others."""
+    root, keys = tree.root, {each.id: f"REFERENCES {_quoted(each.name)} ({_quoted(each.id)})" for each in tree.lookups}
+    keys[branch.key] = f"NOT NULL REFERENCES {_quoted(root.name)} ({_quoted(root.key)})" if branch.of else "PRIMARY KEY"
+    keys |= {branch.id: "PRIMARY KEY"} if branch.id else {}
+    above = next((each for each in tree.branches if each.name == branch.of), root)
+    keys |= {branch.parent: f"NOT NULL REFERENCES {_quoted(above.name)} ({_quoted(above.id)})"} if branch.parent else {}
+    return keys
+
+
+def _looked_up(lookup: Lookup, tree: Tree, columns: Mapping[str, pl.Schema]) -> _Table:
+    """A public table, whose ids have the type of the columns that refer to them."""
+    frame = pl.DataFrame([pl.Series(name, list(values), dtype=pl.String) for name, values in lookup.columns])
+    kinds = (columns[each.name][lookup.id] for each in tree.branches if lookup.id in each.schema.names)
+    frame = frame.with_columns(pl.col(lookup.id).cast(kind) for kind in kinds if kind.is_integer())
+    return _Table(lookup.name, frame.schema, [frame], None, {lookup.id: "PRIMARY KEY"})
 
 
 def _into_sqlite(path: Path, tables: Sequence[_Table]) -> None:
@@ -248,15 +290,16 @@ def _into_sqlite(path: Path, tables: Sequence[_Table]) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         # No file of its own, which a kill would leave.
         database.execute("PRAGMA journal_mode = MEMORY")
-        for name, key, columns, frames, schema in tables:
-            known, shown, kinds = {each.name: each for each in schema.released}, list[pl.Expr](), list[str]()
+        for name, columns, frames, schema, keys in tables:
+            known = {} if schema is None else {each.name: each for each in schema.released}
+            shown, kinds = list[pl.Expr](), list[str]()
             for at, (column, kind) in enumerate(columns.items()):
                 number = kind.is_integer() or kind.is_float() or kind == pl.Boolean
                 text = None if number else _texts(pl.nth(at), kind, known.get(column))
                 shown.append(pl.nth(at) if number else (pl.nth(at) if text is None else text).cast(pl.String))
                 kinds.append("REAL" if kind.is_float() else "INTEGER" if number else "TEXT")
-            database.execute(_created(name, key, columns, kinds))
-            into = " ".join(("INSERT INTO", name, "VALUES (", ", ".join("?" * len(columns)), ")"))
+            database.execute(_created(name, keys, columns, kinds))
+            into = " ".join(("INSERT INTO", _quoted(name), "VALUES (", ", ".join("?" * len(columns)), ")"))
             for frame in frames:
                 database.executemany(into, frame.select(shown).iter_rows())
 
@@ -266,17 +309,19 @@ def _into_duckdb(path: Path, tables: Sequence[_Table]) -> None:
 
     path.unlink()
     with duckdb.connect(path) as database, TemporaryDirectory() as folder:
-        for name, key, columns, frames, _ in tables:
+        for name, columns, frames, _, keys in tables:
             write_parquet(part := Path(folder) / "part.parquet", columns, frames, {})
             held = database.read_parquet(str(part))
-            database.execute(_created(name, key, columns, map(str, held.types)))
-            held.insert_into(name)
+            database.execute(_created(name, keys, columns, map(str, held.types)))
+            held.insert_into(_quoted(name))
 
 
-def _created(name: str, key: str, columns: Iterable[str], kinds: Iterable[str]) -> str:
-    """The statement that makes a table, whose first column is a key."""
-    first, *others = (f"{_quoted(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
-    return f"CREATE TABLE {name} ({', '.join([f'{first} {key}', *others])})"
+def _created(name: str, keys: Mapping[str, str], columns: Iterable[str], kinds: Iterable[str]) -> str:
+    """The statement that makes a table with its keys."""
+    parts = (
+        f"{_quoted(column)} {kind} {keys.get(column, '')}".rstrip() for column, kind in zip(columns, kinds, strict=True)
+    )
+    return f"CREATE TABLE {_quoted(name)} ({', '.join(parts)})"
 
 
 def _quoted(name: str) -> str:
@@ -357,8 +402,7 @@ def _write_whole(path: Path, kind: str, frames: Iterable[pl.DataFrame], describe
             table.replace_column(place, written.cast(pl.String))
     if kind == ".xlsx":
         if table.height > _MOST_ROWS or table.width > _MOST_COLUMNS:
-            most = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns, got {table.height:,} and {table.width:,}"
-            raise OutputError(f"a workbook holds at most {most}. Draw fewer rows, or write Parquet.")
+            raise OutputError(said("files.workbook", rows=_MOST_ROWS, columns=_MOST_COLUMNS, got=table.shape))
         from xlsxwriter import Workbook
 
         with Workbook(whole := BytesIO(), _AS_TEXT) as book:

@@ -17,8 +17,8 @@ from sklar.budget.plan import RULES
 from sklar.draw.refine import refining_rounds, steady_pairs
 from sklar.fitting import descent
 from sklar.fitting.denoise import denoise_margins, denoise_tables, missed, relative_precision
-from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, fits_together, step_operations, three_way_loss
-from sklar.fitting.latent import LatentModel, independent
+from sklar.fitting.descent import CellWeights, Fit, Loss, Room, Start, Tied, fits_together, step_operations
+from sklar.fitting.latent import KINDS, LatentModel, independent
 from sklar.fitting.margins import Estimates, as_stored, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.kernel.cells import MANY_CELLS, Doubles, Floats
@@ -56,7 +56,6 @@ PER_CONTRAST, NOISE_POWER, COMPONENTS, MOST_COMPONENTS = 0.089, -0.75, (150, 400
 UNITED, LEAST_FITS = 1_600, 3
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
-_CACHED = 65_536
 # Cells of two-way tables up to which a model holds what it misses of them.
 MOST_MISSED = 1 << 24
 
@@ -109,8 +108,9 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.train, self.targets = train, denoise_tables(train, denoise_margins(train).levels)
-        self.weights, self._held_three = weights, three_way_loss(held)
+        self.weights, self._held_three = weights, descent.three_way_loss(held)
         precision = self.targets.precision
+        self._tied = None if estimates.ties is None else Tied(cells, estimates.ties)
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = descent.margin_weights(cells, precision).astype(np.float64)
         tables = held.pairs
@@ -131,7 +131,8 @@ class Split:
         own = generator.permutation(strips)[: max(1, round(share * strips.size))]
         self._strips, self._per_strip = np.sort(own).tolist(), strips.size / max(own.size, 1)
         self._scale = 1.0
-        self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
+        alone = self._margins[:, None] if self._tied is None else np.repeat(self._margins[:, None], KINDS, axis=1)
+        self._scale = self.score(alone, Room(cells, alone.shape[1]))[0]
 
     def score(self, found: Floats, room: Room) -> tuple[float, float]:
         """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
@@ -146,12 +147,23 @@ class Split:
             last = min(first + descent.SMALL, len(found))
             shape = last - first, len(found) - first
             strip = room.strip[: shape[0] * shape[1]].reshape(shape)
-            predicted = np.matmul(found[first:last], found[first:].T, out=strip)
-            predicted *= np.float32(1 / found.shape[1])
-            parts = strip_error(predicted, self._held[first:last, first:], self.weights, self._margins, first)
-            error += self._per_strip * parts[0]
+            if self._tied is None:
+                predicted = np.matmul(found[first:last], found[first:].T, out=strip)
+                predicted *= np.float32(1 / found.shape[1])
+            else:
+                predicted = self._tied.predict(found, slice(first, last))[:, first:]
+            weight, alone = (
+                self.weights.rows(first, last)[:, first:],
+                np.outer(self._margins[first:last], self._margins[first:]),
+            )
+            # What lies among the strip's own rows is there twice: all arrays are symmetric.
+            apart, moved = (
+                float(each.sum(dtype=np.float64)) - float(each[:, : last - first].sum(dtype=np.float64)) / 2
+                for each in (weight * (predicted - other) ** 2 for other in (self._held[first:last, first:], alone))
+            )
+            error += self._per_strip * apart
             # A sum that is taken f times has f^2 times its variance.
-            distance += self._per_strip**2 * parts[1]
+            distance += self._per_strip**2 * moved
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
@@ -162,29 +174,12 @@ class Split:
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-def strip_error(
-    predicted: Floats, held: Floats, weights: CellWeights, margins: Floats, first: int
-) -> tuple[float, float]:
-    """Weighted squared distances of predictions from held-out tables and from independence, each pair once."""
-    totals = np.zeros(2)
-    rows = max(1, _CACHED // max(held.shape[1], 1))
-    for start in range(0, len(held), rows):
-        some, end = slice(start, start + rows), min(start + rows, len(held))
-        weight = weights.rows(first + start, first + end)[:, first:]
-        for at, other in enumerate((held[some], np.outer(margins[first + start : first + end], margins[first:]))):
-            missed = predicted[some] - other
-            missed *= missed
-            missed *= weight
-            # What lies among the strip's own rows is there twice: all arrays are symmetric.
-            totals[at] += float(missed.sum(dtype=np.float64)) - float(missed[:, : len(held)].sum(dtype=np.float64)) / 2
-    return float(totals[0]), float(totals[1])
-
-
 def follow(
     split: Split, start: Start, *, max_steps: int, shrinkage: float = SHRINKAGES[0], progress: Progress = SILENT
 ) -> Doubles:
     """Held-out error and its gain's sd by chance every `EVERY` steps, first independence, while steps are worth it."""
-    loss = Loss(split.targets, shrinkage, split.weights, three_way_loss(split.train, shrunk=shrinkage == 1))
+    three = descent.three_way_loss(split.train, shrunk=shrinkage == 1)
+    loss = Loss(split.targets, shrinkage, split.weights, three, split.train.ties)
     fit, spare = Fit(loss, start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
@@ -257,6 +252,7 @@ def starting(estimates: Estimates) -> tuple[Start, int]:
     affordable = MAX_STEP / step_operations(cells, Start(components=1), estimates.wider)
     wanted = max(np.clip(PER_CONTRAST * n_contrasts * noise**NOISE_POWER, *COMPONENTS), min(1 / noise, MOST_COMPONENTS))
     components = int(max(min(wanted, affordable), COMPONENTS[0]))
+    components -= components % KINDS if estimates.ties else 0
     start = Start(
         components=components,
         sd=START * float(np.clip(times**-0.5, LEAST_START, 1 / START)),
@@ -293,7 +289,7 @@ def fit_auto(
         chosen: dict[str, Any] = {"steps": steps, "fits": fits, "shrinkage": shrinkage}
         model = fit_steps(estimates, schema, margins.levels, start, **chosen, progress=progress)
     else:
-        model = independent(schema, margins.levels)
+        model = replace(independent(schema, margins.levels), ties=tied_in(estimates))
     return model, {
         "kind": "mixture" if steps else "independence",
         "steps": steps,
@@ -321,8 +317,11 @@ def fit_steps(
 ) -> LatentModel:
     """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
     targets = denoise_tables(estimates, levels)
-    weights, three = CellWeights(targets.cells, targets.precision), three_way_loss(estimates, shrunk=shrinkage == 1)
-    loss = Loss(targets, shrinkage, weights, three)
+    weights, three = (
+        CellWeights(targets.cells, targets.precision),
+        descent.three_way_loss(estimates, shrunk=shrinkage == 1),
+    )
+    loss = Loss(targets, shrinkage, weights, three, estimates.ties)
     together, threads = fits_together(targets.cells, start, fits)
 
     def run(first: int) -> Floats:
@@ -335,7 +334,13 @@ def fit_steps(
         return fit.probabilities.T
 
     parts = side_by_side(run, range(0, fits, together), threads=threads)
-    return LatentModel(schema=schema, probabilities=np.concatenate(parts), fits=fits)
+    probabilities = np.concatenate(parts)
+    return LatentModel(schema=schema, probabilities=probabilities, fits=fits, ties=tied_in(estimates))
+
+
+def tied_in(estimates: Estimates) -> tuple[int, ...]:
+    """Of which table each attribute is, where there are several."""
+    return () if estimates.ties is None else estimates.ties.of
 
 
 def refined(model: LatentModel, estimates: Estimates, bits: int) -> LatentModel:
@@ -348,5 +353,5 @@ def completed(model: LatentModel, estimates: Estimates, bits: int) -> LatentMode
     """The model with what noisy tables say beyond it, where components exchange values."""
     if not model.rounds or model.n_components == 1 or model.schema.cells.n_cells > MOST_MISSED:
         return replace(model, missed=model.missed[:0])
-    predicted = model.schema.cells.flat(steady_pairs(model.probabilities))
+    predicted = model.schema.cells.flat(steady_pairs(model.components()))
     return as_stored(replace(model, missed=missed(estimates, model.margins(), predicted)), bits)

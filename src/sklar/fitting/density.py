@@ -16,10 +16,10 @@ from itertools import islice, pairwise
 import numpy as np
 
 from sklar.budget.certificate import Measured, is_of_schema
-from sklar.budget.plan import INSIDE, TOKENS, inside_places, margin_sd
+from sklar.budget.plan import INSIDE, inside_places, margin_sd
 from sklar.budget.search import Finding, Ladder, Units, asked_of, ladder_of, next_cells
 from sklar.draw.decode import Rounding, Shape
-from sklar.fitting.margins import estimate_rows, project
+from sklar.fitting.margins import drawn_to, estimate_rows, project
 from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Parities, Shares, Tables
 from sklar.public.outputs import grain
@@ -55,6 +55,8 @@ _DECADE = 4.0
 # bins that a search found; and the rows beyond what it saw, in its noise. Chosen on the ten shapes of
 # experiments.inference, where 95% intervals of limited means then hold 97% of the time or more.
 _UNKNOWN, _UNSEEN = (0.15, 0.1), 1.5
+# How much more it weighs that chances of numbers add up to those of their bin than that they are even.
+_FIRMLY = 1e3
 # Rows of an outer bin of public edges, in standard errors, that are not noise alone.
 _SEEN = 2.5
 # The largest numbers that floats hold one by one.
@@ -275,12 +277,12 @@ def rows_inside(measured: Measured) -> dict[int, tuple[Doubles, float]]:
     with m rows whose numbers lie, on average, the share s of the way from its bin's lower edge to the upper has m s.
     """
     places = inside_places(measured.schema)
-    for block in measured.blocks:
+    for block in measured.counted:
         if isinstance(block.query, Shares) and block.query.what == INSIDE:
-            tables = [values / TOKENS for values in block.by_scale()]
+            tables = block.by_scale()
             # Each table was seen twice.
             both = zip(places, tables, tables[len(places) :], block.scales, strict=False)
-            return {place: ((one + two) / 2, float(sd) / TOKENS / 2**0.5) for place, one, two, sd in both}
+            return {place: ((one + two) / 2, float(sd) / 2**0.5) for place, one, two, sd in both}
     return {}
 
 
@@ -296,7 +298,7 @@ def _answers(measured: Measured) -> dict[tuple[str, str], tuple[Finding, list[In
 def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
     """The shapes of all attributes on an axis, by name. `margins` are probabilities of levels, shape (d,)."""
     schema, answers, inside = measured.schema, _answers(measured), rows_inside(measured)
-    n = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
+    n = estimate_rows(measured.counted, measured.certificate.mechanism, measured.n_rows)
     errors = _standard_errors(measured, n)
     shapes = {}
     for index, attribute in enumerate(schema.attributes):
@@ -318,7 +320,31 @@ def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
             finding, tables = answers[attribute.name, "rounding"]
             shape = replace(shape, rounding=_rounding(attribute, ladder, tables[0], finding.scale, density))
         shapes[attribute.name] = _with_means(attribute, shape, rows, moments, _UNSEEN * finding.scale)
+    if measured.tree is not None:
+        held = {block.query.what: block for block in measured.counted if isinstance(block.query, Shares)}
+        for branch in measured.tree.branches[1:]:
+            at = schema.names.index(branch.name)
+            own = margins[schema.cells.levels(at)][schema.attributes[at].bin_codes]
+            known, single = shapes[branch.name], held.get(f"{branch.name}: number")
+            shape = _numbers(np.array(branch.bins), own, single, n)
+            shapes[branch.name] = replace(shape, means=known.means, errors=known.errors)
     return shapes
+
+
+def _numbers(bins: Ints, margins: Doubles, single: Block | None, n_rows: int) -> Shape:
+    """The shape of numbers of rows: chances that change least from each number to the next, within bins with these
+    margins; drawn to what was measured of `single` numbers, as far as that is no noise. None of nobody stands alone.
+    """
+    of, steps = np.repeat(np.arange(margins.size), np.diff(bins)), np.diff(np.eye(bins[-1]), axis=0)[1:]
+    held = _FIRMLY * (of == np.arange(margins.size)[:, None])
+    even = np.linalg.solve(held.T @ held + steps.T @ steps, held.T @ margins * _FIRMLY)
+    law = np.maximum(even, 1e-9)
+    if single is not None:
+        law = drawn_to(single.values / n_rows, law, float(single.scales[0] / n_rows) ** 2)
+    law = law / np.bincount(of, weights=law)[of]
+    ends = list(pairwise(bins.tolist()))
+    heights = [np.concatenate([[0.0], np.cumsum(law[low : high - 1]), [1.0]]) for low, high in ends]
+    return _joined([np.arange(low, high + 1.0) for low, high in ends], heights)
 
 
 def _with_means(
@@ -396,7 +422,7 @@ def _standard_errors(measured: Measured, n_rows: int) -> Doubles:
     cells = measured.schema.cells
     # All but nothing, where no one-way table was measured.
     one_way, precision = np.full(cells.n_attributes, 1e-300), np.zeros(cells.n_pairs)
-    for block in measured.blocks:
+    for block in measured.counted:
         query = block.query
         if isinstance(query, Parities):
             one_way += block.scales[0] ** -2.0

@@ -25,8 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.fitting.denoise import Targets, posterior_means
-from sklar.fitting.margins import Estimates
+from sklar.fitting.latent import KINDS
+from sklar.fitting.margins import Estimates, Ties
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
+from sklar.fitting.steps import contrasts as in_contrasts
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.kernel.queries import PARTS as ROW
 from sklar.kernel.queries import Distances, Tables
@@ -81,6 +83,9 @@ class Fit:
         )
         if isinstance(loss.three, TableLoss):
             first += np.hstack([loss.three.lean(start.components, each) for each in generators])
+        if loss.tied is not None:
+            own = loss.tied.shared_levels
+            first[own] = np.repeat(first[own, ::KINDS], KINDS, axis=1)
         self._loss, self._fits, self._generator = loss, fits, generators[0]
         self._logits = start_logits(loss.cells, first, damping=start.damping, fits=fits, until=until)
         self.contrasts, self.room = self._logits.contrasts, Room(loss.cells, first.shape[1], fits)
@@ -106,6 +111,8 @@ class Fit:
                 loss.gradient(found, pull, self.room, self._blocks.pop())
             if self._add_three_way is not None:
                 self._add_three_way(found, pull)
+            if loss.tied is not None:
+                loss.tied.add(self.probabilities, pull, self._fits)
             margins = found.reshape(-1, self._fits, self._share.size) @ self._share
             self._logits.move(pull, loss.margin_weights[:, None] * (margins - loss.margins[:, None]))
 
@@ -118,6 +125,79 @@ def fits_together(cells: Cells, start: Start, fits: int) -> tuple[int, int | Non
     return min(most, fits), 1
 
 
+class Tied:
+    """Components in groups of `KINDS`: a group is a class of people, its components are kinds of rows of other tables.
+
+    Attributes of people have the same probabilities in all components of a group. Two attributes of one other table go
+    together as in any mixture; attributes of two tables as the means over groups do: given the class of a person, rows
+    of different tables are independent. So are two rows of one table. With q the mean over a group of what an attribute
+    of K levels has (without none, of sum 1), W the chance of two rows or more, and H classes, the table of two rows is
+    sum over groups of W q q^T / H.
+    """
+
+    def __init__(self, cells: Cells, ties: Ties) -> None:
+        of, begins = np.array(ties.of), cells.offsets - np.arange(cells.n_attributes + 1)
+        self._cells, self._twice = cells, ties.twice
+        runs = (np.flatnonzero(of == table) for table in range(1, max(ties.of) + 1))
+        self._own = [slice(int(begins[run[0]]), int(begins[run[-1] + 1])) for run in runs if run.size]
+        self.shared = np.flatnonzero((of == 0)[attribute_of_contrast(cells)])
+        self.shared_levels = np.flatnonzero((of == 0)[cells.attribute_of_level])
+
+    def predict(self, found: Floats, rows: slice) -> Floats:
+        """Two-way tables of some rows of contrasts, shape (c, D), with all."""
+        mean = grouped(found)
+        pairs = mean[rows] @ mean.T * np.float32(1 / mean.shape[1])
+        for here, there, own, others in self._within(rows, slice(0, len(found))):
+            pairs[here, there] = found[own] @ found[others].T * np.float32(1 / found.shape[1])
+        return np.asarray(pairs)
+
+    def product(self, residual: Floats, found: Floats, rows: slice, columns: slice) -> Floats:
+        """The gradient R F of some rows in the contrasts of some columns, shape (rows, D), times D / 2."""
+        rest = residual.copy()
+        within = list(self._within(rows, columns))
+        for here, there, _, _ in within:
+            rest[here, there] = 0
+        pull = np.repeat(rest @ grouped(found[columns]), KINDS, axis=1)
+        for here, there, _, others in within:
+            pull[here] += residual[here, there] @ found[others]
+        return np.asarray(pull)
+
+    def _within(self, rows: slice, columns: slice) -> Iterator[tuple[slice, slice, slice, slice]]:
+        """The blocks of one table's attributes with themselves: within these rows and columns, and among all."""
+        for own in self._own:
+            held = [slice(max(own.start, each.start), min(own.stop, each.stop)) for each in (rows, columns)]
+            if all(each.start < each.stop for each in held):
+                (one, two), (i, j) = held, (rows.start, columns.start)
+                yield slice(one.start - i, one.stop - i), slice(two.start - j, two.stop - j), one, two
+
+    def add(self, probabilities: Floats, pull: Floats, fits: int) -> None:
+        """Add the gradient of tables of two rows, and give shared attributes one of their group."""
+        slopes = np.zeros_like(probabilities)
+        for each in self._twice:
+            levels, numbers = (self._cells.levels(place) for place in (each.attribute, each.number))
+            own = np.delete(np.arange(levels.start, levels.stop), each.none)
+            chance = probabilities[numbers][2:, ::KINDS].sum(axis=0)
+            mean = grouped(probabilities[own])
+            mass = np.maximum(mean.sum(axis=0), np.float32(1e-6))
+            mean /= mass
+            target, weight = each.shares.astype(np.float32), np.float32(2 * each.precision)
+            for some in np.split(np.arange(mean.shape[1]), fits):
+                q, often = mean[:, some], chance[some]
+                missed = (q * often) @ q.T * np.float32(1 / some.size) - target
+                slope = missed @ q
+                slope -= (slope * q).sum(axis=0)
+                slope *= weight * often / mass[some]
+                components = (some[:, None] * KINDS + np.arange(KINDS)).ravel()
+                slopes[np.ix_(own, components)] += np.repeat(slope, KINDS, axis=1)
+        pull += in_contrasts(slopes, self._cells)
+        pull[self.shared] = np.repeat(grouped(pull[self.shared]), KINDS, axis=1)
+
+
+def grouped(values: Floats) -> Floats:
+    """Means over groups of components, shape (rows, D) to (rows, D / KINDS)."""
+    return np.asarray(values.reshape(len(values), -1, KINDS).mean(axis=2, dtype=np.float32))
+
+
 class Loss:
     """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
@@ -127,9 +207,15 @@ class Loss:
     """
 
     def __init__(
-        self, targets: Targets, shrinkage: float, weights: CellWeights, three: ThreeWayLoss | None = None
+        self,
+        targets: Targets,
+        shrinkage: float,
+        weights: CellWeights,
+        three: ThreeWayLoss | None = None,
+        ties: Ties | None = None,
     ) -> None:
         self.cells, self.three, self._weights = targets.cells, three, weights
+        self.tied = None if ties is None else Tied(self.cells, ties)
         self.levels = targets.levels.astype(np.float32)
         self.margins = contrast_levels(targets.levels, self.cells)
         self.margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision)
@@ -145,12 +231,19 @@ class Loss:
         own, out = (
             each.reshape(len(found), room.fits, each.shape[1] // room.fits).swapaxes(0, 1) for each in (found, pull)
         )
-        shape = (room.fits, len(found), len(found))
-        residual = np.matmul(own, own.swapaxes(1, 2), out=room.strip.reshape(shape))
-        residual *= np.float32(1 / own.shape[2])
+        shape, every = (room.fits, len(found), len(found)), slice(0, len(found))
+        residual = room.strip.reshape(shape)
+        if self.tied is None:
+            np.matmul(own, own.swapaxes(1, 2), out=residual)
+            residual *= np.float32(1 / own.shape[2])
+        else:
+            residual[:] = [self.tied.predict(each, every) for each in own]
         residual *= self._weights.rows(0, len(found))
         residual -= self._weighted
-        np.matmul(residual, own, out=out)
+        if self.tied is None:
+            np.matmul(residual, own, out=out)
+        else:
+            out[:] = [self.tied.product(*each, every, every) for each in zip(residual, own, strict=True)]
 
     def gradient(self, found: Floats, pull: Floats, room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.
@@ -159,6 +252,13 @@ class Loss:
         """
         c, components = found.shape
         first, last = block * _BLOCK, min((block + 1) * _BLOCK, c)
+        if self.tied is not None:
+            some, every = slice(first, last), slice(0, c)
+            residual = self.tied.predict(found, some) * self._weights.rows(first, last) - self._weighted[some]
+            residual *= np.float32(-(-c // _BLOCK) / 2)
+            pull[:] = self.tied.product(residual.T, found, every, some)
+            pull[some] += self.tied.product(residual, found, some, every)
+            return
         residual = np.matmul(found[first:last], found.T, out=room.strip[: (last - first) * c].reshape(last - first, c))
         residual *= self._weights.rows(first, last)
         residual *= np.float32(1 / components)

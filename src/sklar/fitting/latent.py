@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -17,6 +17,9 @@ from sklar.kernel.cells import Codes, Doubles, Floats
 from sklar.public.rules import Allowed, constrained
 from sklar.public.schema import Schema
 
+# Components of a class of people, each a kind of rows of the other tables: a prime.
+KINDS = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LatentModel:
@@ -26,6 +29,10 @@ class LatentModel:
     two-way tables nearer to the model's plus `missed` (`draw.refine`), flat or empty, and three-way tables to the
     model's where `matched` is 3. The components of `fits` fits stand one after the other: few rows are drawn from the
     first of them.
+
+    Of a joint table `ties` say of which table each attribute is (`Tree.ties`). Then `KINDS` components after another
+    are a class of people, who have the attributes of table 0 in common, and are kinds of rows of each other table,
+    which go together in all combinations.
     """
 
     kind: ClassVar[str] = "latent"
@@ -37,6 +44,7 @@ class LatentModel:
     matched: int = 2
     fits: int = 1
     missed: Floats = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    ties: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
@@ -52,22 +60,56 @@ class LatentModel:
 
     def predict_pairs(self) -> Floats:
         """Predicted two-way tables Pi^T Pi / D, as probabilities, shape (d, d), symmetric; zero within attributes."""
-        attribute = self.schema.cells.attribute_of_level
-        pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        attribute, components = self.schema.cells.attribute_of_level, self.components()
+        pairs = components.T @ components / np.float32(len(components))
         pairs[attribute[:, None] == attribute] = 0.0
         return np.asarray(pairs)
 
     def components(self) -> Floats:
-        """Probabilities of levels in each component, shape (components, d)."""
-        return self.probabilities
+        """Probabilities of levels in components, shape (components, d), in which kinds of two tables meet evenly.
+
+        Component (i, j) of a class has kind i + (t - 1) j of table t, up to the prime `KINDS`, and kind j of the sixth.
+        """
+        tables = max(self.ties, default=0)
+        if tables < 2 or self.n_components == 1:
+            return self.probabilities
+        i, j = np.divmod(np.arange(KINDS**2), KINDS)
+        table = np.array(self.ties)[self.schema.cells.attribute_of_level]
+        kind = np.where(table > KINDS, j[:, None], (i[:, None] + (table - 1) * j[:, None]) % KINDS)
+        classes = self.probabilities.reshape(-1, KINDS, table.size)
+        return np.asarray(np.take_along_axis(classes, kind[None], axis=1)).reshape(-1, table.size)
+
+    @property
+    def plain(self) -> LatentModel:
+        """The same as one table, whose rows are records of the joint table."""
+        return replace(self, probabilities=self.components(), ties=())
+
+    @property
+    def kinds(self) -> int:
+        """How many components are a class of people."""
+        return KINDS if self.ties and self.n_components > 1 else 1
+
+    def part(self, places: Sequence[int], schema: Schema | None = None) -> LatentModel:
+        """What its components say of some attributes, in ascending order."""
+        cells, schema = self.schema.cells, schema or self.schema.part(places)
+        levels = np.flatnonzero(np.isin(cells.attribute_of_level, places))
+        own: dict[str, Any] = {"probabilities": np.ascontiguousarray(self.probabilities[:, levels]), "ties": ()}
+        if self.missed.size:
+            own["missed"] = schema.cells.flat(cells.square(self.missed)[np.ix_(levels, levels)])
+        return replace(self, schema=schema, **own)
+
+    def of_people(self, schema: Schema) -> LatentModel:
+        """What it says of people as a whole, by classes: this schema has the attributes of table 0."""
+        part = self.part([place for place, table in enumerate(self.ties) if table == 0], schema)
+        return replace(part, probabilities=np.ascontiguousarray(part.probabilities[:: self.kinds]))
 
     def sampler(self) -> LatentSampler:
         """Draws any block of records."""
-        return LatentSampler(self)
+        return LatentSampler(self.plain)
 
-    def redrawing(self, codes: Codes, allowed: Allowed) -> Redraw:
+    def redrawing(self, codes: Codes, allowed: Allowed, fixed: Sequence[int] = ()) -> Redraw:
         """Draws the attributes that rules are about, given the other attributes of these records."""
-        return redraw_given_others(self.probabilities, self.schema.cells, codes, allowed)
+        return redraw_given_others(self.components(), self.schema.cells, codes, allowed, fixed)
 
     def scaled(self, step: Doubles, allowed: Allowed) -> LatentModel:
         """The model with levels these many times as likely in all components, where rules are about their attribute."""
@@ -79,7 +121,8 @@ class LatentModel:
     def describe(self) -> dict[str, Any]:
         """What a model file says of it in JSON."""
         own = {"kind": self.kind, "components": self.n_components, "fits": self.fits}
-        return own | {"rounds": self.rounds, "matched": self.matched, "missed": self.missed.size > 0}
+        tied = {"ties": list(self.ties)} if self.ties else {}
+        return own | {"rounds": self.rounds, "matched": self.matched, "missed": self.missed.size > 0} | tied
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
@@ -94,6 +137,9 @@ class LatentModel:
             raise ModelError(f"its copula must be of fits of one size, got {shape[0]:,} components of {fits:,} fits.")
         probabilities = array("probabilities", np.float32, shape[0] * shape[1]).reshape(shape)
         own = {key: described[key] for key in ("rounds", "matched", "fits")}
+        own["ties"] = tuple(described.get("ties", ()))
+        if own["ties"] and (len(own["ties"]) != schema.n_attributes or shape[0] not in (1, shape[0] // KINDS * KINDS)):
+            raise ModelError(f"its copula must tie every attribute, in groups of {KINDS} components.")
         if described["missed"]:
             own["missed"] = array("missed", np.float32, schema.cells.n_cells)
         return cls(schema=schema, probabilities=probabilities, **own)

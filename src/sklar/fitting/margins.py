@@ -6,24 +6,27 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.budget.certificate import Measured, is_of_schema, stage_numbers
-from sklar.budget.plan import margin_sd
+from sklar.budget.plan import margin_sd, sides_of
 from sklar.kernel.cells import MANY_CELLS, Cells, Doubles, Ints, Whole
-from sklar.kernel.queries import Block, Parities, Tables
+from sklar.kernel.queries import Block, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
+from sklar.public.tree import Tree
 
 _TOGETHER = 250_000
 # Cells whose sums take as long as it takes to begin threads.
 _THREADED = 500_000
 # Noisy counts of tables (or parities), and the variance of each table's noise.
 _Look: TypeAlias = tuple[Whole, Doubles]
+# What is as good as nothing.
+_TINY = 1e-9
 # Decimal digits that are stored of a share of held-out error.
 GAIN_DIGITS = 3
 # What is fitted, of which arrays are stored.
@@ -52,17 +55,58 @@ class Estimates:
     wider: tuple[Tables, ...] = ()
     third: Doubles = field(default_factory=lambda: np.empty(0))
     third_sd: Doubles = field(default_factory=lambda: np.empty(0))
+    ties: Ties | None = None
+
+
+class TwoRows(NamedTuple):
+    """What was measured of one attribute in two rows of a person: the attribute, the number of these rows and the code
+    of none, by their places in the joint table; shares of people, shape (K, K), symmetric, and their inverse variance
+    beside the mean one of two-way tables.
+    """
+
+    attribute: int
+    number: int
+    none: int
+    shares: Doubles
+    precision: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ties:
+    """What is known of the attributes of a joint table: the table that each is of (`Tree.ties`), and of two rows."""
+
+    of: tuple[int, ...]
+    twice: tuple[TwoRows, ...]
 
 
 def pool(measured: Measured, *, first: bool = False) -> Estimates:
     """Average what blocks, or those of the `first` stage, say of the same tables, weighed by inverse variances."""
     stages = zip(measured.blocks, stage_numbers(measured.blocks), strict=True)
     blocks = [block for block, stage in stages if stage == 1 or not first]
-    return pool_blocks(blocks, measured.certificate.mechanism, measured.n_rows)
+    estimates = pool_blocks(blocks, measured.certificate.mechanism, measured.n_rows)
+    return estimates if measured.tree is None else _tied(estimates, measured.tree, blocks)
+
+
+def _tied(estimates: Estimates, tree: Tree, blocks: Sequence[Block]) -> Estimates:
+    """The same with what is known of linked tables."""
+    names, twice, n = tree.joint.measured.names, list[TwoRows](), estimates.n_rows
+    held = {block.query.what: block.in_rows for block in blocks if isinstance(block.query, Shares)}
+    for side in (side for side in sides_of(tree) if side.kind == "two" and side.what in held):
+        block, schema = held[side.what], side.of.schema
+        for ((place, _), (size,)), cells, scale in zip(side.tables, block.by_scale(), block.scales, strict=True):
+            attribute = names.index(f"{side.of.name}.{schema.names[place]}")
+            shares = np.zeros((size, size))
+            # A pair without order is two cells, half of it in each.
+            shares[np.triu_indices(size)] = cells / (2 * n)
+            none = tree.joint.measured.attributes[attribute].special_codes[-1]
+            precision = 2 * float(scale) ** -2 / float(np.mean(estimates.pair_sd**-2.0))
+            twice.append(TwoRows(attribute, names.index(side.of.name), none, shares + shares.T, precision))
+    return replace(estimates, ties=Ties(of=tree.ties, twice=tuple(twice)))
 
 
 def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | None) -> Estimates:
     """The same of these blocks. `n_rows` is the public number of rows, where neighbors share it."""
+    blocks = [block.in_rows for block in blocks]
     rows = estimate_rows(blocks, mechanism, n_rows)
     # What blocks say of all tables, or parities, of each order; not those of a search, nor of chosen tables.
     looks: dict[int, list[_Look]] = {0: [], 1: [], 2: [], 3: []}
@@ -222,6 +266,16 @@ def project(points: Doubles, sums: ArrayLike = 1.0) -> Doubles:
     # The entries that stay positive are the largest ones, and the first one does unless all must vanish.
     kept = np.count_nonzero(ordered > excess, axis=-1)[..., None].clip(1)
     return np.asarray(np.maximum(points - np.take_along_axis(excess, kept - 1, axis=-1), 0.0))
+
+
+def drawn_to(noisy: Doubles, expected: Doubles, variance: float) -> Doubles:
+    """A noisy table drawn to what is expected, wholly where it is within two standard deviations of noise from that."""
+    away = noisy * (expected.sum() / max(noisy.sum(), _TINY)) - expected if noisy.sum() > 0 else np.zeros_like(noisy)
+    least = (noisy.size + 2 * math.sqrt(2 * noisy.size)) * variance
+    share = max(0.0, 1 - least / max(float(np.sum(away**2)), _TINY**2))
+    table = project((expected + share * away).ravel(), expected.sum()).reshape(noisy.shape)
+    # What noise has emptied keeps a little of what is expected.
+    return np.asarray(np.maximum(table, 1e-2 * expected))
 
 
 def project_levels(levels: Doubles, cells: Cells) -> Doubles:

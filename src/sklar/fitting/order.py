@@ -19,32 +19,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sklar.budget.certificate import LinkedMeasured
-from sklar.budget.plan import IN_ORDER
-from sklar.draw.blocks import stream
-from sklar.draw.course import Chain, level_drawer
-from sklar.fitting.choose import SEED
-from sklar.fitting.margins import project
+from sklar.budget.certificate import Measured
+from sklar.budget.plan import sides_of
+from sklar.draw.blocks import ReadArray, stream
+from sklar.draw.course import Chain, kinds_of, level_drawer
+from sklar.draw.decode import Shape
+from sklar.errors import ModelError
+from sklar.fitting.latent import LatentModel
+from sklar.fitting.margins import drawn_to, estimate_rows, project
 from sklar.kernel.cells import Cells, Doubles, Floats
-from sklar.public.events import Course
-
-if TYPE_CHECKING:
-    from sklar.fitting.classes import LinkedClasses
+from sklar.kernel.queries import Shares
+from sklar.public.tree import Course, Tree
 
 # Rounds of iterations, all of them few enough to be done whatever the tables are; the last one's changes are small.
 _FIRST_ROUNDS, _ROUNDS, _SCALINGS, _DATE_ROUNDS = 20, 40, 4, 8
 # How much of what a class has more of than others its steps lead to.
 _KEPT = 0.8
-# People and events that are drawn to learn where dates come to lie.
-_PEOPLE, _EVENTS = 60_000, 400_000
+# People and events that are drawn to learn where dates come to lie, and the seed by which they are.
+_PEOPLE, _EVENTS, _SEED = 60_000, 400_000, 20_260_204
 # What is as good as nothing, and the share that is given to levels that noise has emptied.
 _TINY, _RARE = 1e-9, 1e-3
-# How much more it weighs that chances add up to those of their bin than that they are even.
-_FIRMLY = 1e3
+_IN_ORDER = ("first", "next", "gap", "gaps")
+# A file holds probabilities in single precision.
+_ROUNDING = 1e-3
 ARRAYS = ("first", "following", "gap", "when", "season")
 
 
@@ -63,6 +65,28 @@ class CourseLaws:
     season: Floats
 
 
+def laws_in(tree: Tree, classes: int, array: ReadArray) -> dict[str, CourseLaws]:
+    """The laws that a model file holds."""
+    laws = {}
+    for branch in tree.branches:
+        if (course := branch.course) is None:
+            continue
+        held = {}
+        for name, shape in zip(ARRAYS, law_shapes(course, classes), strict=True):
+            chances = array(f"{branch.name}_{name}", np.float32, math.prod(shape)).reshape(shape)
+            # Comparisons that fail for what is no number.
+            if not (chances >= 0).all() or not (abs(chances.sum(axis=-1) - 1) < _ROUNDING).all():
+                raise ModelError(f"its array '{branch.name}_{name}' must hold probabilities.")
+            held[name] = chances
+        laws[branch.name] = CourseLaws(course=course, **held)
+    return laws
+
+
+def arrays_in(laws: Mapping[str, CourseLaws]) -> dict[str, NDArray[Any]]:
+    """What a model file holds of them, flat."""
+    return {f"{table}_{name}": getattr(own, name).ravel() for table, own in laws.items() for name in ARRAYS}
+
+
 def law_shapes(course: Course, classes: int) -> tuple[tuple[int, ...], ...]:
     """The shapes of the arrays of so many classes of people."""
     states, dates, gaps, bins = (
@@ -72,33 +96,32 @@ def law_shapes(course: Course, classes: int) -> tuple[tuple[int, ...], ...]:
     return (classes, states), (classes, states, states), (bins - 2, states, gaps), (classes, dates), (bins - 1, dates)
 
 
-def fit_course(measured: LinkedMeasured, course: Course, classes: LinkedClasses) -> CourseLaws:
-    """The laws of the order of events, for classes of people that are fitted."""
-    n, cells = measured.n_people, measured.linked.events.cells
-    tables = {
-        table.kind: (counts.reshape(table.shape) / n, (scale / n) ** 2)
-        for table, counts, scale in measured.tables
-        if table.kind in IN_ORDER
-    }
-    number = classes.number.astype(np.float64)
-    mean = np.einsum("hg,hgd->hd", classes.event_class.astype(np.float64), classes.event) + _TINY
-    when = mean[:, cells.levels(course.order)]
-    state = np.ones((len(mean), 1)) if course.follows is None else mean[:, cells.levels(course.follows)]
-    when, state = (each / each.sum(axis=1, keepdims=True) for each in (when, state))
-    first, following = (state, state[:, None]) if course.follows is None else _chain(state, number, tables)
-    gap, season = _gaps(tables, course.states), np.ones((len(course.numbers) - 2, when.shape[1]))
-    each = (chances.astype(np.float32) for chances in (first, following, gap, when, season))
-    return _dated(CourseLaws(course=course, **dict(zip(ARRAYS, each, strict=True))), number)
-
-
-def _drawn_to(noisy: Doubles, expected: Doubles, variance: float) -> Doubles:
-    """A noisy table drawn to what is expected, wholly where it is within two standard deviations of noise from that."""
-    away = noisy * (expected.sum() / max(noisy.sum(), _TINY)) - expected if noisy.sum() > 0 else np.zeros_like(noisy)
-    least = (noisy.size + 2 * math.sqrt(2 * noisy.size)) * variance
-    share = max(0.0, 1 - least / max(float(np.sum(away**2)), _TINY**2))
-    table = project((expected + share * away).ravel(), expected.sum()).reshape(noisy.shape)
-    # What noise has emptied keeps a little of what is expected.
-    return np.asarray(np.maximum(table, 1e-2 * expected))
+def fit_laws(measured: Measured, model: LatentModel, shapes: Mapping[str, Shape]) -> dict[str, CourseLaws]:
+    """The laws of the order of rows, by table, for fitted classes of people; `shapes` are of numbers of rows."""
+    n = estimate_rows(measured.counted, measured.certificate.mechanism, measured.n_rows)
+    tree, laws = measured.tree, dict[str, CourseLaws]()
+    if tree is None:
+        return laws
+    held = {block.query.what: block for block in measured.counted if isinstance(block.query, Shares)}
+    for i, branch in enumerate(tree.branches):
+        course, schema = branch.course, branch.schema.measured
+        if course is None:
+            continue
+        kinds, bins = kinds_of(model.probabilities, model.kinds, tree, i), np.array(branch.bins)
+        number = kinds.number[:, np.repeat(np.arange(bins.size - 1), np.diff(bins))] * shapes[branch.name].masses(bins)
+        own = [side for side in sides_of(tree) if side.of == branch and side.kind in _IN_ORDER]
+        noisy = [(side, held[side.what]) for side in own]
+        tables = {s.kind: (b.values.reshape(s.tables[0][1]) / n, float(b.scales[0] / n) ** 2) for s, b in noisy}
+        levels = kinds.levels.reshape(*kinds.kind.shape, -1)
+        mean = np.einsum("hg,hgd->hd", kinds.kind, levels)
+        when, state = mean[:, schema.cells.levels(schema.names.index(branch.order))], np.ones((len(mean), 1))
+        if branch.follows:
+            state = mean[:, schema.cells.levels(schema.names.index(branch.follows))]
+        first, following = _chain(state, number, tables) if branch.follows else (state, state[:, None])
+        gap, season = _gaps(tables, course.states), np.ones((len(course.numbers) - 2, when.shape[1]))
+        each = (chances.astype(np.float32) for chances in (first, following, gap, when, season))
+        laws[branch.name] = _dated(CourseLaws(course=course, **dict(zip(ARRAYS, each, strict=True))), number)
+    return laws
 
 
 def _chain(state: Doubles, number: Doubles, tables: Mapping[str, tuple[Doubles, float]]) -> tuple[Doubles, Doubles]:
@@ -109,7 +132,7 @@ def _chain(state: Doubles, number: Doubles, tables: Mapping[str, tuple[Doubles, 
     whole = state * some
     # A first event is one of all: no class has more of a level at first than in all.
     most, ratio, first = 0.98 * whole / alone, np.ones(state.shape[1]), state
-    wanted = _drawn_to(tables["first-event"][0], whole.mean(axis=0), tables["first-event"][1])
+    wanted = drawn_to(tables["first"][0], whole.mean(axis=0), tables["first"][1])
     for _ in range(_FIRST_ROUNDS):
         ratio *= wanted / (first * some).mean(axis=0)
         first = state * ratio
@@ -137,18 +160,18 @@ def _chain(state: Doubles, number: Doubles, tables: Mapping[str, tuple[Doubles, 
                 law = np.einsum("hs,hst->ht", law, following)
         steps = np.einsum("hs,hst->st", leaving, following) / len(state)
         if target is None:
-            target = _drawn_to(tables["next-event"][0], steps, tables["next-event"][1])
+            target = drawn_to(tables["next"][0], steps, tables["next"][1])
         common *= target / steps
     return first, following
 
 
 def _gaps(tables: Mapping[str, tuple[Doubles, float]], states: int) -> Doubles:
     """The law of gaps by the bin of the number of events and by the state before: as if the two went apart."""
-    by_number, variance = tables["number-gap"]
+    by_number, variance = tables["gaps"]
     precision = 1 / (variance * len(by_number))
     overall: Doubles = by_number.sum(axis=0) * precision
-    if "event-gap" in tables:
-        by_state, of_state = tables["event-gap"]
+    if "gap" in tables:
+        by_state, of_state = tables["gap"]
         each = 1 / (of_state * states)
         overall, precision = overall + by_state.sum(axis=0) * each, precision + each
     total = max(float(overall.sum() / precision), _TINY)
@@ -158,47 +181,13 @@ def _gaps(tables: Mapping[str, tuple[Doubles, float]], states: int) -> Doubles:
 
     def law(noisy: Doubles, variance: float) -> Doubles:
         rows = np.maximum(noisy.sum(axis=1, keepdims=True), _TINY)
-        found = _drawn_to(noisy, rows * overall, variance)
+        found = drawn_to(noisy, rows * overall, variance)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     of_number = law(by_number, variance)
-    ratio = (law(by_state, of_state) + unsure) / (overall + unsure) if "event-gap" in tables else np.ones((1, 1))
+    ratio = (law(by_state, of_state) + unsure) / (overall + unsure) if "gap" in tables else np.ones((1, 1))
     gap = of_number[:, None, :] * ratio
     return np.asarray(gap / gap.sum(axis=2, keepdims=True))
-
-
-def graded(measured: LinkedMeasured, number: Doubles) -> Floats:
-    """Numbers of events, shape (H, at_most + 1), of which the fit knows bins: of these by all tables, even within them.
-
-    Even but for what was measured of single numbers beyond noise; chances change least from each number to the next.
-    """
-    bins, ks = np.array(measured.linked.bins), np.arange(number.shape[1])
-    of_bins, n = np.add.reduceat(number, bins[:-1], axis=1), measured.n_people
-    mean, bin_of = _of_bins(measured, of_bins.mean(axis=0)), np.searchsorted(bins, ks, side="right") - 1
-    for _ in range(_SCALINGS):
-        of_bins = of_bins * (mean / of_bins.mean(axis=0))
-        of_bins /= of_bins.sum(axis=1, keepdims=True)
-    # That of nobody stands alone.
-    held, steps = _FIRMLY * (bin_of == np.arange(mean.size)[:, None]), np.diff(np.eye(ks.size), axis=0)[1:]
-    even = np.linalg.lstsq(np.vstack([held, steps]), np.append(_FIRMLY * mean, np.zeros(len(steps))), rcond=None)[0]
-    cells, scale = next((cells, scale) for table, cells, scale in measured.tables if table.kind == "number")
-    share = _drawn_to(cells / n, np.maximum(even, _TINY), (scale / n) ** 2)
-    return np.asarray(of_bins[:, bin_of] * share / np.bincount(bin_of, weights=share)[bin_of], dtype=np.float32)
-
-
-def _of_bins(measured: LinkedMeasured, fitted: Doubles) -> Doubles:
-    """The shares of bins of the number of events by all tables that have them, weighed by their noise."""
-    n, bins = measured.n_people, measured.linked.bins
-    known, weights = np.zeros(fitted.size), np.full(fitted.size, _TINY)
-    for table, cells, scale in measured.tables:
-        if table.kind in ("number-person", "number-event"):
-            # People without events are in no table of events.
-            known[-table.shape[0] :] += cells.reshape(table.shape).sum(axis=1) / (scale**2 * table.shape[1])
-            weights[-table.shape[0] :] += 1 / (scale**2 * table.shape[1])
-        elif table.kind == "number":
-            known += np.add.reduceat(cells, bins[:-1]) / (scale**2 * np.diff(bins))
-            weights += 1 / (scale**2 * np.diff(bins))
-    return np.asarray(np.maximum(project(known / weights / n), 1e-2 * fitted))
 
 
 def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
@@ -208,16 +197,17 @@ def _dated(laws: CourseLaws, number: Doubles) -> CourseLaws:
     bin_of = np.searchsorted(np.array(course.numbers), ks, side="right") - 2
     of_bins = np.add.reduceat(number, course.numbers[1:-1], axis=1)
     target = of_bins.T @ wanted / np.maximum(of_bins.sum(axis=0), _TINY)[:, None] + _RARE / edges.size
-    people, rng = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1))), stream(SEED, 3)
+    people, rng = int(min(_PEOPLE, _EVENTS / max(float((number @ ks).mean()), 1))), stream(_SEED, 3)
     of_class, season = np.arange(people) % len(wanted), np.ones_like(target)
     counts = level_drawer(number, Cells([ks.size]))(of_class, rng)[0]
     whose = np.repeat(counts, counts)
     for _ in range(_DATE_ROUNDS):
         # The same random numbers: what is drawn differs from round to round by the seasons alone.
-        _, _, dates = Chain(laws).draw(of_class, counts, stream(SEED, 4))
+        _, _, dates = Chain(laws).draw(of_class, counts, stream(_SEED, 4))
         place = bin_of[whose] * target.shape[1] + dates
         here = np.bincount(place, weights=1 / whose, minlength=target.size).reshape(target.shape)
-        here /= np.maximum(here.sum(axis=1, keepdims=True), _TINY)
+        # Counts of nothing are whole numbers, whatever weights they have.
+        here = here / np.maximum(here.sum(axis=1, keepdims=True), _TINY)
         season *= np.clip(target / (here + _RARE / edges.size), 0.5, 2.0)
         season /= season.sum(axis=1, keepdims=True)
         laws = replace(laws, season=season.astype(np.float32))

@@ -1,18 +1,17 @@
-"""Patients and their visits: two tables that hang together, about nobody.
+"""A hospital: patients, their visits and prescriptions, and what was done at visits. It is about nobody.
 
 Every patient has a hidden ailment that most visits are about, and a hidden frailty. Age, sex, smoking and chronic
 illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, for how long,
 and at which cost. One patient in twenty never comes; the others come 1 to 30 times, about 6 on average. Visits follow
 one another in time: the type of the next one depends on the type of the last and on the patient (an emergency is often
 followed by a stay), and so does the gap to it, about 12 days in the median and skewed. More patients first come in
-winter.
+winter. What is prescribed goes with the ailment, and how often with how often somebody comes; what is done, where, and
+for how long goes with the visit. Wards are a public table.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,52 +19,42 @@ import numpy.typing as npt
 import polars as pl
 
 from sklar.generate.blueprint import blocks, choose
-from sklar.public.events import Linked
-from sklar.public.schema import Schema
+from sklar.machine.wording import stated
+from sklar.public.tree import Tree
 
-KEY = "patient_id"
-MOST = 30
+KEY, VISIT = "patient_id", "visit_id"
 PATIENTS = 20_000
+TABLES = ("patients", "visits", "procedures", "prescriptions")
 _STREAM = 6
 _BLOCK = 8_192
 
-_STATED = tomllib.loads((files("sklar.generate") / "visits.toml").read_text("utf-8"))
-_LEVELS, _EDGES, _WEIGHTS = (_STATED[part] for part in ("levels", "edges", "weights"))
-_PATIENT = ("age", "sex", "region", "insurance", "chronic", "smoker")
-_VISIT = ("date", "type", "department", "diagnosis", "days", "cost", "outcome")
-_DAYS = np.arange(_EDGES["date"][0], _EDGES["date"][-1], dtype="datetime64[D]")
+_STATED = stated("sklar.generate", "visits.toml")
+_WEIGHTS, _WARDS = _STATED["weights"], _STATED["wards"]
+MOST, MOST_DONE, MOST_DRUGS = (_STATED["tables"][name]["at_most"] for name in TABLES[1:])
+_ATTRIBUTES = {name: _STATED["tables"][name]["schema"]["attributes"] for name in TABLES}
+_FIRST, *_, _LAST = _ATTRIBUTES["visits"]["date"]["edges"]
+_DAYS = np.arange(_FIRST, _LAST, dtype="datetime64[D]")
 
 
-def linked() -> Linked:
-    """The public schema of both tables."""
-    people, events = _schema("patients", _PATIENT), _schema("visits", _VISIT)
-    return Linked(
-        people=people, events=events, people_key=KEY, events_key=KEY, at_most=MOST, order="date", follows="type"
-    )
+def hospital(*tables: str) -> Tree:
+    """What is publicly known of these of its `TABLES`, or of all, and of wards."""
+    chosen = {name: _STATED["tables"][name] for name in TABLES if name in tables or not tables}
+    return Tree.from_dict(chosen | ({"wards": _WARDS} if "procedures" in chosen else {}))
 
 
-def _schema(table: str, names: Sequence[str]) -> Schema:
-    entries: dict[str, dict[str, object]] = {}
-    entries |= {name: {"type": "categorical", "values": levels} for name, levels in _LEVELS.items()}
-    entries |= {
-        name: {"type": "date" if name == "date" else "integer", "edges": edges} for name, edges in _EDGES.items()
-    }
-    return Schema.from_dict({"table": {"name": table}, "attributes": {name: entries[name] for name in names}})
-
-
-def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Patients and their visits, drawn one block of patients at a time.
+def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[dict[str, pl.DataFrame]]:
+    """All tables of a hospital by name, drawn one block of patients at a time.
 
     The tables of fewer patients are the beginnings of those of more, of the same seed.
 
-    >>> [(patients.height, patients.columns[0]) for patients, _ in generate_visits(10_000)]
+    >>> [(block["patients"].height, block["patients"].columns[0]) for block in generate_visits(10_000)]
     [(8192, 'patient_id'), (1808, 'patient_id')]
     """
     drawn = blocks(patients, seed, stream=_STREAM, block_rows=_BLOCK, name="patients")
     return (_draw(rng, first, patients) for rng, first in drawn)
 
 
-def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _draw(rng: np.random.Generator, first: int, patients: int) -> dict[str, pl.DataFrame]:
     ailment = choose(rng, _WEIGHTS["ailment"], rows=_BLOCK)
     frailty = rng.normal(0.0, 1.0, _BLOCK) + 0.35 * (ailment > 0)
     age = np.clip(44 + 13 * frailty + 6 * (ailment > 0) + rng.normal(0, 12, _BLOCK), 0, 100).astype(np.int64)
@@ -80,7 +69,7 @@ def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataF
     number = np.clip(1 + rng.poisson(rng.gamma(2.5, 1 / 2.5, _BLOCK) * rate), 1, MOST)
     number = np.where(rng.random(_BLOCK) < 0.05, 0, number)
     key = first + 1 + np.arange(_BLOCK)
-    people = _frame(key, _PATIENT, (age, sex, region, insurance, chronic, smoker)).head(patients - first)
+    people = _frame({KEY: key}, "patients", (age, sex, region, insurance, chronic, smoker))
     owner = np.repeat(np.arange(_BLOCK), number)
     rows = owner.size
     types, dates = _course(rng, number, frail=frailty > 0.8, winter=0.3 + 0.5 * (ailment == 3))
@@ -96,8 +85,25 @@ def _draw(rng: np.random.Generator, first: int, patients: int) -> tuple[pl.DataF
     cost = np.minimum(np.exp(price + 0.75 * np.log1p(days) + 0.2 * (types == 1) + rng.normal(0, 0.35, rows)), 99_999)
     worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
     outcome = choose(rng, _WEIGHTS["outcome"], worse)
-    columns = (dates, types, department, diagnosis, days, cost.astype(np.int64), outcome)
-    return people, _frame(key[owner], _VISIT, columns).filter(pl.col(KEY) <= patients)
+    of_visits = (dates, types, department, diagnosis, days, cost.astype(np.int64), outcome)
+    visit = key[owner] * (MOST + 1) + np.arange(rows) - np.repeat(np.cumsum(number) - number, number)
+    times = np.minimum(rng.poisson(np.array(_WEIGHTS["done"])[types] * (1 + 0.4 * (worse > 1))), MOST_DONE)
+    at = np.repeat(np.arange(rows), times)
+    done = choose(rng, _WEIGHTS["procedure"], types[at])
+    minutes = np.clip(np.exp(2.6 + 0.25 * (done % 4) + 0.2 * worse[at] + rng.normal(0, 0.5, at.size)), 5, 360)
+    of_procedures = (done, 2 * department[at] + (rng.random(at.size) < 0.4), minutes.astype(np.int64))
+    often = np.exp(0.35 * frailty - 0.3) * (0.4 + 0.3 * number)
+    given = np.minimum(rng.poisson(rng.gamma(2.0, 0.5, _BLOCK) * often), MOST_DRUGS)
+    whose = np.repeat(np.arange(_BLOCK), given)
+    drug = choose(rng, _WEIGHTS["drug"], np.where(rng.random(whose.size) < 0.2, 0, ailment[whose]))
+    supply = np.array([7, 14, 28, 30, 56, 90])[np.minimum(rng.binomial(5, 0.3 + 0.04 * (drug % 6)), 5)]
+    made = {
+        "patients": people,
+        "visits": _frame({KEY: key[owner], VISIT: visit}, "visits", of_visits),
+        "procedures": _frame({KEY: key[owner[at]], VISIT: visit[at]}, "procedures", of_procedures),
+        "prescriptions": _frame({KEY: key[whose]}, "prescriptions", (drug, supply)),
+    }
+    return {name: frame.filter(pl.col(KEY) <= patients) for name, frame in made.items()}
 
 
 def _course(
@@ -108,7 +114,7 @@ def _course(
     `winter` is by how much more often a patient comes first in January than on average, and less in July.
     """
     types, waits = (np.empty((number.size, MOST), dtype=np.intp) for _ in range(2))
-    types[:, 0], kinds = choose(rng, _WEIGHTS["first_type"], frail.astype(np.intp)), len(_LEVELS["type"])
+    types[:, 0], kinds = choose(rng, _WEIGHTS["first_type"], frail.astype(np.intp)), len(_WEIGHTS["gap"])
     pace = rng.normal(0.0, 0.4, number.size) - 0.3 * frail
     for at in range(1, MOST):
         before = types[:, at - 1]
@@ -125,9 +131,8 @@ def _course(
     return types[come], _DAYS[days[come]]
 
 
-def _frame(key: npt.NDArray[Any], names: Sequence[str], columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:
-    """Rows with their patient: numbers as they are, texts by the place of their level."""
-    named = zip(names, columns, strict=True)
-    return pl.DataFrame(
-        {KEY: key} | {name: np.array(_LEVELS[name])[each] if name in _LEVELS else each for name, each in named}
-    )
+def _frame(keys: Mapping[str, npt.NDArray[Any]], table: str, columns: Sequence[npt.NDArray[Any]]) -> pl.DataFrame:
+    """Rows with their keys: numbers as they are, texts by the place of their level."""
+    levels = {name: own.get("values", _WARDS["public"].get(name)) for name, own in _ATTRIBUTES[table].items()}
+    named = zip(levels.items(), columns, strict=True)
+    return pl.DataFrame({**keys, **{name: np.array(own)[each] if own else each for (name, own), each in named}})

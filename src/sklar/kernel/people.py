@@ -1,8 +1,9 @@
-"""Which rows of each person are counted: at most so many of each, those whose random keys are smallest.
+"""Which rows of each person are counted, and how a person's tokens are dealt to entries.
 
-The privacy argument needs two things of this file, and nothing else: at most `most` rows of a person are chosen, and
-which of a person's rows are chosen depends on that person's rows and keys alone. A person is a mark, which stands for
-an id.
+The privacy argument needs three things of this file, and nothing else: at most `most` rows of a person are chosen;
+which of a person's rows are chosen depends on that person's rows and keys alone; and the tokens of a person's entries
+are whole numbers, none negative, of sum at most `each`, by that person's entries alone. A person is a mark, which
+stands for an id.
 """
 
 from __future__ import annotations
@@ -31,3 +32,27 @@ def choose_rows(marks: NDArray[np.uint64], keys: NDArray[np.uint64], most: int) 
     # A row's rank among its person's: how far it stands from the first of them.
     rank = places - np.maximum.accumulate(np.where(first, places, 0))
     return order[rank < most]
+
+
+def deal(owner: NDArray[np.int64], parts: NDArray[np.int64], each: int) -> NDArray[np.int64]:
+    """Whole tokens of entries, in proportion to their parts: `each` to every owner, shape (entries,).
+
+    Postcondition, for any owners and parts: tokens are whole numbers, none negative; those of one owner sum to `each`,
+    or to none where no entry has parts; and they depend on that owner's entries, in their order, alone. Why: with T the
+    sum of an owner's parts, and P that up to and with an entry of p, it gets floor(each P / T) - floor(each (P - p) /
+    T). Floors do not fall as P grows, and the sum over the owner's entries telescopes to floor(each T / T).
+    Precondition, by public limits: the parts of one owner sum to less than 2^46, so that no product exceeds 64 bits.
+    Sums over several owners may: they wrap, and differences within an owner are exact.
+
+    >>> deal(np.array([7, 8, 7, 7]), np.array([1, 5, 1, 1]), 8).tolist()
+    [2, 8, 3, 3]
+    """
+    order = np.argsort(owner, kind="stable")
+    own, part = owner[order], np.maximum(parts[order], 0)
+    first = np.flatnonzero(np.append(True, own[1:] != own[:-1])[: own.size])
+    sizes, upto = np.diff(first, append=own.size), np.cumsum(part)
+    upto -= np.repeat((upto - part)[first], sizes)
+    total = np.maximum(np.repeat(np.add.reduceat(part, first) if first.size else part, sizes), 1)
+    tokens = np.empty_like(part)
+    tokens[order] = each * upto // total - each * (upto - part) // total
+    return tokens

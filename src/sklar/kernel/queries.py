@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -31,12 +31,12 @@ PARTS = 15
 # Tables whose distance is measured have at most so many levels an axis, and cells; cells of more rows count as if they
 # had no more.
 MOST_COARSE, MOST_APART, _MOST_ROWS = 8, 512, 2**31
-# Tokens that a person deals at most.
+# Tokens that a person or row deals at most.
 MOST_TOKENS = 1 << 16
 
 Codes: TypeAlias = Sequence[NDArray[np.integer[Any]]] | NDArray[np.integer[Any]]
-# Whose share, in which cell, so many parts, of how many: arrays of one length.
-Entries: TypeAlias = tuple[Ints, Ints, Ints, Ints]
+# Of every entry of a table, the cell and the tokens that it gets: arrays of one length.
+Entries: TypeAlias = tuple[Ints, Ints]
 
 
 def one_or_none(codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]:
@@ -98,7 +98,8 @@ class Tables(_Shared):
     none is the number of rows, sets of one are histograms. `coarse` has shape (d,), the coarse level of every level,
     laid out by `cells`; None: levels as they are. Tables lie flat, one after the other; within one, cells follow its
     attributes in order, the last one fastest. `about` names the attribute whose values a public grid counts, where the
-    cells are not the schema's.
+    cells are not the schema's. Where `each` is more than 1, rows have tokens, at most so many those of one person
+    (`people.deal`), and cells count these.
 
     >>> Tables(cells=Cells([2, 3, 2]), order=2).sizes.tolist(), Tables(cells=Cells([2, 3]), order=0).n_cells
     ([6, 4, 6], 1)
@@ -109,11 +110,13 @@ class Tables(_Shared):
     sets: Ints | None = None
     coarse: Ints | None = None
     about: str = ""
+    each: int = 1
 
     def __post_init__(self) -> None:
         m, sets, coarse = self.cells.n_attributes, self.sets, self.coarse
         if self.order < 0:
             raise BudgetError(f"a table is of no attribute or more, got {self.order}.")
+        _refuse_tokens(self.each)
         if sets is not None:
             sets = _fixed(sets).reshape(-1, self.order)
             sets.setflags(write=False)
@@ -164,8 +167,9 @@ class Tables(_Shared):
         """Where every table begins in the flat vector, and where the last one ends, shape (t + 1,)."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
-    def count(self, codes: Codes) -> Ints:
-        """Exact counts of rows. A row without a level of one of a table's attributes stands in none of its cells.
+    def count(self, codes: Codes, tokens: Ints | None = None) -> Ints:
+        """Exact counts of rows, or of their tokens. A row without a level of one of a table's attributes stands in none
+        of its cells.
 
         >>> Tables(cells=Cells([2, 3]), order=2).count(np.array([[0, 1, 1], [0, 2, -1]])).tolist()
         [1, 0, 0, 0, 0, 1]
@@ -183,15 +187,20 @@ class Tables(_Shared):
             for attribute, size in zip(chosen, shape, strict=True):
                 inside &= own[attribute] >= 0
                 place = place * size + own[attribute]
-            counts.append(np.bincount(place[inside], minlength=math.prod(shape)))
+            counts.append(_summed(place[inside], None if tokens is None else tokens[inside], math.prod(shape)))
         return np.concatenate([np.empty(0, dtype=np.int64), *counts])
 
     def bound(self, scales: Doubles, budget: Budget) -> Spend:
         """A row has at most one code per attribute, so one coarse code, and stands in at most one cell of each table.
 
-        At most L rows of a person are counted: `shifts` moves of reach L a table (`theorems`, top).
+        At most L rows of a person are counted: `shifts` moves of reach L a table (`theorems`, top). With tokens, those
+        of a person are whole numbers, none negative, of sum at most G = `each`: the same with G for L, however many
+        rows have them (`Shares.bound`).
         """
         self._refuse(scales, budget)
+        if self.each > 1:
+            _require_people(budget)
+            return Spend.of(scales, budget.shifts, self.each)
         return budget.tables(scales)
 
 
@@ -276,8 +285,8 @@ class Distances(_Shared):
     """How far each of some tables lies from a public reference beyond what smaller tables say; one scale for all.
 
     With T the counts of a table and R its reference, whole numbers both, and C the projection that takes out means
-    along each axis, it is floor(15 |C (T - R)| + 1/2): whole parts of a row. `reference` is laid out as the tables;
-    None where a file did not keep it: then nothing can be counted.
+    along each axis, it is floor(15 |C (T - R)| / G + 1/2): whole parts of a row. `reference` is laid out as the tables;
+    None where a file did not keep it: then nothing can be counted. T and R count tokens, G to a row, where `of` does.
     """
 
     of: Tables
@@ -314,7 +323,7 @@ class Distances(_Shared):
             centered = table.reshape(shape)
             for axis, size in enumerate(shape):
                 centered = size * centered - centered.sum(axis=axis, keepdims=True)
-            norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / table.size
+            norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / (table.size * self.of.each)
             found.append(np.floor(PARTS * norm + 0.5))
         return np.array(found, dtype=np.int64)
 
@@ -328,6 +337,7 @@ class Distances(_Shared):
         1. Counts are cut at 2^31, cell by cell, which brings no two tables further apart.
         2. C is the product of I - 1 1'/I along each axis, I its levels: orthogonal projections that commute, however
            many there are. So it is one, |C x| <= |x|, and | |C (T - R)| - |C (T' - R)| | <= |C (T - T')| <= d.
+           With tokens |T - T'| <= G d (`Tables.bound`), and all is divided by G.
         3. |C (T - R)| times the number of cells is the length of whole numbers: an axis of I <= 8 levels makes x into
            I x less a sum of I such, of which one is x: at most 14 times as large. So they stay below 2^32 14^4 < 2^48:
            exact. Their squares, at most 512 numbers that are not negative, are added in double precision: the root is
@@ -336,6 +346,8 @@ class Distances(_Shared):
         4. For real a and b, floor(a) - floor(b) < a - b + 1. So distances differ by a whole number below 15 d + 1.3.
         """
         self._refuse(scales, budget)
+        if self.of.each > 1:
+            _require_people(budget)
         return Spend.of(scales, self.sizes, math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))
 
 
@@ -343,21 +355,20 @@ class Distances(_Shared):
 class Shares(_Shared):
     """Tables to whose cells each person (or row) deals at most `each` = G whole tokens, none negative; a scale a table.
 
-    `what` says in a word which tables these are, `lengths` how many cells each has, `per` who deals; `about` names the
-    attribute whose numbers are dealt, where the cells are not the schema's.
+    `what` says in a word which tables these are, `lengths` how many cells each has, `per` who deals.
     """
 
     what: str
     lengths: Ints
     each: int
     per: Literal["person", "row"] = "person"
-    about: str = ""
     gaussian_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", _fixed(self.lengths))
-        if not 1 <= self.each <= MOST_TOKENS or self.per not in ("person", "row") or (self.lengths < 1).any():
-            raise BudgetError(f"a person or row deals 1 to {MOST_TOKENS:,} tokens to tables of cells.")
+        _refuse_tokens(self.each)
+        if self.per not in ("person", "row") or (self.lengths < 1).any():
+            raise BudgetError("a person or row deals tokens to tables of cells.")
 
     @property
     def sizes(self) -> Ints:
@@ -365,12 +376,16 @@ class Shares(_Shared):
         return self.lengths
 
     def count(self, entries: Sequence[Entries]) -> Ints:
-        """Tokens by entries, those of one table after the other: `deal`."""
-        dealt = [deal(*of, cells=int(n), each=self.each) for of, n in zip(entries, self.lengths, strict=True)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *dealt])
+        """Tokens by cell, those of one table after the other. What stands in no cell counts for nothing."""
+        counts = []
+        for (cell, tokens), n in zip(entries, self.lengths.tolist(), strict=True):
+            inside = (cell >= 0) & (cell < n)
+            counts.append(_summed(cell[inside], tokens[inside], n))
+        return np.concatenate([np.empty(0, dtype=np.int64), *counts])
 
     def bound(self, scales: Doubles, budget: Budget) -> Spend:
-        """One dealer's tokens in a table are whole numbers, none negative, of sum at most G, whatever its entries are.
+        """One dealer's tokens in a table are whole numbers, none negative, of sum at most G (`people.deal`), or fewer
+        where some stand in no cell.
 
         So a person's are a vector v as that of a table of counts, with G for L, or G L where rows deal and L of them
         are counted: `shifts` moves of that reach (`theorems`, top), however many entries a person has. People can deal
@@ -378,52 +393,24 @@ class Shares(_Shared):
         another.
         """
         self._refuse(scales, budget)
-        if self.per == "person" and budget.rows_per_person is None:
-            raise BudgetError("shares of people need a budget by person. Name the person in the schema.")
+        if self.per == "person":
+            _require_people(budget)
         return Spend.of(scales, budget.shifts, self.each * (budget.rows if self.per == "row" else 1))
 
 
-def deal(person: Ints, cell: Ints, weight: Ints, whole: Ints, *, cells: int, each: int) -> Ints:
-    """Deal `each` tokens of every person to cells in proportion to weights, by largest remainder: shape (cells,).
+def _summed(cell: Ints, tokens: Ints | None, cells: int) -> Ints:
+    """Rows, or their tokens, in each cell: sums of whole numbers below 2^53, which double precision holds exactly."""
+    return np.bincount(cell, tokens, cells).astype(np.int64)
 
-    Entry e says that `person[e]` has `weight[e]` parts of `whole[e]` in `cell[e]`; entries of one cell add up. Entries
-    outside of the cells, or without weight, get nothing. Of equal remainders the earlier cell's comes first.
 
-    Postcondition, for any entries: a person's tokens are whole numbers, none negative, of sum at most `each`, and a
-    function of that person's entries. Why: with W the largest `whole` of a person, or the sum of the weights where that
-    is more, cells get floor(each w / W), and floor(each sum(w) / W) - sum of these floors, which is less than the
-    number of cells with a remainder, get one more.
+def _refuse_tokens(each: int) -> None:
+    if not 1 <= each <= MOST_TOKENS:
+        raise BudgetError(f"a person or row deals 1 to {MOST_TOKENS:,} tokens, got {each}.")
 
-    >>> two, one = np.array([0, 0, 1]), np.ones(3, dtype=np.int64)
-    >>> deal(two, np.array([2, 0, 1]), one, np.array([2, 2, 1]), cells=3, each=3).tolist()
-    [2, 3, 1]
-    """
-    kept = (cell >= 0) & (cell < cells) & (weight > 0)
-    table = np.zeros(cells, dtype=np.int64)
-    if not kept.any():
-        return table
-    place = person[kept].astype(np.int64) * cells + cell[kept]
-    order = np.argsort(place, kind="stable")
-    place = place[order]
-    first = np.flatnonzero(np.diff(place, prepend=-1))
-    weights = np.add.reduceat(weight[kept][order].astype(np.int64), first)
-    wholes = np.maximum.reduceat(whole[kept][order].astype(np.int64), first)
-    owner, cell = np.divmod(place[first], cells)
 
-    begins = np.flatnonzero(np.diff(owner, prepend=-1))
-    each_owner = np.diff(begins, append=owner.size)
-    sums = np.add.reduceat(weights, begins)
-    parts = np.repeat(np.maximum(np.maximum.reduceat(wholes, begins), sums), each_owner)
-    shares = each * weights // parts
-    left = each * sums // parts[begins] - np.add.reduceat(shares, begins)
-    # Large remainders first within a person: both in one number, which sorts several times as fast as two.
-    wide = int(parts.max()) + 1
-    number = np.repeat(np.arange(begins.size), each_owner)
-    ranked = np.argsort(number * wide + (wide - 1 - (each * weights - shares * parts)), kind="stable")
-    rank = np.arange(owner.size) - np.repeat(begins, each_owner)
-    shares[ranked] += rank < np.repeat(left, each_owner)
-    np.add.at(table, cell, shares)
-    return table
+def _require_people(budget: Budget) -> None:
+    if budget.rows_per_person is None:
+        raise BudgetError("shares of people need a budget by person. Name the person in the schema.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -492,3 +479,12 @@ class Block:
     def by_scale(self) -> list[NDArray[Any]]:
         """The values at each scale: table after table."""
         return np.split(self.values, np.cumsum(self.query.sizes)[:-1])
+
+    @property
+    def in_rows(self) -> Block:
+        """The same with tokens as parts of a row (or person), so that values are whole numbers no more."""
+        query = self.query
+        if not isinstance(query, Tables | Shares) or query.each == 1:
+            return self
+        values: Any = self.values / query.each
+        return replace(self, query=replace(query, each=1), scales=self.scales / query.each, values=values)

@@ -122,10 +122,10 @@ class Vault(metaclass=Sealed):
 
     def _fits_32_bits(self, query: Query, scales: Doubles) -> bool:
         """Whether very many cells are drawn, and 32 bits hold every count with its noise: by public facts alone."""
-        # A cell of a table holds at most all rows, and a draw is below 128 times its scale (`noise`).
-        rows = self.n_rows
-        many = type(query) is Tables and query.n_cells > MANY_CELLS
-        return bool(many and rows is not None and rows + 128 * scales.max() < 2**31)
+        # A cell of a table holds at most all rows' tokens, and a draw is below 128 times its scale (`noise`).
+        if self.n_rows is None or not isinstance(query, Tables) or query.n_cells <= MANY_CELLS:
+            return False
+        return bool(self.n_rows * query.each + 128 * scales.max() < 2**31)
 
 
 def _groups(spend: Spend) -> zip[tuple[float, float, float]]:

@@ -7,7 +7,7 @@ with c calibrated so that the margins hold. Of two levels the second mirrors the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -72,7 +72,7 @@ class BinaryCopula:
 
         return BinarySampler(self)
 
-    def redrawing(self, _codes: Codes, _allowed: Allowed) -> Redraw:
+    def redrawing(self, _codes: Codes, _allowed: Allowed, _fixed: Sequence[int] = ()) -> Redraw:
         """Draws whole records at the fitted cut points, whatever rules these break."""
         cuts, offsets = self.cuts.astype(np.float32), self.schema.cells.offsets
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from sklar.errors import ModelError, SchemaError, SklarError
+from sklar.machine.wording import said
 
 MAX_JSON = 16 << 20
 MAX_VALUES = 300_000
@@ -56,8 +57,7 @@ def open_model(path: str | Path, what: str = "model") -> Iterator[tuple[zipfile.
         raise ModelError(f"'{path}' is not a usable {what}: {error}") from None
     except Exception as error:
         # Whatever a damaged or hostile file makes zip, JSON or NumPy raise: report one clear error.
-        damaged = f"or it is damaged ({type(error).__name__}). Get an intact copy"
-        raise ModelError(f"'{path}' is not a Sklar model file, {damaged}.") from None
+        raise ModelError(said("public.no_model", path=path, kind=type(error).__name__)) from None
 
 
 def _require_few_members(path: Path) -> None:
@@ -124,9 +124,15 @@ def read_described(path: str | Path) -> dict[str, Any]:
             schema = document.get("schema")
     except ModelError as error:
         raise SchemaError(str(error)) from None
-    if not isinstance(schema, dict) or not {"attributes", "events"} & schema.keys():
+    if not isinstance(schema, dict):
         raise SchemaError(f"'{path}' is neither a schema nor a model.")
     return schema
+
+
+def describes_tree(document: Mapping[str, Any]) -> bool:
+    """Whether a document is of linked tables: it has no attributes, and some entry has a schema, or is public."""
+    tables = (entry for entry in document.values() if isinstance(entry, Mapping))
+    return "attributes" not in document and any({"schema", "public"} & set(entry) for entry in tables)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

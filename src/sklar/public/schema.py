@@ -29,7 +29,7 @@ from sklar.public import declare, settings
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Provenance, Remembering, Words, refuse, repeated, within
 from sklar.public.axis import AttributeKind
 from sklar.public.declare import MAX_LEVELS
-from sklar.public.description import parse_toml, read_described, toml_key, toml_table
+from sklar.public.description import describes_tree, parse_toml, read_described, toml_key, toml_table
 from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidden_rules, origins, parse_rules
 
 __all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
@@ -44,7 +44,6 @@ MAX_TABLE = 100_000_000
 PairWeight = tuple[str, str, float]
 # How many times as much a two-way table matters that holds a target.
 TARGET_WEIGHT = 2.0
-_ASKED = "[table] ask_person must list columns that may say whose rows are. Remove it where that is decided."
 
 
 class HasSchema(Protocol):
@@ -107,7 +106,7 @@ class Schema(Remembering):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from parsed TOML, or from the same structure in JSON."""
-        if {"people", "events"} <= set(document):
+        if describes_tree(document):
             raise SchemaError(said("public.linked"))
         with within("schema: "):
             declare.require_known_keys(document, ("table", "attributes", "rules", "pairs"))
@@ -122,7 +121,7 @@ class Schema(Remembering):
         whole = rows is None or (type(rows) is int and rows > 0)
         refuse(
             (not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."),
-            (not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), _ASKED),
+            (not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), said("public.asked")),
             (not whole, f"[table] rows_about must be a whole number of at least 1, got {rows!r}."),
         )
         if not isinstance(entries, Mapping) or not entries:
@@ -312,6 +311,13 @@ class Schema(Remembering):
         attributes = tuple(self.attributes[i] for i in place)
         allowed = {(place[i], place[j]): free for (i, j), free in self.allowed.items()}
         return replace(self, attributes=attributes, rules=forbidden_rules(attributes, allowed), whole=self)
+
+    def part(self, places: Sequence[int]) -> Schema:
+        """The schema of some of the measured attributes, with the rules that are about them alone."""
+        attributes, at = tuple(self.attributes[i] for i in places), {i: place for place, i in enumerate(places)}
+        allowed = {(at[i], at[j]): free for (i, j), free in self.allowed.items() if {i, j} <= at.keys()}
+        rules = forbidden_rules(attributes, allowed)
+        return replace(self, attributes=attributes, rules=rules, whole=None, pairs=(), target=())
 
     @cached_property
     def sources(self) -> tuple[tuple[int, NDArray[np.int64]], ...]:

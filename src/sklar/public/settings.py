@@ -163,17 +163,20 @@ class Person:
 
     `count` says what a release counts: "people" takes one row of each person, chosen at random, so that shares are
     averaged over people; "rows" takes at most `rows_per_person` rows of each, chosen at random, and noise grows with
-    that number. A row without an id is a person of its own, or left out where `null_ids` is "drop".
+    that number. A row without an id is a person of its own, or left out where `null_ids` is "drop". "everyone" stands
+    for linked tables, of which people are counted with all that they have.
     """
 
     column: str
-    count: Count
+    count: Count | Literal["everyone"]
     rows_per_person: int = 1
     null_ids: NullIds = "person"
 
     @property
     def words(self) -> str:
         """What is counted, in words."""
+        if self.count == "everyone":
+            return "people, each as one of whatever number of rows they have in other tables"
         if self.count == "people":
             return "people: one row of each, chosen at random"
         return f"rows: at most {self.rows_per_person:,} of each person, chosen at random"

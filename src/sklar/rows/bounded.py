@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import groupby
 from os import urandom
 from tempfile import TemporaryFile
 from typing import Any
@@ -55,7 +56,7 @@ BUCKETS = 64
 HELD_BYTES = 1 << 26
 # Ids up to this length are in their marks as they are.
 _LONGEST = 31
-_MARKS, _KEY = ("_mark_0", "_mark_1"), "_key"
+MARKS, KEY = ("_mark_0", "_mark_1"), "_key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +94,8 @@ def records_of(batches: Iterable[Placed], person: Person, prepare: Prepare, secr
         # A mark of its own for every row without an id: each is a person.
         marks[none] = _enciphered(secrets.nobody, place)[none]
         records = prepare(batch.select(pl.nth(range(batch.width - 1)))).with_columns(
-            *(pl.Series(name, column) for name, column in zip(_MARKS, marks.T.copy(), strict=True)),
-            pl.Series(_KEY, _enciphered(secrets.rows, place)[:, 0].copy()),
+            *(pl.Series(name, column) for name, column in zip(MARKS, marks.T.copy(), strict=True)),
+            pl.Series(KEY, _enciphered(secrets.rows, place)[:, 0].copy()),
         )
         return records.filter(pl.Series(~none)) if person.null_ids == "drop" else records
 
@@ -121,7 +122,7 @@ def _enciphered(secret: bytes, blocks: NDArray[np.unsignedinteger[Any]]) -> NDAr
 
 def by_bucket(records: pl.DataFrame, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
     """The records of each bucket that has some."""
-    marked = records.with_columns(_bucket=pl.col(_MARKS[0]) % buckets)
+    marked = records.with_columns(_bucket=pl.col(MARKS[0]) % buckets)
     for (bucket,), own in marked.partition_by("_bucket", include_key=False, as_dict=True).items():
         yield int(bucket), own
 
@@ -137,17 +138,17 @@ def choose(records: Iterable[pl.DataFrame], most: int) -> pl.DataFrame | None:
         held.append(frame)
         if sum(each.height for each in held[1:]) > held[0].height:
             held = [_smallest(held, most)]
-    return _smallest(held, most).drop(*_MARKS, _KEY) if held else None
+    return _smallest(held, most).drop(*MARKS, KEY) if held else None
 
 
 def _smallest(frames: list[pl.DataFrame], most: int) -> pl.DataFrame:
     records = pl.concat(frames)
-    marks = np.stack([records[name].to_numpy() for name in _MARKS], axis=1)
-    return records[choose_rows(marks, records[_KEY].to_numpy(), most)]
+    marks = np.stack([records[name].to_numpy() for name in MARKS], axis=1)
+    return records[choose_rows(marks, records[KEY].to_numpy(), most)]
 
 
-def choose_here(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataFrame]:
-    """What is counted of the rows that are chosen, of all records. Beyond `HELD_BYTES`, records go through files."""
+def bucketed(records: Iterable[pl.DataFrame]) -> Iterator[Iterable[pl.DataFrame]]:
+    """All records, those of one person together. Beyond `HELD_BYTES` they go through files."""
     held: list[pl.DataFrame] = []
     files: Buckets | None = None
     with ExitStack() as stack:
@@ -159,9 +160,12 @@ def choose_here(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataF
                 held = []
         if files is not None:
             files.add(held)
-            held = []
-        buckets = [held] if files is None else map(files.read, range(BUCKETS))
-        yield from (chosen for own in buckets if (chosen := choose(own, most)) is not None)
+        yield from [held] if files is None else map(files.read, range(BUCKETS))
+
+
+def choose_here(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataFrame]:
+    """What is counted of the rows that are chosen, of all records."""
+    yield from (chosen for own in bucketed(records) if (chosen := choose(own, most)) is not None)
 
 
 def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np.bool_]:
@@ -213,8 +217,10 @@ class Buckets(ExitStack):
 
     def add(self, records: list[pl.DataFrame]) -> None:
         """Put records where their marks say."""
+        # Those of linked tables have columns of their own.
+        alike = groupby(sorted(records, key=lambda frame: frame.columns), key=lambda frame: frame.columns)
         with failing(DataError, said("rows.no_room"), OSError):
-            for bucket, frame in by_bucket(pl.concat(records), BUCKETS) if records else ():
+            for bucket, frame in (each for _, own in alike for each in by_bucket(pl.concat(own), BUCKETS)):
                 data = packed(frame)
                 self._files[bucket].write(self._encryptors[bucket].update(len(data).to_bytes(8) + data))
 

@@ -29,13 +29,14 @@ from numpy.typing import NDArray
 from sklar.budget.plan import inside_places
 from sklar.budget.search import Ladder, Units
 from sklar.kernel.cells import Cells, Ints, Whole
-from sklar.kernel.queries import NO_CELL, Tables, one_or_none
+from sklar.kernel.queries import NO_CELL, Shares, Tables, one_or_none
 from sklar.machine.compiled import load
 from sklar.machine.extras import lazily
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import Together, ahead, crew, side_by_side
 from sklar.public.schema import Attribute, Schema
+from sklar.public.tree import Tree
 from sklar.rows.encode import dealt, encode_column, value_column
 
 na = lazily("nanoarrow")
@@ -114,22 +115,29 @@ class Histogram:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ask:
     """What one pass counts: tables of a schema's attributes, and the values of attributes whose domain is private; also
-    the tokens that rows deal to levels of the attributes at the places `inside`, in one table more after all others.
+    the tokens that rows deal to levels of the attributes at the places `inside`, in one table more; and the `sides` of
+    linked tables (`rows.trees`), whose `tree` it is about, in `each` tokens a person.
 
-    Batches have the columns of `columns`. Where rows are `chosen`, they come as `prepare` left them.
+    Batches have the columns of `columns`. Where rows are `chosen`, they come as `prepare` left them; where they are
+    `weighed`, with tokens, which are counted.
     """
 
     attributes: tuple[Attribute, ...] = ()
     tables: tuple[Tables, ...] = ()
     values: tuple[Attribute, ...] = ()
     inside: tuple[int, ...] = ()
+    sides: tuple[Shares, ...] = ()
     chosen: bool = False
+    weighed: bool = False
+    tree: Tree | None = None
+    each: int = 1
 
     @cached_property
     def sizes(self) -> list[int]:
         """The number of cells of each table."""
         own = [table.n_cells for table in self.tables]
-        return [*own, sum(self.attributes[index].n_levels for index in self.inside)] if self.inside else own
+        own += [sum(self.attributes[index].n_levels for index in self.inside)] if self.inside else []
+        return [*own, *(query.n_cells for query in self.sides)]
 
     @cached_property
     def used(self) -> tuple[int, ...]:
@@ -184,10 +192,10 @@ def key_of(tables: Tables) -> tuple[int, bytes, bytes]:
     return tables.order, sets, coarse
 
 
-def ask_all(schema: Schema, *, inside: bool = False) -> Ask:
+def ask_all(schema: Schema, *, inside: bool = False, sides: tuple[Shares, ...] = ()) -> Ask:
     """All one-way and two-way tables of a schema; with `inside`, also where numbers lie inside their bins."""
     tables = Tables(cells=schema.cells, order=1), Tables(cells=schema.cells, order=2)
-    return Ask(attributes=schema.attributes, tables=tables, inside=inside_places(schema) if inside else ())
+    return Ask(attributes=schema.attributes, tables=tables, inside=inside_places(schema) if inside else (), sides=sides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -245,14 +253,16 @@ def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SIL
             for number, histogram in enumerate(total.values):
                 histogram.add_column(ask.value_column(batch, number))
             rows = total.n_rows + batch.height
-            if counter is None and n_cells <= _PLAIN_CELLS and n_tables * (rows + _TABLE_OVERHEAD) <= _PLAIN_WORK:
+            few = counter is None and n_cells <= _PLAIN_CELLS and n_tables * (rows + _TABLE_OVERHEAD) <= _PLAIN_WORK
+            if few or ask.weighed:
+                tokens = batch["weight"].to_numpy() if ask.weighed else None
                 nowhere = np.full(batch.height, NO_CELL, dtype=np.int32)
                 own = {index: ask.codes(batch, index) for index in ask.used}
                 codes = [own.get(index, nowhere) for index in range(len(ask.attributes))]
                 for index, each in own.items():
                     ask.deal(batch, index, each, total.tables[-1])
                 for counts, table in zip(total.tables, ask.tables, strict=False):
-                    np.add(counts, table.count(codes), out=counts)
+                    np.add(counts, table.count(codes, tokens), out=counts)
                 total = replace(total, n_rows=rows)
             else:
                 if counter is None:

@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.plan import INSIDE
+from sklar.budget.plan import INSIDE, in_tokens, sides_of
 from sklar.budget.search import Finding, Search, ladder_of, next_cells, plan_search
 from sklar.errors import DataError, OutputError
 from sklar.kernel.cells import Cells
@@ -41,6 +41,7 @@ from sklar.machine.stores import fresh_file, own_folder, version_of
 from sklar.machine.threads import merged, workers
 from sklar.machine.wording import said
 from sklar.public.schema import Schema
+from sklar.public.tree import Known, Tree, joint_of, tree_of
 from sklar.rows.bounded import Secrets, choose_here, placed, records_of
 from sklar.rows.count import Ask, Exact, Histogram, ask_all, count, key_of, no_answers
 from sklar.rows.read import open_source, reads_again, takes_one_pass
@@ -48,14 +49,15 @@ from sklar.rows.source import Source, batch_rows, files_at_once, require_columns
 from sklar.rows.sql import Query as RowsOfQuery
 
 if TYPE_CHECKING:
-    from sklar.rows.executors import SparkTable
+    from sklar.rows.executors import SparkTable, SparkTree
+    from sklar.rows.trees import LocalTree
 
 _FILE = "counts.npz"
 # Counts are kept seldom enough that keeping them takes a tenth of the time at most.
 _PATIENCE = 10
 # A table where its engine can count it: the same rows in every pass. It has the method `count`, a name, columns, the
 # number of its rows where that is known before they are read, and says whether these can be read once more.
-CountedTable: TypeAlias = "LocalTable | SparkTable"
+CountedTable: TypeAlias = "LocalTable | SparkTable | LocalTree | SparkTree"
 
 
 class LocalTable:
@@ -194,9 +196,17 @@ def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Exact, list[Sh
 
 
 def open_table(
-    data: object, schema: Schema, *, engine: Engine | None = None, checkpoint: str | Path | None = None
+    data: object, known: Known, *, engine: Engine | None = None, checkpoint: str | Path | None = None
 ) -> CountedTable:
     """The table behind the engine that is asked for, refused where it lacks a column. No row is read yet."""
+    if isinstance(known, Tree):
+        # Imported here: most releases are of one table.
+        from sklar.rows.trees import open_tree
+
+        if checkpoint is not None:
+            raise DataError(said("rows.person_checkpoint"))
+        return open_tree(data, known, engine)
+    schema = known
     if checkpoint is not None and schema.private_domains:
         raise DataError(said("rows.private_checkpoint"))
     if checkpoint is not None and schema.person is not None:
@@ -221,21 +231,26 @@ _ARRAYS = 12
 
 
 class Measurer:
-    """One table behind the vault's door: queries in, blocks out. Exact answers stay here."""
+    """One table, or linked ones, behind the vault's door: queries in, blocks out. Exact answers stay here.
+
+    Questions and scales are about rows. Of linked tables (`tree`) people are counted, and each of them has so many
+    tokens: what is drawn is noise in tokens.
+    """
 
     def __init__(
-        self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
+        self, table: CountedTable, vault: Vault, known: Known, budget: Budget, *, progress: Progress = SILENT
     ) -> None:
-        self._table, self._vault, self.schema, self.budget, self._progress = table, vault, schema, budget, progress
-        self._n_rows, self._values, self._tokens = 0, cast("Exact | None", None), cast("NDArray[Any]", None)
-        self._exact: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
+        self._table, self._vault, self.known, self.budget, self._progress = table, vault, known, budget, progress
+        self.schema, self.tree, self._tokens = joint_of(known).measured, tree_of(known), 1
+        self._n_rows, self._values = 0, cast("Exact | None", None)
+        self._exact: dict[object, NDArray[Any]] = {}
         self.reads_again, self.reserve = table.reads_again, vault.reserve
 
     @classmethod
     def open(
         cls,
         data: object,
-        schema: Schema,
+        known: Known,
         budget: Budget,
         *,
         charge: Charge | None = None,
@@ -245,16 +260,18 @@ class Measurer:
         progress: Progress = SILENT,
     ) -> Measurer:
         """A table, as `open_table` opens it, behind a vault of its own."""
+        schema = joint_of(known)
         if not schema.private_domains and is_large(4 * schema.cells.n_cells):
             # Before anything is charged: a disk that is full in the middle of a fit would cost the budget.
             require_disk(_ARRAYS * 4 * schema.cells.n_cells)
         rows = data if query is None else RowsOfQuery(cast("Path | str", data), query)
-        table = open_table(rows, schema, engine=engine, checkpoint=checkpoint)
-        return cls(table, Vault(budget, charge=charge, threads=workers()), schema, budget, progress=progress)
+        table = open_table(rows, known, engine=engine, checkpoint=checkpoint)
+        return cls(table, Vault(budget, charge=charge, threads=workers()), known, budget, progress=progress)
 
     def over(self, schema: Schema) -> Measurer:
         """The same table over the domains that were found."""
-        return Measurer(self._table, self._vault, schema, self.budget, progress=self._progress)
+        known = schema if self.tree is None else self.tree.found(schema.whole or schema)
+        return Measurer(self._table, self._vault, known, self.budget, progress=self._progress)
 
     @property
     def n_rows(self) -> int | None:
@@ -264,7 +281,8 @@ class Measurer:
     def count_values(self) -> int | None:
         """Count the values of private domains in one pass; the number of rows where that is public, else None."""
         if self.schema.private_domains:
-            self._values = self._table.count(Ask(values=self.schema.private_domains), progress=self._watched("find"))
+            ask = Ask(values=self.schema.private_domains, tree=self.tree)
+            self._values = self._table.count(ask, progress=self._watched("find"))
         return self._values.n_rows if self._values and self.budget.rows_are_public else None
 
     def search(self) -> tuple[Search, tuple[Block, ...]]:
@@ -287,16 +305,21 @@ class Measurer:
             blocks += self._answers(finding, exact[finding.attribute])
         return both, tuple(blocks)
 
-    def count_all(self) -> None:
-        """Count all one-way and two-way tables, and where numbers lie inside their bins, in one pass over the rows."""
-        self._count(ask_all(self.schema, inside=True))
+    def count_all(self, tokens: int = 1) -> None:
+        """Count all one-way and two-way tables, and all that is measured beside them, in one pass over the rows; of
+        linked tables in so many tokens a person.
+        """
+        sides, self._tokens = () if self.tree is None else tuple(side.query for side in sides_of(self.tree)), tokens
+        self._count(ask_all(self.schema, inside=True, sides=sides))
 
     def _count(self, ask: Ask) -> None:
         progress = self._watched("count again" if self._exact else "count")
+        ask = ask if self.tree is None else replace(ask, tree=self.tree, each=self._tokens)
         answers = self._table.count(ask, progress=progress)
         self._vault.hold(answers.n_rows)
-        self._n_rows, self._tokens = answers.n_rows, answers.tables[-1] if ask.inside else self._tokens
-        self._exact |= {key_of(each): counts for each, counts in zip(ask.tables, answers.tables, strict=False)}
+        self._n_rows, keys = answers.n_rows, list[object](map(key_of, ask.tables))
+        keys += [INSIDE] if ask.inside else []
+        self._exact |= zip([*keys, *(query.what for query in ask.sides)], answers.tables, strict=True)
 
     def _require(self, *queries: Query) -> None:
         """Count what was not counted yet for these queries, in one pass over the rows."""
@@ -312,12 +335,14 @@ class Measurer:
     def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
         """The noisy answer to one query."""
         self._require(query)
+        query, scales = in_tokens(query, scales, self._tokens)
         if isinstance(query, Tables):
-            exact = np.array([self._n_rows]) if query.order == 0 else self._exact[key_of(query)]
+            exact = np.array([self._n_rows * self._tokens]) if query.order == 0 else self._exact[key_of(query)]
         elif isinstance(query, Parities | Distances):
             exact = query.answer(*(self._exact[key_of(each)] for each in query.tables))
-        elif isinstance(query, Shares) and query.what == INSIDE:
-            exact = np.tile(self._tokens, 2)
+        elif isinstance(query, Shares) and query.what in self._exact:
+            # Moments inside bins are seen twice.
+            exact = np.tile(self._exact[query.what], 1 + (query.what == INSIDE))
         else:
             raise DataError(f"{type(query).__name__} are not counted from the rows of one table.")
         block = self._vault.measure(query, exact, scales)

@@ -36,11 +36,13 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
 from sklar.machine.wording import failing, said
 from sklar.public.schema import Schema
+from sklar.public.tree import Tree
 from sklar.rows.bounded import Secrets, by_bucket, choose, packed, placed, records_of, reduced
 from sklar.rows.count import Ask, Exact, Histogram, count, no_answers
 from sklar.rows.read import ChangedError, Part, open_files, read_part, share_out
 from sklar.rows.source import batch_rows, normalizer, require_different_names
 from sklar.rows.streams import frame_of
+from sklar.rows.trees import count_people, owner_of, part_of, prepare, require_ids, tables_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,14 +66,37 @@ Piece = tuple[int, tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work of a task: count, or send records of people to buckets. Spark tries it up to `tries` times."""
+    """The work of a task: count, or send records of people to buckets. Spark tries it up to `tries` times.
+
+    Of linked tables the `branch` is the number of the one that it is on.
+    """
 
     ask: Ask
     schema: Schema
+    branch: int
     secrets: Secrets
     buckets: int
     by_content: bool
     tries: int
+
+    def names(self, *, whole: bool = False) -> tuple[str, ...]:
+        """The columns that are read: of rows that are known by their content (`whole`) all that they are."""
+        person, own = self.schema.person, tuple(self.schema.columns) if whole else self.ask.columns
+        if self.ask.tree is not None:
+            return self.ask.tree.branches[self.branch].columns
+        return self.ask.columns if person is None else (*own, person.column)
+
+    def records(self, batches: Iterable[pl.DataFrame], number: int) -> Iterator[pl.DataFrame] | None:
+        """Records of the part of this number, for rows of people to meet; None where rows are counted as they come."""
+        person, ask = self.schema.person, self.ask
+        if ask.tree is not None:
+            rows = placed(batches, part_of(self.branch, number), by_content=self.by_content)
+            made = partial(prepare, number=self.branch, ask=ask, secrets=self.secrets)
+            return records_of(rows, owner_of(ask.tree.branches[self.branch]), made, self.secrets)
+        if person is None:
+            return None
+        rows = placed(batches, number, by_content=self.by_content)
+        return reduced(records_of(rows, person, ask.prepare, self.secrets), person.rows_per_person)
 
 
 def open_spark(data: object, schema: Schema) -> SparkTable:
@@ -100,41 +125,66 @@ class SparkTable(ABC):
     reads_again = True
 
     def __init__(self, schema: Schema, context: SparkContext) -> None:
-        self._schema, self._context, self._secrets = schema, context, Secrets()
+        self.schema, self.context, self._secrets = schema, context, Secrets()
 
     def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
         """Exact answers about all rows, or about those that are chosen of each person."""
-        # The number of rows, and the cells of all tables.
-        context, size = self._context, 4 * (1 + sum(ask.sizes))
-        at_once = TASKS_PER_CORE * int(context.defaultParallelism)
-        # More tasks than this would send more partial counts than are worth it.
-        most = min(max(MOST_SHUFFLED // size, at_once), _MOST_TASKS)
-        records = 0 if self.n_rows is None else self.n_rows * (24 + 4 * len(ask.columns))
-        # Each takes as long as a task, and fits in memory.
-        facts: dict[str, Any] = {"buckets": max(at_once, -(-records // _BUCKET_BYTES)), "secrets": self._secrets}
-        failed = said("rows.spark_failed", name=self.name, kind="{kind}")
-        with one_thread(context), failing(DataError, failed):
-            local = context.master.startswith("local[")
-            tries = 1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
-            by_content = isinstance(self, SparkFrame)
-            work = Work(ask=ask, schema=self._schema, by_content=by_content, tries=tries, **facts)
-            pieces, parts = self._pieces(work, most)
-            if pieces is None:
-                return no_answers(ask)
-            if self._schema.person is not None:
-                gathered = pieces.partitionBy(work.buckets, int)
-                pieces, parts = gathered.mapPartitionsWithIndex(partial(_count_chosen, work)), work.buckets
-            # How many partitions a DataFrame has would take a job to find out.
-            sent = size * (most if parts is None else parts)
-            reducers = min(_n_keys(ask), at_once, max(-(-sent // _SUMMED_BYTES), len(ask.values), 1))
-            sums = pieces.partitionBy(reducers, int).mapPartitions(add).collect()
-        answers = join(sums, ask, parts)
+        answers = _count([self], ask, self._secrets, self.name)
         progress.advance(answers.n_rows)
         return answers
 
     @abstractmethod
-    def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
+    def pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
         """The pieces of at most `most` tasks, None if there are no tasks, and the number of tasks if it is known."""
+
+
+class SparkTree:
+    """Linked tables that executors count. Which rows of a person count is decided once, by secrets of its own."""
+
+    n_rows: int | None = None
+
+    def __init__(self, data: object, tree: Tree) -> None:
+        self.tables, self._secrets, self.name = list[SparkTable](), Secrets(), "the tables"
+        for branch, table in zip(tree.branches, tables_of(data, tree).values(), strict=True):
+            self.tables.append(open_spark(table, branch.schema))
+            require_ids(self.tables[-1], branch)
+        self.columns, self.reads_again = tuple(tree.joint.columns), all(each.reads_again for each in self.tables)
+
+    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
+        """Exact answers about all people, whose number is not shown on the way."""
+        del progress
+        return _count(self.tables, ask, self._secrets, self.name)
+
+
+def _count(tables: Sequence[SparkTable], ask: Ask, secrets: Secrets, name: str) -> Exact:
+    """Exact answers about a table, or linked ones."""
+    # The number of rows, and the cells of all tables.
+    context, size = tables[0].context, 4 * (1 + sum(ask.sizes))
+    at_once = TASKS_PER_CORE * int(context.defaultParallelism)
+    # More tasks than this would send more partial counts than are worth it.
+    most = min(max(MOST_SHUFFLED // size, at_once), _MOST_TASKS)
+    records = sum((each.n_rows or 0) * (24 + 4 * len(each.columns)) for each in tables)
+    # Each takes as long as a task, and fits in memory.
+    facts: dict[str, Any] = {"buckets": max(at_once, -(-records // _BUCKET_BYTES)), "secrets": secrets, "ask": ask}
+    with one_thread(context), failing(DataError, said("rows.spark_failed", name=name, kind="{kind}")):
+        local = context.master.startswith("local[")
+        facts["tries"] = 1 if local else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
+        found = []
+        for branch, table in enumerate(tables):
+            work = Work(schema=table.schema, branch=branch, by_content=isinstance(table, SparkFrame), **facts)
+            found.append(table.pieces(work, most))
+        tasks, parts = [pieces for pieces, _ in found if pieces is not None], found[0][1]
+        if not tasks:
+            return no_answers(ask)
+        pieces = context.union(tasks)
+        if ask.tree is not None or tables[0].schema.person is not None:
+            gathered = pieces.partitionBy(work.buckets, int)
+            pieces, parts = gathered.mapPartitionsWithIndex(partial(_count_chosen, work)), work.buckets
+        # How many partitions a DataFrame has would take a job to find out.
+        sent = size * (most if parts is None else parts)
+        reducers = min(_n_keys(ask), at_once, max(-(-sent // _SUMMED_BYTES), len(ask.values), 1))
+        sums = pieces.partitionBy(reducers, int).mapPartitions(add).collect()
+    return join(sums, ask, parts)
 
 
 class SparkFiles(SparkTable):
@@ -146,11 +196,12 @@ class SparkFiles(SparkTable):
         self.name, self.columns, self.n_rows = name or source.name, source.columns, source.n_rows
         self.explain = source.explain
 
-    def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
-        tasks = share_out(self._parts, self._schema, self._context.defaultParallelism, most)
+    def pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
+        """Those of tasks that open files."""
+        tasks = share_out(self._parts, self.schema, self.context.defaultParallelism, most)
         if not tasks:
             return None, 0
-        spread = self._context.parallelize(list(enumerate(tasks)), len(tasks))
+        spread = self.context.parallelize(list(enumerate(tasks)), len(tasks))
         return spread.flatMap(partial(_run_on_files, work)), len(tasks)
 
 
@@ -165,10 +216,10 @@ class SparkFrame(SparkTable):
         with suppress(Exception):
             self.reads_again = bool(frame._jdf.queryExecution().analyzed().deterministic())
 
-    def _pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
-        person = self._schema.person
+    def pieces(self, work: Work, most: int) -> tuple[RDD[Piece] | None, int | None]:
+        """Those of the rows of partitions."""
         # Of a person's row all that it is, in every pass: its key follows from that.
-        names = work.ask.columns if person is None else (*self._schema.columns, person.column)
+        names = work.names(whole=True)
         # By position: Spark's names are blind to case, and may hold dots.
         frame = self._frame.toDF(*map(str, range(len(self.columns))))
         rows = frame.select(*(f"`{self.columns.index(name)}`" for name in names)).coalesce(most)
@@ -178,8 +229,7 @@ class SparkFrame(SparkTable):
 
 def _run_on_files(work: Work, numbered: tuple[int, list[Part]]) -> Iterator[Piece]:
     """A task in an executor, of parts of files."""
-    (number, parts), person = numbered, work.schema.person
-    names = work.ask.columns if person is None else (*work.ask.columns, person.column)
+    (number, parts), names = numbered, work.names()
     return _run(work, number, chain.from_iterable(read_part(part, work.schema, names) for part in parts))
 
 
@@ -215,29 +265,30 @@ def _run(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[P
 
 def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[Piece]:
     """Partial counts of some rows, or records of those that may be chosen, to where those of the same people are."""
-    person = work.schema.person
-    if person is None:
+    records = work.records(batches, number)
+    if records is None:
         answers = count(batches, work.ask)
         # The number of partitions with rows is unknown for a DataFrame.
         if answers.n_rows or not work.by_content:
             yield from cut(answers, number)
         return
-    rows = placed(batches, number, by_content=work.by_content)
-    records = records_of(rows, person, work.ask.prepare, work.secrets)
-    for sent, frame in enumerate(reduced(records, person.rows_per_person)):
+    for sent, frame in enumerate(records):
         for bucket, own in by_bucket(frame, work.buckets):
             # A number for every piece: a part sends several to a bucket.
-            yield bucket, (number << 32 | sent, packed(own))
+            yield bucket, (part_of(work.branch, number) << 32 | sent, packed(own))
 
 
 def _count_chosen(work: Work, bucket: int, pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Partial counts of the rows that are chosen in one bucket, and what tasks refused."""
     refusals: list[Piece] = []
     records = (frame for _, frame in _once(pieces, refusals, Counter()))
-    chosen = choose(records, work.schema.person.rows_per_person if work.schema.person else 0)
-    frames: Iterable[pl.DataFrame] = [] if chosen is None else chosen.iter_slices(batch_rows(chosen.width))
     with using(1):
-        answers = count(frames, replace(work.ask, chosen=True))
+        if work.ask.tree is not None:
+            answers = count_people(records, ask=work.ask)
+        else:
+            chosen = choose(records, work.schema.person.rows_per_person if work.schema.person else 0)
+            frames: Iterable[pl.DataFrame] = [] if chosen is None else chosen.iter_slices(batch_rows(chosen.width))
+            answers = count(frames, replace(work.ask, chosen=True))
     yield from cut(answers, bucket)
     yield from refusals
 

@@ -12,7 +12,7 @@ import pytest
 
 import sklar
 from sklar.trust.passport import content_of, publish, sums, verify_folder
-from sklar.trust.passport.facts import LINKED_FILES, SUMS
+from sklar.trust.passport.facts import SUMS, files_of
 from tests.cli.conftest import call
 from tests.linked import small, tables
 
@@ -21,31 +21,27 @@ from tests.linked import small, tables
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A signed folder of a linked release, whose model was recomputed."""
     place = tmp_path_factory.mktemp("published")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sklar.fitting.classes.MAX_STEPS", 40)
-        sklar.fit_linked(*tables(200), small(), epsilon=3.0).save(place / "private-name.sklar")
-        call("sign", "--new-key", "k.key", cwd=place)
-        stated = ("--rows", "150", "--sign", "k.key", "--publisher", "Clinic | `x`")
-        call("publish", "private-name.sklar", "--out", "out", *stated, cwd=place)
+    sklar.fit(tables(200), small(), epsilon=3.0).save(place / "private-name.sklar")
+    call("sign", "--new-key", "k.key", cwd=place)
+    stated = ("--rows", "150", "--sign", "k.key", "--publisher", "Clinic | `x`")
+    call("publish", "private-name.sklar", "--out", "out", *stated, cwd=place)
     return place / "out"
 
 
-def test_it_holds_both_tables_and_is_verified(folder: Path) -> None:
-    assert {each.name for each in folder.iterdir()} - {"model.sklar.sig", f"{SUMS}.sig"} == {*LINKED_FILES}
+def test_it_holds_all_tables_and_is_verified(folder: Path) -> None:
+    named = files_of(sklar.load(folder / "model.sklar"))
+    assert {each.name for each in folder.iterdir()} - {"model.sklar.sig", f"{SUMS}.sig"} == {*named}
     people, events = (pl.read_parquet(folder / f"{name}.parquet") for name in ("people", "events"))
     assert people.height == 150
     assert events["person"].is_in(people["id"].implode()).all()
     assert pl.read_csv(folder / "events.csv").equals(events)
     found = verify_folder(folder, signer=str(folder.parent / "k.key.pub"))
     assert {check.name: check.passed for check in found.checks if not check.passed} == {"model": None}
-    assert "of all four files" in next(check.detail for check in found.checks if check.name == "rows")
-    assert json.loads((folder / "certificate.json").read_text())["unit"] == "person"
+    assert json.loads((folder / "certificate.json").read_text())["count"] == "everyone"
     for text in ((folder / "README.md").read_text(), (folder / "SYNTHETIC.txt").read_text()):
-        assert "150 people and their events" in text
+        assert "150 people" in text
         assert "private-name" not in text
-    assert "They are not shares of all events" in (folder / "README.md").read_text().replace("; they", ". They")
-    assert "It is not the share of events." in (folder / "events.html").read_text()
-    assert "It is not the share of events." not in (folder / "people.html").read_text()
+    assert "A share of rows is another question." in (folder / "report.html").read_text()
 
 
 def _redrawn(folder: Path) -> None:
@@ -61,7 +57,7 @@ def _redrawn(folder: Path) -> None:
             lambda folder: (folder / "events.parquet").write_bytes((folder / "people.parquet").read_bytes()),
             "events.par",
         ),
-        (lambda folder: (folder / "events.html").write_text("all is well"), "'events.html' is not what the model says"),
+        (lambda folder: (folder / "report.html").write_text("all is well"), "'report.html' is not what the model says"),
         (lambda folder: (folder / "people.csv").unlink(), "'people.csv' is missing"),
         (lambda folder: (folder / "synthetic.csv").write_text("x"), "'synthetic.csv' is none of the files"),
     ],

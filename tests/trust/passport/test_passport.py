@@ -32,12 +32,14 @@ from sklar.files.write import MARK
 from sklar.paper.gaussian import BinaryCopula
 from sklar.trust import passport
 from sklar.trust.passport import Publication, publish, verify_folder
-from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
+from sklar.trust.passport.facts import FILES, MODEL, PASSPORT, SUMS, TABLES
 from sklar.trust.passport.prose import code, ids_of, yaml
 from tests.answer.report.html import Reader
 from tests.cli.conftest import call
 from tests.trust.forge import failed
 from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, table
+
+ROWS_CSV, ROWS_PARQUET = "synthetic.csv", "synthetic.parquet"
 
 
 def test_the_folder_holds_what_it_lists_and_verifies(folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sklar.trust.passport import publish
-from sklar.trust.passport.prose import MARK
+from sklar.trust.passport.facts import WORDS
 from tests.trust.passport.conftest import EVIL, SCHEMA
 
 # The tools warn of what is old in them.
@@ -94,7 +94,7 @@ def marked(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in items:
         yield from marked(value, (*path, key))
-    if isinstance(node, str) and node.startswith(MARK):
+    if isinstance(node, str) and node.startswith(WORDS["registry"]["mark"]):
         yield path
 
 

@@ -10,7 +10,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import limits_of, shown_limits
@@ -488,6 +487,9 @@ class Inquiry:
             if inside is None:
                 continue
             self.moved = {i: _STEP}
+            # Not at the top: counts are asked without it.
+            from scipy.sparse import csr_array
+
             slopes = (influence(codes) - here) / _STEP
             self.moved = {}
             levels, rows = self.levels(codes, i), np.arange(len(codes))

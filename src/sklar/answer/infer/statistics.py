@@ -204,14 +204,12 @@ def reached(word: Word, at: Floats, covariance: Floats, quantile: float) -> Floa
 
 def answer_measures(inquiry: Inquiry) -> Inference:
     """A measure, or two divided, by groups or not, and compared or not."""
-    from scipy.sparse import csr_array
-
     asked, reference = inquiry.asked, inquiry.reference
     moments = moments_of(inquiry)
     size = int(moments.at.max()) + 1
     if size * max(len(reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
         raise QueryError("these are too many groups of too many levels at once. Ask about fewer of them, with where.")
-    step, word, count = inquiry.linear(moments.columns), moments.word, len(moments.names)
+    step, word = inquiry.linear(moments.columns), moments.word
 
     def evaluate() -> Floats:
         means = reference.union @ inquiry.averaged(moments.columns)(reference.codes)
@@ -228,10 +226,12 @@ def answer_measures(inquiry: Inquiry) -> Inference:
     inquiry.caution_few([name for name, known in zip(moments.names, clear, strict=True) if not known])
     # Nothing but the model says what groups are that noise hides.
     estimates = np.where(clear, values, np.nan_to_num(evaluate()))
-    weights = csr_array(
-        (slopes.ravel(), (moments.at.ravel(), np.repeat(np.arange(count), at.shape[1]))), shape=(size, count)
-    )
-    figured = inquiry.averaged(lambda codes: np.asarray(moments.columns(codes) @ weights))
+
+    def moved(codes: Codes) -> Floats:
+        columns, terms = moments.columns(codes), zip(moments.at.T, slopes.T, strict=True)
+        return np.asarray(sum(columns[:, own] * slope for own, slope in terms))
+
+    figured = inquiry.averaged(moved)
     unknown = inquiry.unknown(evaluate, figured)
     # A ratio whose denominator is off by a part of itself moves by so much more than its slope says.
     parts = (np.zeros(size) + inquiry.cut_off(inquiry.averaged(moments.columns))) / np.maximum(

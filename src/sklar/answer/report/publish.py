@@ -177,7 +177,7 @@ def shown_of(model: Model, file_name: str) -> dict[str, Any]:
         **_spending(certificate, schema),
         "target": short(target_words(measured), 400),
         "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
-        "part": {"everyone": "people", "events": "events"}.get(str(certificate.count)),
+        "others": () if model.measured.tree is None else [each.name for each in model.measured.tree.branches[1:]],
         "kinds": Counter(each.kind for each in schema.attributes),
         "attributes": schema.attributes[:MAX_SCHEMA_ROWS],
         "described": described,

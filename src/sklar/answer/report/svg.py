@@ -210,6 +210,28 @@ def paired_bars(entries: Sequence[tuple[str, float, float]], title: str, descrip
     return bars(drawn, title, description, marks=SHARES[::2])
 
 
+def flows(tables: Sequence[tuple[str, Doubles]], labels: Sequence[str], title: str, description: str) -> Markup:
+    """What flows from a level on the left to one on the right, in bands as wide as their shares, table by table."""
+    room, tall = 0.9 * _ROOM, 22.0 * len(labels)
+    middle, right, gap, parts = WIDTH / 2, WIDTH - room, 6.0, list[Markup]()
+    for number, (name, table) in enumerate(tables):
+        shares, top = table / max(float(np.sum(table)), 1e-300), number * (tall + gap * len(labels) + 24) + 22
+        parts.append(soft(middle, top - 8, name, anchor="middle"))
+        ends = []
+        for side, (at, anchor) in enumerate(((room - 4, "end"), (right + 4, "start"))):
+            own = shares.sum(axis=1 - side) * tall
+            ends.append(top + np.cumsum(own) - own + gap * np.arange(own.size))
+            places = zip(labels, ends[-1] + own / 2 + 4, strict=True)
+            parts += [text(at, y, fitted(label, room - 4, 12), anchor=anchor) for label, y in places]
+        for (i, j), share in np.ndenumerate(shares):
+            one, two, wide = float(ends[0][i]), float(ends[1][j]), share * tall
+            there = ("C", middle, one, middle, two, right, two, "L", right, two + wide)
+            back = ("C", middle, two + wide, middle, one + wide, room, one + wide, "Z")
+            parts.append(path("flow", "M", room, one, *there, *back))
+            ends[0][i], ends[1][j] = one + wide, two + wide
+    return drawing(WIDTH, len(tables) * (tall + gap * len(labels) + 24) + 10, parts, title, description)
+
+
 def inner(shares: NDArray[Any]) -> tuple[int, int]:
     """The bins to draw, from the first to before the last: without tails of half a percent.
 
@@ -332,7 +354,7 @@ def heat_map(
 ) -> tuple[Markup, int]:
     """Symmetric, with an empty diagonal and darker cells for larger values; and its width.
 
-    `links` are where cells lead, by row and column with the smaller one first; none without any.
+    `links` are where cells lead, by row and column with the smaller one first.
     """
     across = len(values)
     side = next((size for most, size in _SIDES if across <= most), 18.0)
@@ -357,8 +379,7 @@ def heat_map(
                 rect("cell", x, y, side - 1, side - 1, fill_opacity=f"{shade:.2f}"),
                 text(x + side / 2 - 0.5, y + side / 2 + 3.5, f"{100 * values[i, j]:.0f}", size=10, anchor="middle"),
             ]
-            leads = {"href": links[min(i, j), max(i, j)]} if links else {}
-            parts.append(element("a" if links else "g", Markup("").join(cell), **leads))
+            parts.append(element("a", Markup("").join(cell), href=links[min(i, j), max(i, j)]))
     # Its cells are links: no picture, to those who cannot see it.
     return drawing(width, height, parts, title, description, role="group"), int(width)
 

@@ -28,7 +28,7 @@ from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.wording import said
 
 if TYPE_CHECKING:
-    from sklar.budget.certificate import Certificate, LinkedMeasured, Measured
+    from sklar.budget.certificate import Certificate, Measured
 
 # Letters that readers take for one another.
 _CYRILLIC = "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0456\u0458\u0455"
@@ -298,14 +298,11 @@ class ReleasesChecked:
 
 
 def check_releases(
-    ledger: str,
-    entries: Sequence[Entry],
-    problems: Sequence[str],
-    releases: Sequence[tuple[str, Measured | LinkedMeasured]],
+    ledger: str, entries: Sequence[Entry], problems: Sequence[str], releases: Sequence[tuple[str, Measured]]
 ) -> ReleasesChecked:
     """Every release against the entries, and against the others: a charge pays for one set of noisy tables."""
     faults: dict[str, str | None] = {}
-    payers: dict[int, Measured | LinkedMeasured] = {}
+    payers: dict[int, Measured] = {}
     for name, measured in releases:
         faults[name] = _problem(entries, measured.certificate)
         receipt = measured.certificate.receipt
@@ -337,7 +334,7 @@ def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
     return f"measured more than entry {receipt.entry:,} was charged for."
 
 
-def _same(first: Measured | LinkedMeasured, second: Measured | LinkedMeasured) -> bool:
+def _same(first: Measured, second: Measured) -> bool:
     """Whether two releases hold the same noisy values: models that were fitted to them anew are paid for."""
     return len(first.blocks) == len(second.blocks) and all(
         np.array_equal(one.values, other.values) and one.keys == other.keys

@@ -88,16 +88,14 @@ class Anchor:
 
     def create(self) -> None:
         """Make the table where it is not there, and a file for its owner alone."""
-        try:
-            if self._file is not None:
+        if self._file is not None:
+            with failing(LedgerError, said("budget.anchor_unmade", place=self._file, why="{why}"), OSError):
                 os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
-            else:
-                # A role that may not make tables finds it made.
-                with suppress(LedgerError):
-                    self._run(f"SELECT entries FROM {self._table} LIMIT 1")  # noqa: S608
-                    return
-        except OSError as error:
-            raise LedgerError(said("budget.anchor_unmade", place=self._file, why=error.strerror or error)) from None
+        else:
+            # A role that may not make tables finds it made.
+            with suppress(LedgerError):
+                self._run(f"SELECT entries FROM {self._table} LIMIT 1")  # noqa: S608
+                return
         self._run(_TABLE.format(self._table))
 
     def last(self, ledger: str) -> Mark | None:

@@ -11,33 +11,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import LinkedMeasured, is_of_schema
+from sklar.budget.certificate import Measured, is_of_schema
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER, Method
-from sklar.budget.plan import inside_sizes, plan_linked, plan_release
+from sklar.budget.plan import beside_of, plan_release
 from sklar.budget.search import finding_faults, fits, replan_search
 from sklar.errors import BudgetError
-from sklar.files.model import fit_people, fit_tables
+from sklar.files.model import fit_tables
 from sklar.fitting.density import searched
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import Distances
 from sklar.kernel.theorems import Budget
-from sklar.public.events import Linked
-from sklar.release import fit, fit_linked
+from sklar.release import fit
 from sklar.trust.audit import Comparison, Effort, compare, conclude, noises, sensitivity
 from sklar.trust.audit.inventions import EXACT, facts_of
-from sklar.trust.audit.kinds import Everything, Kind, rows_of, scales_of
+from sklar.trust.audit.kinds import Kind, rows_of, scales_of
 from sklar.trust.audit.together import drawn_by, odd_together
 from sklar.trust.verify import verify_model
 from sklar.trust.verify.refit import as_planned
 
-Runs = Sequence[Everything]
+Runs = Sequence[Measured]
 # A fact that noise decides is the same in so many releases of each neighbor, and another in those of the other, with a
 # chance below 4 ** -16.
 LEAST_RUNS = 16
 # Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
 LOOSE = Budget(epsilon=18.0)
+# Less than this much noise in rows is none.
+_EXACT = 2.0**-6
 # Plans and costs are worked out again for so many releases.
 _FEW = 3
 
@@ -54,7 +55,10 @@ def attack_counts(kind: Kind, *_: Any) -> Comparison:
     bare = kind.measure(budget=replace(kind.budget, epsilon=EXACT.epsilon))
     # A search for numbers keeps the noise that it wants, whatever the budget.
     pairs = zip(bare.blocks, kind.exact(bare), strict=True)
-    same = [np.array_equal(block.values, exact) for block, exact in pairs if block.scales.max() < 2**-6]
+    quiet = [(block, exact) for block, exact in pairs if block.in_rows.scales.max() < _EXACT]
+    same = [
+        bool((abs(block.values - exact) < _EXACT * getattr(block.query, "each", 1)).all()) for block, exact in quiet
+    ]
     return conclude("counts", ["Wrong counts."] * (len(same) - sum(same)), len(same))
 
 
@@ -91,7 +95,7 @@ def ratios(kind: Kind, runs: Runs) -> NDArray[np.float64]:
     """The log likelihood ratio of the table beside its neighbor, of every release."""
     gaussian = kind.budget.mechanism == "gaussian"
 
-    def ratio(measured: Everything) -> float:
+    def ratio(measured: Measured) -> float:
         noisy, scales = np.concatenate([block.values for block in measured.blocks]), scales_of(measured)
         one, two = (np.abs(noisy - np.concatenate(kind.exact(measured, which))) / scales for which in (0, 1))
         return float(np.sum((two**2 - one**2) / 2 if gaussian else two - one))
@@ -146,16 +150,11 @@ def attack_model(kind: Kind, *_: Any) -> Comparison:
 
     That reckons noise, thresholds and their chances by other code than a release.
     """
-    frames, wrong = kind.tables[0], []
+    wrong = []
     for method in ("auto", "binary") if kind.name == "rows" else ("auto",):
-        if isinstance(kind.schema, Linked):
-            people = fit_linked(frames[0], frames[1], kind.schema, kind.budget)
-            both = people.classes.arrays(), fit_people(people.measured).classes.arrays()
-            checks = verify_model(people).checks
-        else:
-            model = fit(frames[0], kind.schema, kind.budget, method=method)
-            both = model.copula.arrays(), fit_tables(model.measured, method=method).copula.arrays()
-            checks = verify_model(model).checks
+        model = fit(kind.data(), kind.schema, kind.budget, method=method)
+        both = model.copula.arrays(), fit_tables(model.measured, method=method).copula.arrays()
+        checks = verify_model(model).checks
         wrong += [f"Verify contradicts it ({method}): {each.detail}." for each in checks if each.passed is False]
         pairs = zip(*(each.values() for each in both), strict=True)
         if not all(one.shape == two.shape and np.allclose(one, two, 1e-3, 1e-4) for one, two in pairs):
@@ -188,23 +187,21 @@ def on_kind(kind: Kind) -> Callable[[Path, Effort], Iterator[Comparison]]:
     return check
 
 
-def _moved(kind: Kind, measured: Everything) -> tuple[Any, Any]:
+def _moved(kind: Kind, measured: Measured) -> tuple[Any, Any]:
     """The scale of every cell of a release, and how far the neighbor's exact answers lie from the table's."""
     one, two = (np.concatenate(kind.exact(measured, which)) for which in (0, 1))
     return scales_of(measured), np.abs(two - one)
 
 
-def _lost(measured: Everything) -> float:
+def _lost(measured: Measured) -> float:
     """The part of delta that thresholds take."""
     return math.fsum(finding.lost_delta for finding in measured.certificate.domains)
 
 
-def follows(measured: Everything, budget: Budget) -> bool:
+def follows(measured: Measured, budget: Budget) -> bool:
     """Whether queries and scales follow from public facts and noisy blocks, to the last digit."""
     if replace(budget, rows_per_person=measured.certificate.rows_per_person) != measured.certificate.budget:
         return False
-    if isinstance(measured, LinkedMeasured):
-        return as_planned(measured.blocks, plan_linked(measured.linked, measured.certificate.budget).parts, 0.0)
     stated, schema = measured.certificate, measured.schema
     budget, rest = stated.budget, None
     if stated.domains:
@@ -217,7 +214,7 @@ def follows(measured: Everything, budget: Budget) -> bool:
         if faults or domain_faults(measured) or not cells:
             return False
     blocks = [block for block in measured.blocks if is_of_schema(block)]
-    public = {"n_rows": measured.n_rows, "importance": schema.importance, "inside": inside_sizes(schema)}
+    public = {"n_rows": measured.n_rows, "importance": schema.importance, "beside": beside_of(measured.known)}
     stages = plan_release(schema.cells, budget, Method(), rest=rest, **public)
     planned = list(stages.first.parts) * stages.looks
     if stages.reserve.size:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import LinkedMeasured, Measured
+from sklar.budget.certificate import Measured
 from sklar.kernel.queries import Distances, Tables
 from sklar.kernel.theorems import Budget
 from sklar.machine.wording import stated
@@ -137,7 +137,7 @@ def released(data: object, schema: Schema, budget: Budget, **settings: Any) -> R
     )
 
 
-def facts_of(measured: Measured | LinkedMeasured) -> dict[str, str]:
+def facts_of(measured: Measured) -> dict[str, str]:
     """All that is released beside noisy cells, each thing by where it stands."""
     facts: dict[str, str] = {}
 
@@ -152,7 +152,7 @@ def facts_of(measured: Measured | LinkedMeasured) -> dict[str, str]:
             facts[place] = repr(value)
 
     note("certificate", measured.certificate.to_dict())
-    note("schema", (measured.linked if isinstance(measured, LinkedMeasured) else measured.schema).to_dict())
+    note("schema", measured.known.to_dict())
     for number, block in enumerate(measured.blocks):
         query = block.query.of if isinstance(block.query, Distances) else block.query
         shown = {name: getattr(query, name, None) for name in ("order", "orders", "sets", "coarse")}

@@ -14,22 +14,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import LinkedMeasured, Measured
+from sklar.budget.certificate import Measured
 from sklar.budget.method import Method
+from sklar.budget.plan import TOKENS
 from sklar.budget.receipt import LedgerLike
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.fitting.density import searched
-from sklar.kernel.queries import Block, Common, Tables
+from sklar.kernel.people import deal
+from sklar.kernel.queries import Block, Common, Distances, Shares
 from sklar.kernel.theorems import Budget, Neighbors
-from sklar.public.events import Linked
 from sklar.public.schema import Attribute, Schema
-from sklar.release import measure, measure_linked
+from sklar.public.tree import Branch, Known, Tree
+from sklar.release import measure
 from sklar.trust.audit.inventions import EXACT, frame_of, people_of, whole_numbers
 
 AUTO = Method()
-Everything: TypeAlias = Measured | LinkedMeasured
-# One table, or people and events.
-Frames: TypeAlias = tuple[pl.DataFrame, ...]
+# Tokens that audited people deal at once: they have one, two or four events, and as many steps, or fewer.
+_DEALT = TOKENS // 4
+# One table by no name, or several by theirs.
+Frames: TypeAlias = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,29 +40,33 @@ class Kind:
     """A kind of release: its schema and budget, a table, and a neighbor of it in which one row or person moved far."""
 
     name: str
-    schema: Schema | Linked
+    schema: Known
     budget: Budget
     tables: tuple[Frames, Frames]
     method: Method = AUTO
 
-    def measure(self, which: int = 0, *, budget: Budget | None = None, ledger: LedgerLike = None) -> Everything:
+    def measure(self, which: int = 0, *, budget: Budget | None = None, ledger: LedgerLike = None) -> Measured:
         """Release the table (0) or its neighbor (1), through the public interface."""
-        frames, budget, dataset = self.tables[which], budget or self.budget, None if ledger is None else "audit"
-        if isinstance(self.schema, Linked):
-            return measure_linked(frames[0], frames[1], self.schema, budget, ledger=ledger, dataset=dataset)
-        return measure(frames[0], self.schema, budget, method=self.method, ledger=ledger, dataset=dataset)
+        charged: dict[str, Any] = {"ledger": ledger, "dataset": None if ledger is None else "audit"}
+        return measure(self.data(which), self.schema, budget or self.budget, method=self.method, **charged)
 
-    def exact(self, measured: Everything, which: int = 0) -> list[NDArray[np.int64]]:
+    def data(self, which: int = 0) -> Any:
+        """The table, or its neighbor, as a release takes it."""
+        return self.tables[which].get("", self.tables[which])
+
+    def exact(self, measured: Measured, which: int = 0) -> list[NDArray[np.int64]]:
         """What every block of a release would hold without noise, if this were the table."""
         asked: list[Any] = [block.query for block in measured.blocks]
-        if isinstance(measured, LinkedMeasured):
-            people = measured.linked.people
-            codes = self.tables[which][0].select(people.names).fill_null(-1).to_numpy().T
+        if measured.tree is not None:
+            codes, tokens = _joint(self.tables[which], measured.tree, measured.certificate.tokens or 1)
             known = _bare(self, which)
-            for what, order in (("people", 0), ("person", 1), ("person-person", 2)):
-                known[what] = Tables(cells=people.cells, order=order).count(codes)
-            return [known[query.what] for query in asked]
-        frame, person = self.tables[which][0], measured.schema.person
+            return [
+                known[query.what] // (TOKENS // query.each) if isinstance(query, Shares)
+                else query.answer(query.of.count(codes, tokens)) if isinstance(query, Distances)
+                else query.count(codes, tokens)
+                for query in asked
+            ]  # fmt: skip
+        frame, person = self.tables[which][""], measured.schema.person
         if person is not None:
             # Who has more rows than are counted has equal ones.
             frame = frame.group_by("id", maintain_order=True).head(person.rows_per_person)
@@ -77,7 +84,7 @@ class Kind:
         return [query.count(codes) for query in asked]
 
 
-def scales_of(measured: Everything) -> NDArray[np.float64]:
+def scales_of(measured: Measured) -> NDArray[np.float64]:
     """The noise scale of every cell of a release."""
     own = ((block, [block.values.size] if block.keys is not None else block.query.sizes) for block in measured.blocks)
     return np.concatenate([np.repeat(block.scales, sizes) for block, sizes in own])
@@ -85,9 +92,25 @@ def scales_of(measured: Everything) -> NDArray[np.float64]:
 
 @cache
 def _bare(kind: Kind, which: int) -> dict[str, NDArray[Any]]:
-    """The exact tokens of linked tables by kind of table."""
+    """The exact tokens of what is measured beside the joint table of linked tables, by name."""
     bare = kind.measure(which, budget=replace(kind.budget, epsilon=EXACT.epsilon))
-    return {getattr(block.query, "what", ""): block.values for block in bare.blocks}
+    held = {getattr(block.query, "what", ""): block for block in bare.blocks}
+    # Noise of a token or two is what such a budget leaves: people deal many at a time.
+    return {what: (np.rint(own.values / _DEALT) * _DEALT).astype(np.int64) for what, own in held.items()}
+
+
+def _joint(frames: Frames, tree: Tree, each: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Codes of the joint table of people and their events, and tokens: a row an event, or one of who has none."""
+    people, events = (frames[branch.name].fill_null(-1) for branch in tree.branches)
+    owner, below = events["person"].to_numpy(), tree.branches[1].schema
+    whose = np.concatenate([owner, np.setdiff1d(people["id"].to_numpy(), owner)])
+    own = events.select(below.names).to_numpy().T
+    none = np.repeat(below.sizes[:, None], whose.size - owner.size, axis=1)
+    place = np.searchsorted(people["id"].to_numpy(), whose)
+    number = np.bincount(owner, minlength=int(whose.max()) + 1)[whose]
+    bins = np.searchsorted(np.array(tree.branches[1].bins), number, side="right") - 1
+    codes = [*people.select(tree.root.schema.names).to_numpy().T[:, place], bins, *np.hstack([own, none])]
+    return np.array(codes), deal(whose, np.ones_like(whose), each)
 
 
 def _sought(finding: Any, blocks: list[Block], frame: pl.DataFrame, schema: Schema) -> list[NDArray[np.int64]]:
@@ -134,7 +157,7 @@ def rows_of(
         schema = people_of(schema, "people" if people == 1 else "rows", people)
         # The first person has more rows than are counted.
         two = two.vstack(two[[0] * (people + 1)])
-    return Kind(name=name, schema=schema, budget=budget, tables=((two,), (other,)), method=method)
+    return Kind(name=name, schema=schema, budget=budget, tables=({"": two}, {"": other}), method=method)
 
 
 def _searching(name: str, budget: Budget) -> Kind:
@@ -150,30 +173,32 @@ def _searching(name: str, budget: Budget) -> Kind:
         for text, amount, code in (("Bern", 0, 0), ("Rome", 4_999, 2))
     )
     other = table if budget.neighbors == "add-remove" else last.vstack(table)
-    return Kind(name=name, schema=schema, budget=budget, tables=((first.vstack(table),), (other,)))
+    return Kind(name=name, schema=schema, budget=budget, tables=({"": first.vstack(table)}, {"": other}))
 
 
-def _linked(name: str, budget: Budget, n: int = 400, most: int = 5, *, order: bool = False) -> Kind:
-    """People with up to five events; the first has five, of one level in the table and of another in its neighbor.
+def _linked(name: str, budget: Budget, n: int = 400, most: int = 4, *, order: bool = False) -> Kind:
+    """People with up to two events; the first has four, of one level in the table and of another in its neighbor.
 
-    Where events have an `order`, hers are at one time: all of her steps are alike, too.
+    Where events have an `order`, hers are at one time: all of her steps are alike, too. So tokens are dealt evenly.
     """
     schemas = people, events = whole_numbers(2, 3), whole_numbers(3, 2, *((4,) if order else ()))
-    linked = Linked(
-        people=people, events=events, people_key="id", events_key="person", at_most=most,
-        order="a2" if order else "", follows="a0" if order else "",
-    )  # fmt: skip
-    owner = np.repeat(np.arange(n), [most, *(i % most for i in range(1, n))])
+    after: dict[str, Any] = {"order": "a2", "follows": "a0"} if order else {}
+    below = Branch(name="events", schema=events, key="person", of="people", at_most=most, **after)
+    tree = Tree(branches=(Branch(name="people", schema=people, key="id"), below))
+    owner = np.repeat(np.arange(n), [most, *(i % 3 for i in range(1, n))])
     codes = [_numbers(tuple(each.sizes.tolist()), rows) for each, rows in zip(schemas, (n, owner.size), strict=True)]
+    if order:
+        # No two events of a person at one time: what follows what is no matter of chance.
+        codes[1][2] = (np.arange(owner.size) - np.searchsorted(owner, owner)) * 2 % 4
     tables = []
     for last in (False, True):
         for each, schema, moved in zip(codes, schemas, (1, most), strict=True):
             each[:, :moved] = (schema.sizes - 1)[:, None] if last else 0
         one, two = (frame_of(schema, each.copy()) for schema, each in zip(schemas, codes, strict=True))
-        tables.append((one.with_columns(id=np.arange(n)), two.with_columns(person=owner)))
+        tables.append({"people": one.with_columns(id=np.arange(n)), "events": two.with_columns(person=owner)})
     if budget.neighbors == "add-remove":
-        tables[1] = (tables[0][0][1:], tables[0][1][most:])
-    return Kind(name=name, schema=linked, budget=budget, tables=(tables[0], tables[1]))
+        tables[1] = {"people": tables[0]["people"][1:], "events": tables[0]["events"][most:]}
+    return Kind(name=name, schema=tree, budget=budget, tables=(tables[0], tables[1]))
 
 
 @cache

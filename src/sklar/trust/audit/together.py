@@ -27,11 +27,12 @@ from itertools import combinations, pairwise
 import numpy as np
 from scipy.special import bdtr, betainc, chdtr, chdtrc, ndtr, ndtri
 
+from sklar.budget.certificate import Measured
 from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Common
 from sklar.kernel.theorems import Mechanism
 from sklar.trust.audit import ALPHA
-from sklar.trust.audit.kinds import Everything, Kind
+from sklar.trust.audit.kinds import Kind
 
 # What is odd, in words, and how rarely noise as claimed is as odd.
 Odd = tuple[str, float]
@@ -80,7 +81,7 @@ def normal_scores(noise: Ints, scales: Doubles, mechanism: Mechanism) -> Doubles
     return np.asarray(-np.where(noise < 0, -1, 1) * ndtri(tail))
 
 
-def drawn_by(kind: Kind, releases: Sequence[Everything]) -> list[list[Drawn]]:
+def drawn_by(kind: Kind, releases: Sequence[Measured]) -> list[list[Drawn]]:
     """The noise of every block of every release of a kind."""
     return [
         [

@@ -19,23 +19,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from sklar.answer.report.publish import shown_of
 from sklar.answer.report.render import render
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, OutputError, SklarError
-from sklar.files.archive import is_linked, load_any, wrote
-from sklar.files.model import LinkedModel, Model
+from sklar.files.archive import load, wrote
+from sklar.files.model import Model, TreeModel
 from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import require_apart
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 from sklar.trust.passport import facts, prose
 from sklar.trust.passport.facts import Content, Facts, Publication
 from sklar.trust.sign import private_key, sign_file, signature_path, signer_of
@@ -94,22 +92,20 @@ def publish(
     require_apart(folder, path, key)
     if key is not None:
         private_key(Path(key))
-    loaded = load_any(path)
+    loaded = load(path)
     progress.stage("verify")
     checks = verify(path, refit=refit, progress=progress).checks
     for check in checks:
         if check.passed is False and check.name != "signature":
-            wrong = f"it contradicts its certificate ({check.name}: {check.detail})"
-            raise ModelError(f"'{path}' is not published: {wrong}.")
+            raise ModelError(said("trust.contradicted", path=path, check=check))
     recomputed = any(check.passed and check.name == "refit" for check in checks)
     rows, signer = loaded.n_rows if rows is None else rows, None
     with _building(folder, replace=replace) as place:
         shutil.copyfile(path, place / facts.MODEL)
         _write_rows(loaded, place, rows, seed, progress)
         progress.stage("describe")
-        if isinstance(loaded, Model):
-            write_tables(loaded.measured, place / facts.TABLES)
-        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, _data(loaded)))
+        write_tables(loaded.measured, place / facts.TABLES)
+        about = Facts(loaded, rows, seed, publication or Publication(), _contents(place, facts.data_of(loaded)))
         about.recomputed = recomputed
         for name, text in _texts(about).items():
             write_text(place / name, text)
@@ -122,41 +118,28 @@ def publish(
     return Published(folder=folder, rows=rows, seed=seed, files=files, recomputed=recomputed, signer=signer)
 
 
-def _drawn(model: Model | LinkedModel) -> tuple[tuple[str, ...], ...]:
-    """The files of synthetic rows, those of one draw together."""
-    return facts.ROWS if isinstance(model, Model) else facts.LINKED_ROWS
-
-
-def _data(model: Model | LinkedModel) -> tuple[str, ...]:
-    """The files that are not texts."""
-    return (*facts.DATA,) if isinstance(model, Model) else (facts.MODEL, *chain(*facts.LINKED_ROWS))
-
-
-def _write_rows(model: Model | LinkedModel, place: Path, rows: int, seed: int, progress: Progress) -> None:
+def _write_rows(model: Model, place: Path, rows: int, seed: int, progress: Progress) -> None:
     """Draw rows into all files, the same ones whenever it is done."""
     from threadpoolctl import threadpool_limits
 
     # The last bits of a product of matrices depend on how many threads it has, and rows depend on that.
     with threadpool_limits(1, user_api="blas"):
-        for names in _drawn(model):
-            write: Any = model.write
-            write(*(place / name for name in names), rows, seed=seed, progress=progress)
+        for kind, names in facts.rows_of(model).items():
+            if isinstance(model, TreeModel):
+                model.write(place, rows, seed=seed, kind=kind, progress=progress)
+            else:
+                model.write(place / names[0], rows, seed=seed, progress=progress)
 
 
 def _texts(about: Facts) -> dict[str, str]:
     """Every text file of the folder but its list of checksums, by name."""
-    every = {
+    texts = {
         facts.SYNTHETIC: prose.filled("SYNTHETIC.txt.j2", about),
         "README.md": prose.readme(about),
-        facts.SCHEMA: (about.linked or about.model.schema).to_toml(),
-        facts.CERTIFICATE: _json(about.whole.certificate.to_dict()),
-        facts.PASSPORT: _passport(about, version("sklar")),
-    }
-    if isinstance(about.whole, LinkedModel):
-        pages = {"people": about.shown, "events": shown_of(about.whole.table("events"), facts.MODEL)}
-        return every | {f"{name}.html": render(_REPORT, "publishable.html.j2", page) for name, page in pages.items()}
-    texts = every | {
         facts.REPORT: render(_REPORT, "publishable.html.j2", about.shown),
+        facts.SCHEMA: about.model.measured.known.to_toml(),
+        facts.CERTIFICATE: _json(about.model.certificate.to_dict()),
+        facts.PASSPORT: _passport(about, version("sklar")),
         **{name: _json(prose.described(about, f"{name}.j2")) for name in facts.DESCRIPTIONS},
         "opendp_registry.yaml": facts.WORDS["registry"]["head"]
         + prose.yaml(prose.described(about, "opendp_registry.json.j2")),
@@ -171,11 +154,7 @@ def _texts(about: Facts) -> dict[str, str]:
 def _passport(about: Facts, wrote: str) -> str:
     """How the folder was made: all that it does not take from the model."""
     made = {"sklar": wrote, "rows": about.rows, "seed": about.seed, "publication": asdict(about.publication)}
-    return _json({**_FORMAT, **made, "recomputed": about.recomputed, "files": _files(linked=about.linked is not None)})
-
-
-def _files(*, linked: bool) -> dict[str, str]:
-    return facts.LINKED_FILES if linked else facts.FILES
+    return _json({**_FORMAT, **made, "recomputed": about.recomputed, "files": about.files})
 
 
 def _json(document: Mapping[str, Any]) -> str:
@@ -205,33 +184,26 @@ def content_of(path: Path) -> Content:
 def _is_again(folder: Path, model: Path, seed: int, publication: Publication) -> bool:
     """Whether the same call wrote this folder, without a signature, from a model that the same command fitted."""
     with suppress(OSError, ValueError, SklarError, LookupError):
-        made, own = json.loads((folder / facts.PASSPORT).read_text(encoding="utf-8")), load_any(model)
+        made, own = json.loads((folder / facts.PASSPORT).read_text(encoding="utf-8")), load(model)
         same = (made["seed"], made["publication"]) == (seed, asdict(publication))
-        of = own.measured.known, own.certificate.budget, own.method if isinstance(own, Model) else None
+        of = own.measured.known, own.certificate.budget, own.method
         return same and not signature_path(folder / facts.SUMS).exists() and wrote(folder / facts.MODEL, *of)
     return False
 
 
 def _check_place(folder: Path, *, replace: bool) -> None:
     """Refuse, before any work is done, a place where the folder cannot go."""
-    parent, filled = f"the folder '{folder.parent}'", folder.is_dir() and any(folder.iterdir())
-    ours = (folder / facts.PASSPORT).is_file()
-    for refused, message in (
-        (not folder.name, f"'{folder}' has no name of its own. Name a new folder."),
-        (not folder.parent.is_dir(), f"{parent} does not exist. Create it first."),
-        (
-            not os.access(folder.parent, os.W_OK),
-            f"{parent} cannot be written to. Choose another, or ask for the right.",
-        ),
-        (folder.is_symlink() or (folder.exists() and not folder.is_dir()), f"'{folder}' is no folder. Name a new one."),
-        (filled and not ours, f"the folder '{folder}' is not empty, and not one that publish wrote. Name a new one."),
-        (
-            filled and not replace,
-            f"the folder '{folder}' holds a release already. Name a new one, or replace it: --replace.",
-        ),
-    ):
-        if refused:
-            raise OutputError(message)
+    filled, ours = folder.is_dir() and any(folder.iterdir()), (folder / facts.PASSPORT).is_file()
+    refused = {
+        "nameless": not folder.name,
+        "nowhere": not folder.parent.is_dir(),
+        "unwritable": not os.access(folder.parent, os.W_OK),
+        "no_folder": folder.is_symlink() or (folder.exists() and not folder.is_dir()),
+        "not_ours": filled and not ours,
+        "released": filled and not replace,
+    }
+    for why in (why for why, so in refused.items() if so):
+        raise OutputError(said(f"trust.{why}", folder=folder))
 
 
 @contextmanager
@@ -285,7 +257,7 @@ def verify_folder(
             with tempfile.TemporaryDirectory() as again:
                 made = [
                     _attempt("texts", _check_texts, place, about, wrote),
-                    *([_attempt("tables", _check_tables, place, Path(again), about.model)] if not about.linked else []),
+                    _attempt("tables", _check_tables, place, Path(again), about.model),
                     _attempt("rows", _check_rows, place, Path(again), about, progress),
                 ]
             if wrote is not None:
@@ -310,7 +282,11 @@ def _attempt(name: str, compare: Callable[..., str | Check], *arguments: Any) ->
 def _check_files(place: Path) -> str:
     present = {each.name: each.lstat() for each in place.iterdir()}
     signatures = [signature_path(name).name for name in facts.SIGNED]
-    expected = {*_files(linked=is_linked(place / facts.MODEL)), *(signatures if signatures[-1] in present else [])}
+    own = facts.FILES
+    with suppress(SklarError):
+        # Whatever is no model lacks its files, or fails later.
+        own = facts.files_of(load(place / facts.MODEL))
+    expected = {*own, *(signatures if signatures[-1] in present else [])}
     if odd := [name for name, each in present.items() if not stat.S_ISREG(each.st_mode)]:
         raise OutputError(f"'{odd[0]:.80}' is a link, a folder or no plain file")
     if unknown := sorted(present.keys() - expected):
@@ -348,11 +324,11 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
     if {key: document.get(key) for key in _FORMAT} != _FORMAT:
         raise OutputError(f"{name} is of another format. Use the Sklar that wrote it")
     # A row is at least the end of its line: no more rows are drawn than the file could hold.
-    model = load_any(place / facts.MODEL)
-    size = (place / _drawn(model)[-1][0]).stat().st_size
+    model = load(place / facts.MODEL)
+    size = (place / facts.rows_of(model)["csv"][0]).stat().st_size
     if type(rows) is not int or not 1 <= rows <= size or type(seed) is not int or not 0 <= seed < 2**64:
         raise OutputError(f"{name} must state rows and a seed of the files beside it")
-    about = Facts(model, rows, seed, publication, _contents(place, _data(model)))
+    about = Facts(model, rows, seed, publication, _contents(place, facts.data_of(model)))
     about.recomputed = bool(document.get("recomputed"))
     same = wrote == version("sklar")
     if not isinstance(wrote, str) or (same and _passport(about, wrote) != text):
@@ -362,7 +338,7 @@ def _read_passport(place: Path) -> tuple[Facts, str | None]:
 
 def _check_claim(place: Path, about: Facts) -> str:
     """The certificate of another version, which may say it in other words: what it claims is the model's claim."""
-    stated, claimed = about.whole.certificate.to_dict(), json.loads(_small(place / facts.CERTIFICATE))
+    stated, claimed = about.model.certificate.to_dict(), json.loads(_small(place / facts.CERTIFICATE))
     for name in ("epsilon", "delta", "neighbors", "mechanism", "schema_sha256"):
         if not isinstance(claimed, dict) or claimed.get(name) != stated[name]:
             raise OutputError(f"'{facts.CERTIFICATE}' states another {name} than the model")
@@ -389,16 +365,16 @@ def _check_tables(place: Path, again: Path, model: Model) -> str | Check:
 
 
 def _check_rows(place: Path, again: Path, about: Facts, progress: Progress) -> str | Check:
-    first, second = _drawn(about.whole)
+    first, second = facts.rows_of(about.model).values()
     stated = _height(place / first[0])
     if stated != about.rows:
         raise OutputError(f"'{first[0]}' has {stated:,} rows, and {facts.PASSPORT} states {about.rows:,}")
-    _write_rows(about.whole, again, about.rows, about.seed, progress)
+    _write_rows(about.model, again, about.rows, about.seed, progress)
     same = [_check_parquet(place / name, again / name) for name in first]
     for name in second:
         if content_of(again / name) != about.contents[name]:
             raise OutputError(f"'{name}' does not hold the rows that the model and seed {about.seed} give")
-    files = "both" if about.linked is None else "all four"
+    files = "both" if len(first) == 1 else f"all {2 * len(first)}"
     held = f"{about.rows:,} rows, drawn again from the model with seed {about.seed}, are those of {files} files"
     return held if all(same) else Check("rows", None, f"{held}, {_OTHER_BYTES}")
 

@@ -15,16 +15,17 @@ from sklar.answer.report.publish import described, shown_of
 from sklar.budget.certificate import rounded_up
 from sklar.draw.decode import released_values
 from sklar.errors import OutputError
-from sklar.files.model import LinkedModel, Model
+from sklar.files.model import Model
 from sklar.machine.wording import stated
 from sklar.public.outputs import output_of, plain_output
-from sklar.public.schema import Attribute
+from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_name, shown_table
+from sklar.public.tree import Tree
 
 INDEX, SYNTHETIC = "index.html", "SYNTHETIC.txt"
 REPORT = "report.html"
-ROWS_PARQUET = "synthetic.parquet"
-ROWS_CSV = "synthetic.csv"
+# What the files of synthetic rows of one table are called.
+ROWS = "synthetic"
 MODEL = "model.sklar"
 TABLES = "noisy_tables.parquet"
 SCHEMA = "schema.toml"
@@ -34,10 +35,6 @@ SUMS = "SHA256SUMS"
 # What the folder says in the words of others: its files, each with what it is, and names of types and licenses.
 WORDS = stated("sklar.trust.passport", "words.toml")
 FILES: dict[str, str] = WORDS["files"]
-LINKED_FILES: dict[str, str] = WORDS["linked_files"]
-# The files of synthetic rows, those of one draw together: of one table, and of linked ones.
-ROWS = ((ROWS_PARQUET,), (ROWS_CSV,))
-LINKED_ROWS = (("people.parquet", "events.parquet"), ("people.csv", "events.csv"))
 SIGNED = (MODEL, SUMS)
 DESCRIPTIONS = ("datapackage.json", "croissant.json", "dcat.jsonld")
 # The files that standards describe, with their media types.
@@ -135,29 +132,24 @@ class Facts:
     """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
 
     `epsilon` and `delta` are upper bounds, `shown` is what the report shows, `uses` what its first screen says, and
-    `contents` are those of the files in `DATA` and of rows. `recomputed` says whether the publisher's refit gave the
-    model. Of linked tables, `model` is that of people, and `whole` that of both.
+    `contents` are those of the files in `data`. `recomputed` says whether the publisher's refit gave the model.
+    `tables` are the columns of synthetic rows by the table that they are of.
     """
 
     recomputed = False
 
     def __init__(
-        self,
-        whole: Model | LinkedModel,
-        rows: int,
-        seed: int,
-        publication: Publication,
-        contents: Mapping[str, Content],
+        self, model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]
     ) -> None:
         self.rows, self.seed, self.publication, self.contents = rows, seed, publication, contents
-        self.whole, self.linked = whole, whole.linked if isinstance(whole, LinkedModel) else None
-        self.model = model = whole if isinstance(whole, Model) else whole.table("people")
-        schema, stated = model.schema, model.certificate
+        self.model, schema, stated, tree = model, model.schema, model.certificate, model.measured.tree
+        self.tables = {ROWS: _columns(schema, model)} if tree is None else _tables(tree)
+        self.files, self.data = files_of(model), data_of(model)
         self.shown = shown_of(model, MODEL)
         self.uses = self.shown["uses"]
         self.epsilon, self.delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
-        events = "" if self.linked is None else f" and {shown_table(self.linked.events)}"
-        self.title = f"{shown_table(schema)}{events}: differentially private synthetic data"
+        others = "" if tree is None else "".join(f", {each.name}" for each in tree.branches[1:])
+        self.title = f"{shown_table(schema)}{others}: differentially private synthetic data"
         self.slug = re.sub("[^a-z0-9]+", "-", schema.name.lower()).strip("-") or "table"
         replaced = stated.neighbors == "replace-one"
         self.unit = f"{'the content' if replaced else 'the presence'} of any one {stated.unit}"
@@ -168,9 +160,8 @@ class Facts:
             "size": "" if stated.public_rows is not None else "about ",
             "counted": self.uses["counted"],
             "how": WORDS["how"]["alone" if self.uses["independent"] else "drawn"].format(**self.uses),
-            "invented": "people and their events" if events else "records",
-            "original": "confidential tables" if events else "a confidential table",
-            "theirs": ", and of their events" if events else "",
+            "invented": f"people{others}" if others else "records",
+            "original": "confidential tables" if others else "a confidential table",
             "publisher": publication.publisher or "(publisher)",
             "year": "year" if publication.date is None else publication.date[:4],
             "url": "" if publication.url is None else f" {publication.url}.",
@@ -185,10 +176,49 @@ class Facts:
     @property
     def columns(self) -> tuple[RowColumn, ...]:
         """The columns of the synthetic rows."""
-        if not self.model.dummies:
-            return tuple(_column(attribute) for attribute in self.model.schema.released)
-        said = {name: f"1 where {name}, else 0" for name in self.model.schema.dummy_names}
-        return tuple(RowColumn(name, name, "integer", about, values=(0, 1)) for name, about in said.items())
+        return tuple(column for columns in self.tables.values() for column in columns)
+
+
+def rows_of(model: Model) -> dict[str, list[str]]:
+    """The files of synthetic rows by their kind, those of a table that says how many rows were drawn first."""
+    tree = model.measured.tree
+    tables = [ROWS] if tree is None else [*(own.name for own in tree.branches), *(own.name for own in tree.lookups)]
+    return {kind: [f"{name}.{kind}" for name in tables] for kind in ("parquet", "csv")}
+
+
+def files_of(model: Model) -> dict[str, str]:
+    """All files of a folder, each with what it is."""
+    if model.measured.tree is None:
+        return FILES
+    own = {name: what for name, what in FILES.items() if not name.startswith(f"{ROWS}.")}
+    for kind, names in rows_of(model).items():
+        own |= {name: WORDS["rows"][kind].format(table=name.removesuffix(f".{kind}")) for name in names}
+    return own
+
+
+def data_of(model: Model) -> dict[str, str]:
+    """Those that standards describe, with their media types: synthetic rows as text first."""
+    others = {name: media for name, media in DATA.items() if not name.startswith(f"{ROWS}.")}
+    kinds = {kind: DATA[f"{ROWS}.{kind}"] for kind in ("csv", "parquet")}
+    return {name: media for kind, media in kinds.items() for name in rows_of(model)[kind]} | others
+
+
+def _columns(schema: Schema, model: Model) -> tuple[RowColumn, ...]:
+    if not model.dummies:
+        return tuple(_column(attribute) for attribute in schema.released)
+    said = {name: f"1 where {name}, else 0" for name in schema.dummy_names}
+    return tuple(RowColumn(name, name, "integer", about, values=(0, 1)) for name, about in said.items())
+
+
+def _tables(tree: Tree) -> dict[str, tuple[RowColumn, ...]]:
+    """The columns of linked tables: keys, attributes, and texts of public tables."""
+    found = {}
+    for branch in tree.branches:
+        keys = (RowColumn(name, name, "integer", "Key: says whose row it is. No real key.") for name in branch.ids)
+        found[branch.name] = (*keys, *(_column(attribute) for attribute in branch.schema.released))
+    for lookup in tree.lookups:
+        found[lookup.name] = tuple(RowColumn(name, name, "string", "Public.", missing="") for name, _ in lookup.columns)
+    return found
 
 
 def _column(attribute: Attribute) -> RowColumn:

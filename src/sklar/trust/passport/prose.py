@@ -22,9 +22,6 @@ from sklar.public.shown import shown_levels, shown_name
 from sklar.trust.passport import facts as files
 from sklar.trust.passport.facts import WEB, WORDS, Facts, RowColumn
 
-_KEYWORDS = ("synthetic data", "differential privacy")
-# In the registry's entry: what only people know.
-MARK: str = WORDS["registry"]["mark"]
 _MAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+")
 _MOST_LISTED, _MOST_LEVELS = 200, 12
 
@@ -56,8 +53,6 @@ def yaml(document: Mapping[str, Any]) -> str:
 
 def readme(facts: Facts) -> str:
     """The README in Markdown."""
-    if facts.linked is not None:
-        return filled("LINKED.md.j2", facts)
     # Names that a shell takes as they are; the paper's copula answers counts alone.
     infers, measured = facts.model.copula.components() is not None, facts.model.measured_schema.attributes
     plainly = [each for each in measured if infers and each.name.isidentifier()]
@@ -87,9 +82,11 @@ def _line(attribute: Attribute) -> list[str]:
 def filled(template: str, facts: Facts, **shown: Any) -> str:
     """One of the folder's texts, with what all of them may say."""
     stated = facts.model.certificate
-    named = files.FILES if facts.linked is None else files.LINKED_FILES
+    rows = files.rows_of(facts.model).items()
     shown |= {"facts": facts, "uses": facts.uses, "stated": stated, "files": files, "risk": risk_of(stated)}
-    shown |= {"listed": [[code(name), what] for name, what in named.items()]}
+    shown["publication"] = facts.publication
+    shown["rows"] = {kind: Markdown(" and ".join(map(code, names))) for kind, names in rows}
+    shown["listed"] = [[code(name), what] for name, what in facts.files.items()]
     return render("sklar.trust.passport", template, shown | {"table": _table, "code": code, "codes": _codes})
 
 
@@ -109,29 +106,15 @@ def domains(schema: Schema) -> Markdown:
 
 def described(facts: Facts, template: str) -> dict[str, Any]:
     """What one of the templates says of a folder."""
-    typed = [column for column in facts.columns if column.family in WORDS["croissant"]]
+    typed = {}
+    for table, columns in facts.tables.items():
+        own = [column for column in columns if column.family in WORDS["croissant"]]
+        typed[table] = list(zip(own, ids_of(column.name for column in own), strict=True))
     contact = facts.publication.contact or ""
     mail = ("vcard:hasEmail", f"mailto:{contact}") if _MAIL.fullmatch(contact) else None
-    view = {
-        "j": json.dumps,
-        "facts": facts,
-        "stated": facts.model.certificate,
-        "publication": facts.publication,
-        "address": facts.publication.license_address,
-        "keywords": _KEYWORDS,
-        "data": files.DATA,
-        "files": files.FILES,
-        "report": files.REPORT,
-        "rows_file": files.ROWS_PARQUET,
-        "typed": list(zip(typed, ids_of(column.name for column in typed), strict=True)),
-        "types": WORDS["croissant"],
-        "described": _words,
-        "reach": ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail,
-        "mark": MARK,
-        "words": WORDS["hugging_face"],
-        "measured": _measured(facts),
-    }
-    document: dict[str, Any] = _stated(json.loads(render("sklar.trust.passport", template, view)))
+    reach = ("vcard:hasURL", contact) if WEB.fullmatch(contact) else mail
+    view: dict[str, Any] = {"j": json.dumps, "typed": typed, "described": _words, "reach": reach}
+    document: dict[str, Any] = _stated(json.loads(filled(template, facts, measured=_measured(facts), **view)))
     return document
 
 

@@ -19,10 +19,10 @@ from typing import IO, Any
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import asked_of, ladder_of, next_cells
 from sklar.errors import ModelError, SignatureError, SklarError
-from sklar.files.archive import arrays_of, describe, load_any, member
-from sklar.files.model import LinkedModel, Model
+from sklar.files.archive import arrays_of, describe, load, member
+from sklar.files.model import Model
 from sklar.fitting.density import searched
-from sklar.kernel.queries import Shares, Tables
+from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import Mechanism
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
@@ -42,8 +42,6 @@ _MODEL = "model"
 _WORDS: dict[str, Any] = stated("sklar.trust.verify", "words.toml")
 # Where only noise of less than this share of what is stated would be found, it counts as not tested.
 _LEAST_SHARE = 0.1
-# Of linked tables, those of people alone: counts, as those of any model.
-_OF_PEOPLE = {"people": 0, "person": 1, "person-person": 2}
 # signature; created by (version, system); needed version; flags; method; time, date; checksum, sizes; lengths of name,
 # extra field and comment; disk; attributes inside and outside; place of the member.
 _ENTRY = struct.Struct("<4sBBHHHHH3L5HLL")
@@ -113,17 +111,14 @@ class Verification(Tabular):
         state = {check.name: check.passed for check in self.checks}
         unit = "linked" if stated.tokens is not None else "row" if stated.count is None else "person"
         shown = {
-            "path": self.path,
+            "of": self,
             "epsilon": rounded_up(stated.epsilon, 4),
             "delta": rounded_up(stated.delta, 3),
             "odds": rounded_up(math.exp(min(stated.epsilon, 700.0)), 4),
             "whom": _WORDS[unit][stated.neighbors],
-            "one": "row" if unit == "row" else "person",
-            "others": _WORDS[unit]["others"],
             "untested": printable("; ".join(self.untested)),
             "earlier": printable(", ".join(f"'{name}'" for name in stated.earlier)),
             "open": self._named(passed=None),
-            "signer": self.signer,
         }
         told = {
             "agrees": True,
@@ -134,7 +129,7 @@ class Verification(Tabular):
             "signed": self.signer is not None,
             "unsigned": self.signer is None,
         }
-        shown |= _WORDS["tested" if state.get("noise") else "not tested"]
+        shown |= _WORDS[unit] | _WORDS["tested" if state.get("noise") else "not tested"]
         shown |= _WORDS["recomputed" if state.get("refit") else "tables alone"]
         return lines + [line for name, so in told.items() if so for line in _WORDS[name].format(**shown).splitlines()]
 
@@ -155,7 +150,7 @@ def verify(
     if not Path(path).is_file():
         raise ModelError(f"'{path}' is missing: there is no such file. Name a model file, or a folder of publish.")
     try:
-        model = load_any(path)
+        model = load(path)
     except SklarError as error:
         return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
     result = verify_model(model, str(path))
@@ -189,7 +184,7 @@ def signature_checks(paths: Sequence[Path], expected: str | None, missing: str) 
     return [judge("signature", f"by {signer}{detail}", other)], signer
 
 
-def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verification:
+def verify_model(model: Model, name: str = "the model") -> Verification:
     """Check a loaded model."""
     checks, stated = check_claims(model), model.certificate
     result = Verification(path=name, checks=tuple(checks), certificate=stated)
@@ -200,19 +195,12 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
         independent, totals = check_totals(model)
     except SklarError as error:
         totals = [judge("theorem", wrong=str(error))]
-    blocks, grids, events = model.measured.blocks, list[residuals.Grid](), list[residuals.NoiseTest]()
-    if isinstance(model, LinkedModel):
-        schema, (events, untested) = model.linked.people, residuals.examine_events(blocks, model.linked)
-        blocks = tuple(
-            replace(block, query=Tables(cells=schema.cells, order=_OF_PEOPLE[block.query.what]))
-            if isinstance(block.query, Shares) and block.query.what in _OF_PEOPLE
-            else block
-            for block in blocks
-        )
-    else:
-        schema, (grids, untested) = model.measured_schema, _grids(model)
-        untested = [*residuals.unseen(blocks), *untested]
-    tests = [*residuals.examine(blocks, schema, stated.mechanism, stated.public_rows, grids), *events]
+    blocks, (grids, untested), n = model.measured.blocks, _grids(model), stated.public_rows
+    sides, unseen = residuals.examine_sides(model.measured)
+    # In tokens, where people have some.
+    known = None if n is None else n * (stated.tokens or 1)
+    tests = [*residuals.examine(blocks, model.measured_schema, stated.mechanism, known, grids), *sides]
+    untested = [*residuals.unseen(blocks), *unseen, *untested]
     noise, few = _noise(tests, stated.mechanism)
     checks += [*totals, *noise]
     found = replace(result, checks=tuple(checks), independent_epsilon=independent)
@@ -244,7 +232,7 @@ def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism) -> tuple[
         return [judge("noise", wrong=seen.format(test)) for test in failed], []
     told, few = [], []
     for test in tests:
-        if test.name in (residuals.ALL, residuals.EVENTS):
+        if test.name in (residuals.ALL, residuals.SIDES_TOGETHER):
             share = residuals.visible(test.freedom, mechanism, test.chosen, test.hidden)
             below = f"noise below {share:.0%} of what is stated, if all of it is too small, would be found"
             told += [f"{test.seen}: {below} {residuals.POWER:.0%} of the time"] if share > _LEAST_SHARE else []
@@ -257,7 +245,7 @@ def _noise(tests: Sequence[residuals.NoiseTest], mechanism: Mechanism) -> tuple[
     return [judge("noise", f"{'; '.join(told)}; {len(tests)} tests that fail a genuine file {rare}")], few
 
 
-def _check_layout(path: Path, model: Model | LinkedModel) -> str:
+def _check_layout(path: Path, model: Model) -> str:
     """Compare the file byte by byte with what `files.archive.save` writes; raise where one is not as it must be.
 
     A zip can hold bytes that no reader shows: before the first member, between members, behind the last, in extra

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of, vouched
 from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
-from sklar.files.model import LinkedModel, Model
+from sklar.files.model import Model
 from sklar.fitting.density import searched
 from sklar.fitting.domains import common_counts, domain_faults
 from sklar.fitting.margins import estimate_rows
-from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
+from sklar.kernel.queries import Block, Common, Distances, Parities, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
+from sklar.machine.wording import said
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 
 
@@ -57,48 +58,30 @@ def attempt(name: str, compare: Callable[..., str | Check], *arguments: Any) -> 
     return found if isinstance(found, Check) else judge(name, found)
 
 
-def check_claims(model: Model | LinkedModel) -> list[Check]:
+def check_claims(model: Model) -> list[Check]:
     """All that is claimed but the cost and the noise."""
-    if isinstance(model, LinkedModel):
-        return _check_linked(model)
     stated = model.certificate
     checks = [judge("format", "members, keys, types and sizes are those of a model and no other"), _check_schema(model)]
     try:
         _ = stated.budget
     except SklarError as error:
         return [*checks, judge("settings", wrong=str(error))]
-    settings = (
-        f"{stated.neighbors} neighbors, {stated.mechanism} noise, {stated.composition} composition; epsilon "
-        f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
-    )
+    epsilon, delta = rounded_up(stated.epsilon, 6), rounded_up(stated.delta, 3)
+    settings = said("trust.settings", of=stated, epsilon=epsilon, delta=delta)
     person = model.schema.person
     unit = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
-    said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
-    agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
+    named = {"count": stated.count, "rows_per_person": stated.rows_per_person}
+    agree = named == ({"count": None, "rows_per_person": None} | unit_of(person))
     checks += [judge("settings", settings), judge("unit", unit, "" if agree else "the schema names another unit")]
     return [*checks, *(check(model) for check in (_check_rows, _check_measurements, _check_arrays, _check_domains))]
-
-
-def _check_linked(model: LinkedModel) -> list[Check]:
-    """The same for linked tables, whose blocks the file's reader holds to the certificate."""
-    stated, blocks, tokens = model.certificate, model.measured.blocks, model.certificate.tokens or 0
-    people = f"about {model.n_people:,}, by noise" if stated.public_rows is None else f"{model.n_people:,}, public"
-    tables, cells = (sum(size) for size in zip(*((b.scales.size, b.values.size) for b in blocks), strict=True))
-    wrong = _undrawable(blocks) or ("" if tokens & (tokens - 1) == 0 else "tokens are no power of two")
-    return [
-        judge("format", "members, keys, types and sizes are those of a model of linked tables and no other"),
-        judge("schema", f"hash {stated.schema_sha256}"),
-        judge("people", f"{people}; the unit is a person with all events"),
-        judge("measurements", f"{tables:,} tables, {cells:,} cells"),
-        judge("arrays", f"scales can be drawn exactly, in {tokens:,} parts of a person", wrong),
-    ]
 
 
 def _check_schema(model: Model) -> Check:
     """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
+    known = model.measured.known
     named = all(getattr(stated, key) == names for key, names in vouched(model.schema).items())
-    same = stated.schema_sha256 == model.schema.digest and named
+    same = stated.schema_sha256 == known.digest and named
     read = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
     read += f"; {len(stated.unread)} entries were accepted unread" if stated.unread else ""
     return Check("schema", same, f"hash {stated.schema_sha256}{read}")
@@ -113,7 +96,7 @@ def _check_rows(model: Model) -> Check:
         return Check("rows", passed, f"{model.n_rows:,}{' people' if stated.count else ''}, public")
     # Exactly this number follows from the tables: another one would be somebody's knowledge.
     passed = stated.public_rows is None and bool(totals)
-    passed = passed and estimate_rows(blocks, stated.mechanism, None) == model.n_rows
+    passed = passed and estimate_rows(model.measured.counted, stated.mechanism, None) == model.n_rows
     return Check("rows", passed, f"not public: about {model.n_rows:,} by the noisy tables")
 
 
@@ -139,21 +122,16 @@ def _check_measurements(model: Model) -> Check:
     return Check("measurements", right and bool(lines), detail)
 
 
-def _undrawable(blocks: tuple[Block, ...]) -> str:
-    """What is wrong with noise scales: nothing where the sampler can draw them all."""
-    scales = np.concatenate([np.empty(0), *(block.scales for block in blocks)])
-    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
-        return "a noise scale is not one that can be drawn exactly"
-    drawn = (round_up_scale(scales) == scales).all()
-    return "" if drawn else "a noise scale has more digits than the sampler draws"
-
-
 def _check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells, stated = model.measured_schema.cells, model.certificate
     blocks = [block for block in model.measured.blocks if is_of_schema(block)]
     normal = stated.mechanism == "gaussian"
-    wrong = [_undrawable(model.measured.blocks)]
+    scales, wrong = np.concatenate([np.empty(0), *(block.scales for block in model.measured.blocks)]), []
+    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+        wrong.append("a noise scale is not one that can be drawn exactly")
+    elif (round_up_scale(scales) != scales).any():
+        wrong.append("a noise scale has more digits than the sampler draws")
     orders, third = set(), False
     for block in blocks:
         query = block.query
@@ -173,7 +151,7 @@ def _check_arrays(model: Model) -> Check:
         wrong.append("three-way tables go with gaussian noise and two-way tables")
     size = sum(block.values.size for block in blocks)
     detail = f"{size:,} noisy cells cover the public domain, whole numbers all"
-    return judge("arrays", detail, next(filter(None, wrong), ""))
+    return judge("arrays", detail, next(iter(wrong), ""))
 
 
 def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -195,7 +173,7 @@ def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[n
     if isinstance(query, Distances):
         reach = 15 * math.sqrt(budget.shifts) * budget.rows + 1.3
         return block.scales * budget.rows / math.floor(reach), np.array([float(query.n_cells)])
-    each = query.each if isinstance(query, Shares) else 1
+    each = getattr(query, "each", 1)
     scales, times = np.unique(block.scales / each, return_counts=True)
     return scales, budget.shifts * times.astype(np.float64)
 
@@ -256,7 +234,7 @@ def _tail(scale: float, first: int) -> float:
     return math.exp(log_first) * step * float(terms.sum()) / (scale * math.sqrt(2 * math.pi)) * (1 - 1e-9)
 
 
-def check_totals(model: Model | LinkedModel) -> tuple[float, list[Check]]:
+def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
     budget, blocks = stated.budget, [block for block in model.measured.blocks if is_of_schema(block)]

@@ -25,26 +25,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import is_of_schema, stage_numbers
-from sklar.budget.plan import RULES, inside_sizes, plan_release, plan_scores
+from sklar.budget.plan import RULES, beside_of, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.blocks import Copula
 from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
-from sklar.files.model import LinkedModel, Model, fit_people, fit_tables
+from sklar.files.model import Model, TreeModel, fit_tables
 from sklar.fitting.choose import SHRINKAGES, completed, fit_steps, refined, starting, step_limit
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import GAIN_DIGITS, Estimates, digits, pool, rounded
+from sklar.fitting.order import arrays_in
 from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.wording import said
-from sklar.paper.gaussian import BinaryCopula, Repairs
+from sklar.paper.gaussian import BinaryCopula
 from sklar.trust.verify.claims import Check, attempt, judge
 
-# Of the classes of linked tables, on average.
-_CLASSES_TOLERANCE = 1e-3
 # Of held-out errors relative to independence, which choices are made by: one unit of the last digit.
 _GAIN_TOLERANCE = 1.001 * 10.0**-GAIN_DIGITS
 # The share of stored values that may differ from a refit's by one unit of their last digit.
@@ -56,22 +55,10 @@ _TRIPLES_ALIKE = 0.9
 _OLDER = "not recomputed: planned and fitted by the rules of another version of Sklar. Verify with the one that made it"
 
 
-def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
+def refit_checks(model: Model, progress: Progress = SILENT) -> list[Check]:
     """The plan and the model, made again from the tables."""
-    if not isinstance(model, LinkedModel):
-        model.measured_schema.require_square("verify --refit")
-        return [attempt("plan", replanned, model), attempt("refit", refitted, model, progress)]
-    again = fit_people(model.measured, progress=progress)
-    settings, same = again.settings, model.settings.keys() == again.settings.keys()
-    same = same and settings["steps"] == model.settings["steps"] and _gains_alike(settings, model.settings)
-    stated, fitted = model.classes.arrays(), again.classes.arrays()
-    away = max(
-        float(np.mean(abs(stated[name] - fitted[name]))) if stated[name].shape == fitted[name].shape else 1.0
-        for name in fitted
-    )
-    if not same or away > _CLASSES_TOLERANCE:
-        return [judge("refit", wrong=f"a fit of the same tables differs by {away:.1g} on average")]
-    return [_to_the_last_digit(stated, fitted, digits(model.measured.blocks, model.n_people))]
+    model.measured_schema.require_square("verify --refit")
+    return [attempt("plan", replanned, model), attempt("refit", refitted, model, progress)]
 
 
 def open_bits(values: int, differing: int, choices: int = 2) -> float:
@@ -108,11 +95,6 @@ def _to_the_last_digit(
     return Check("refit", None, f"not confirmed: {detail}")
 
 
-def _gains_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    gains = [each.get("gain_over_independence", 0.0) for each in (one, other)]
-    return bool(abs(gains[0] - gains[1]) <= _GAIN_TOLERANCE)
-
-
 def refitted(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     if _by_older_rules(model):
@@ -126,7 +108,7 @@ def refitted(model: Model, progress: Progress = SILENT) -> Check:
         note = "; with the choices that the file states, which this machine would not make"
     elif stated.get("priors") != fitted.get("priors"):
         raise ModelError("the settings name other priors than the tables do")
-    elif not _gains_alike(stated, fitted):
+    elif abs(stated.get(gain := "gain_over_independence", 0.0) - fitted.get(gain, 0.0)) > _GAIN_TOLERANCE:
         raise ModelError("the settings state other held-out errors than the tables give")
     estimates, bits = pool(model.measured), digits(model.measured.blocks, model.n_rows)
     if isinstance(copula, LatentModel) and isinstance(model.copula, LatentModel):
@@ -136,7 +118,9 @@ def refitted(model: Model, progress: Progress = SILENT) -> Check:
     for what, (distance, limit) in apart.items():
         if not distance <= limit:
             raise ModelError(said("trust.differs", what=what, distance=distance, limit=limit, note=note))
-    return _to_the_last_digit(model.copula.arrays(), copula.arrays(), bits, note)
+    # Laws of rows in order follow from components, at random: they are a refit's where these are.
+    laws = [arrays_in(own.laws) if isinstance(own, TreeModel) else {} for own in (model, again)]
+    return _to_the_last_digit(model.copula.arrays() | laws[0], copula.arrays() | laws[1], bits, note)
 
 
 def _by_older_rules(model: Model) -> bool:
@@ -162,7 +146,7 @@ def replanned(model: Model) -> str | Check:
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
     public: dict[str, Any] = {"n_rows": n_rows, "importance": schema.importance, "again": again}
-    planned = plan_release(cells, budget, model.method, rest=rest, inside=inside_sizes(schema), **public)
+    planned = plan_release(cells, budget, model.method, rest=rest, beside=beside_of(measured.known), **public)
     right = "the noise scales are those that public facts and the budget give"
     if not as_planned(first, planned.first.parts):
         raise ModelError("the first stage is not what this Sklar plans for this budget")
@@ -174,7 +158,7 @@ def replanned(model: Model) -> str | Check:
     tables = [block.query for block in later if isinstance(block.query, Tables)]
     if [query.order for query in tables if query.sets is None] != [2] * (planned.reserve.size > 0):
         raise ModelError("the stages are not those that this Sklar plans for this budget")
-    spent = sum((block.spend(budget) for block in later), NOTHING)
+    spent = sum((block.in_rows.spend(budget) for block in later), NOTHING)
     if later and not budget.cost(budget.tables(planned.reserve)).covers(budget.cost(spent)):
         raise ModelError("the later stages cost more than was set aside for them")
     scores = {block.query.of.order: block for block in later if isinstance(block.query, Distances)}
@@ -204,12 +188,13 @@ def replanned(model: Model) -> str | Check:
 def as_planned(
     blocks: Sequence[Block], parts: Sequence[tuple[Query, NDArray[np.float64]]], tolerance: float = _SCALE_TOLERANCE
 ) -> bool:
-    """Whether blocks answer the planned queries at the planned scales, but for their last digits."""
+    """Whether blocks answer the planned queries at the planned scales, in rows, but for their last digits."""
+    names = ("sets", "coarse", "what", "per")
     return len(blocks) == len(parts) and all(
         type(block.query) is type(query)
         and np.array_equal(block.query.sizes, query.sizes)
-        and all(np.array_equal(getattr(block.query, name, 0), getattr(query, name, 0)) for name in ("sets", "coarse"))
-        and np.allclose(block.scales, scales, rtol=tolerance, atol=0.0)
+        and all(np.array_equal(getattr(block.query, name, 0), getattr(query, name, 0)) for name in names)
+        and np.allclose(block.in_rows.scales, scales / getattr(query, "each", 1), rtol=tolerance, atol=0.0)
         for block, (query, scales) in zip(blocks, parts, strict=True)
     )
 
@@ -256,20 +241,16 @@ def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tupl
         }
     if not isinstance(one, BinaryCopula) or not isinstance(other, BinaryCopula) or one.dummies != other.dummies:
         return {"the kind of model": (np.inf, 0.0)}
+    # But for the last of the digits that are stored of what was moved.
+    moved = {name: getattr(other.repairs, name) for name in ("moved", "max_moved")}
+    near = all(math.isclose(getattr(one.repairs, name), moved[name], rel_tol=0.0101, abs_tol=1e-6) for name in moved)
     return {
         "levels": (_largest(one.levels - other.levels), 1e-6),
         "correlations": (_largest(one.factor @ one.factor.T - other.factor @ other.factor.T), 1e-5),
         # Cut points of levels that nobody has are infinite: as far out as any.
         "cut points": (_largest(np.clip(one.cuts, -40, 40) - np.clip(other.cuts, -40, 40)), 5e-3),
-        "repairs": (float(not _repaired_alike(one.repairs, other.repairs)), 0.0),
+        "repairs": (float(not near or replace(one.repairs, **moved) != other.repairs), 0.0),
     }
-
-
-def _repaired_alike(one: Repairs, other: Repairs) -> bool:
-    """But for the last of the digits that are stored of what was moved."""
-    moved = [(getattr(one, name), getattr(other, name)) for name in ("moved", "max_moved")]
-    near = all(math.isclose(*pair, rel_tol=0.0101, abs_tol=1e-6) for pair in moved)
-    return near and replace(one, moved=other.moved, max_moved=other.max_moved) == other
 
 
 def _rms(apart: NDArray[np.floating[Any]]) -> float:

@@ -36,8 +36,8 @@ power 0.2 f, and Q's with 0.5 f.
 one-way count by the rows outside of B. Such a shift makes sums of squares and |z| larger (Anderson's inequality), so
 tests that look for too little noise hold for every file. Tests that look for too much are made between looks, where
 nothing can be missing; elsewhere only where the schema gives every value a level, and else of the largest margin above
-its count alone, as shifts are downward. By the same inequality scores (noise on distances that nobody knows) and tables
-with events (tokens are rounded, and values may be missing) are tested for too little noise.
+its count alone, as shifts are downward. By the same inequality scores (noise on distances that nobody knows) and sides
+of linked tables (values may be missing) are tested for too little noise.
 
 **Scales that were chosen.** A second stage's scales depend on the first stage's noisy tables. So a table whose first
 noise n is large has a smaller v_2. With K cells and u = v_1 / (v_1 + v_2), between 0 and 1, the sum of its squared
@@ -61,22 +61,23 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from functools import partial
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
-from sklar.budget.plan import INSIDE, KINDS, STEPS, WITH_EVENTS, LinkedTable, linked_tables
-from sklar.fitting.margins import implied_counts
+from sklar.budget.certificate import Measured, tokens_of
+from sklar.budget.plan import INSIDE, STEPS, sides_of
+from sklar.fitting.margins import implied_counts, table_runs
 from sklar.kernel.cells import Cells, Doubles, Ints
 from sklar.kernel.queries import Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
-from sklar.public.events import Linked
 from sklar.public.schema import Schema
 
 FALSE_ALARM = 1e-6
@@ -93,7 +94,7 @@ _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
 # Each order has residuals of its own: those of two orders would see the same two-way noise twice.
 _SEARCHES, _WIDER = "tables of searches", {3: "margins of three-way tables", 4: "margins of four-way tables"}
-_MOMENTS, EVENTS = "first moments inside bins", "tables with events"
+_MOMENTS, SIDES_TOGETHER = "first moments inside bins", "tables of rows"
 _SCORES = {3: "scores of three-way tables", 4: "scores of four-way tables"}
 _EACH_PAIR, _PLACES = "each two-way table between stages", "the same place of all tables between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
@@ -236,48 +237,39 @@ def _hidden(blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows:
     return found.total / max(found.freedom, 1)
 
 
-def examine_events(blocks: Sequence[Block], linked: Linked) -> tuple[list[NoiseTest], Sequence[str]]:
-    """Tests of linked tables: their margins and totals against each other, in people; and what they cannot see.
-
-    Tables with events count only people who have some; those of two events only people who have two.
-    """
-    smear, tables = _public_noise(blocks), linked_tables(linked)
-    # What each axis of a kind's tables is about: margins with one name are of one thing.
-    axes: dict[str, Callable[[LinkedTable], list[tuple[str, int]]]] = {
-        "person": lambda table: [("person", table.first)],
-        "number-person": lambda table: [("bins", 0), ("person", table.first)],
-        "person-event": lambda table: [("owner", table.first), ("event", table.second)],
-        "event-event": lambda table: [("event", table.first), ("event", table.second)],
-        "number-event": lambda table: [("some", 0), ("event", table.first)],
-        "event": lambda table: [("half", 0), ("event", table.first)],
-        "next-event": lambda table: [("from", table.first), ("to", table.second)],
-        "event-gap": lambda table: [("from", table.first), ("gap", table.second)],
-        "number-gap": lambda table: [("several", table.first), ("gap", table.second)],
-    }
-    # Whose tables they are, where not of everybody with events.
-    whose = {"two-events": "two", "first-event": "first", **dict.fromkeys(STEPS, "steps")}
-    seen: dict[tuple[str, int], list[tuple[Doubles, float]]] = defaultdict(list)
-    for block, query in ((block, block.query) for block in blocks):
-        if not isinstance(query, Shares):
-            continue
-        kind, unit = query.what, query.each
-        group = whose.get(kind, "some") if kind in WITH_EVENTS or kind == "first-event" else "all"
-        variances = _variance("gaussian", block.scales) / unit**2
-        for table, counts, variance in zip(tables[kind], block.by_scale(), variances.tolist(), strict=True):
-            values = (counts + math.sqrt(SMEAR) * smear.standard_normal(counts.size)) / unit
-            seen[f"total of {group}", 0].append((values.sum(keepdims=True), variance * values.size))
-            for axis, name in enumerate(axes[kind](table) if kind in axes else []):
-                shaped = np.moveaxis(values.reshape(table.shape), axis, 0)
-                seen[name].append((shaped.reshape(len(shaped), -1).sum(axis=1), variance * values.size / len(shaped)))
+def examine_sides(measured: Measured) -> tuple[list[NoiseTest], Sequence[str]]:
+    """Tests of the sides of linked tables: what they say of the same steps, or people; and what they cannot see."""
+    if measured.tree is None:
+        return [], ()
+    smear, n = _public_noise(measured.blocks), measured.n_rows
+    held = {block.query.what: block for block in measured.blocks if isinstance(block.query, Shares)}
+    seen: dict[tuple[str, str | int], list[tuple[Doubles, float]]] = defaultdict(list)
+    for side in sides_of(measured.tree):
+        block, name = held[side.what], side.of.name
+        variance = float(_variance("gaussian", block.scales)[0])
+        values = block.values + math.sqrt(SMEAR) * smear.standard_normal(block.values.size)
+        if side.kind == "number" and n is not None:
+            seen[name, "people"] += [(np.array([float(n * tokens_of([block]))]), 1e-9)]
+            seen[name, "people"] += [(values.sum(keepdims=True), variance * values.size)]
+        elif side.kind in STEPS:
+            seen[name, "steps"].append((values.sum(keepdims=True), variance * values.size))
+            axes, shape = side.tables[0]
+            for place, axis in enumerate(axes):
+                # An attribute of a step is that of the row before, or of the next one.
+                shaped = np.moveaxis(values.reshape(shape), place, 0)
+                summed = shaped.reshape(len(shaped), -1).sum(axis=1)
+                seen[name, place if axis >= 0 else axis].append((summed, variance * values.size / len(shaped)))
     squares, each = Squares(), []
-    for (what, _), columns in seen.items():
-        values, variances = np.column_stack([one for one, _ in columns]), np.array([own for _, own in columns])
-        z = _recursive(values if what.startswith("total") else _contrasts(values, [0]), variances)
+    for (_, what), columns in seen.items():
+        found, variances = np.column_stack([one for one, _ in columns]), np.array([own for _, own in columns])
+        z = _recursive(found if isinstance(what, str) else _contrasts(found, [0]), variances)
         squares.add(z)
         each.append((float(np.square(z).sum()), z.size))
-    tests = [*_squares_test(EVENTS, squares, "gaussian", both=False)]
-    tests += _each_test(f"each of the {EVENTS}", np.array(each).T, "gaussian", both=False, scales=1)
-    return tests, ["interactions in two-way tables", "numbers of events one by one", KINDS["two-events"][1]]
+    if not each:
+        return [], ("tables beside the joint one",)
+    tests = [*_squares_test(SIDES_TOGETHER, squares, "gaussian", both=False)]
+    tests += _each_test(f"each of the {SIDES_TOGETHER}", np.array(each).T, "gaussian", both=False, scales=1)
+    return tests, ("numbers of rows one by one, two rows of a person and pairs in steps",)
 
 
 class NoiseResiduals:
@@ -296,6 +288,7 @@ class NoiseResiduals:
         self.highest, self.across = (-math.inf, 1.0), math.nan
         self.chosen, self.scales = 0.0, 1
         self._cells, self._mechanism, self._n_rows, self._smear = cells, mechanism, n_rows, _public_noise(blocks)
+        self._variance = partial(_variance, mechanism)
         # By the order of tables; those of parities are below zero.
         looks: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
@@ -348,9 +341,6 @@ class NoiseResiduals:
         here *= math.sqrt(SMEAR)
         here += counts
         return here
-
-    def _variance(self, scales: Doubles) -> Doubles:
-        return _variance(self._mechanism, scales)
 
     def _pool(self, looks: Sequence[Block], order: int) -> Doubles | None:
         """Residuals of looks at one query, of which the second's are returned, and of tables of an order the mean."""
@@ -515,9 +505,7 @@ def _variance(mechanism: Mechanism, scales: Doubles) -> Doubles:
 def _runs(sizes: Ints) -> Iterator[tuple[int, int, slice]]:
     """Runs of tables of not too many cells: the first and the last table, and their cells."""
     ends = np.concatenate([[0], np.cumsum(sizes)])
-    starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
-    for first, last in pairwise(starts.tolist()):
-        yield first, last, slice(int(ends[first]), int(ends[last]))
+    return ((first, last, slice(ends[first], ends[last])) for first, last in table_runs(ends))
 
 
 def _same_places(z: Doubles, sizes: Ints) -> Squares:
