@@ -501,7 +501,7 @@ def test_numbers_of_one_step_are_themselves_whatever_was_measured_inside_bins(
 def test_a_regression_is_solved_around_its_own_outcome_or_refused(
     heaped: tuple[pl.DataFrame, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An outcome that is mostly decided: one step from a model that knows of no dependence would be short by many errors."""
+    """An outcome that is mostly decided: one step from a model that knows of no dependence would be short by many."""
     frame, model = heaped
     margins = [np.bincount(own) / 8000 for own in encode(frame, model.schema)]
     wrong = replace(model, copula=independent(model.measured_schema, np.concatenate(margins)))
