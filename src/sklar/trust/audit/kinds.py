@@ -26,6 +26,7 @@ from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.schema import Attribute, Schema
 from sklar.public.tree import Branch, Known, Tree
 from sklar.release import measure
+from sklar.rows.encode import encode
 from sklar.trust.audit.inventions import EXACT, frame_of, people_of, whole_numbers
 
 AUTO = Method()
@@ -78,10 +79,11 @@ class Kind:
         if sought:
             # Over the domains that were found, which are public now.
             found = measure(frame, measured.schema, replace(self.budget, epsilon=EXACT.epsilon))
-            tables = {getattr(block.query, "order", -1): block.values for block in found.blocks}
-            return [*sought, *(tables[getattr(query, "order", -1)] for query in asked[len(sought) :])]
-        codes = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
-        return [query.count(codes) for query in asked]
+            inside = {type(block.query): block.values for block in found.blocks}
+            codes, left = encode(frame, measured.schema).astype(np.int64), asked[len(sought) :]
+            return [*sought, *(inside[Shares] if isinstance(each, Shares) else each.count(codes) for each in left)]
+        plain = frame.select(measured.schema.names).fill_null(-1).to_numpy().T
+        return [query.count(plain) for query in asked]
 
 
 def scales_of(measured: Measured) -> NDArray[np.float64]:
