@@ -23,7 +23,8 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.public.tree import Lookup, Tree
 from tests.conftest import few_steps, refuses
-from tests.linked import deep, deep_tables, small, tables
+from tests.linked import EVENTS, deep, deep_tables, small, tables
+from tests.linked import tree as linked_tree
 from tests.trust.forge import forged, put
 
 WARDS = Lookup(name="areas", id="region", columns=(("region", ("north", "south", "west")), ("beds", ("4", None, "7"))))
@@ -242,3 +243,28 @@ def test_what_a_database_cannot_hold_leaves_no_file(tmp_path: Path, ending: str)
     )
     refuses("take any table. Nothing was left behind", made.write, tmp_path / f"both.{ending}", error=OutputError)
     assert not [*tmp_path.iterdir()]
+
+
+def test_private_domains_rules_and_targets_are_those_of_one_table(tmp_path: Path) -> None:
+    listed = 'kind = {type = "categorical", values = ["a", "b", "c"]}'
+    sought = """kind = {type = "categorical", domain = "private", at_most = 5}
+        cost = {type = "integer", domain = "private", low = 0, high = 1000}"""
+    rules = {"rules": [{"forbid": {"sex": "F", "events.urgent": "true"}}]}
+    tree = Tree.from_dict(linked_tree(events=EVENTS.replace(listed, sought)).aimed("sex").to_dict() | rules)
+    frames = tables(3_000)
+    frames["events"] = frames["events"].with_columns(cost=pl.int_range(pl.len()) % 300)
+    model = fit(frames, tree, 4.0)
+    assert {*model.tree.branches[1].schema.attribute("kind").values} == {"a", "b", "c"}
+    drawn: Any = model.sample(2_000, seed=1)
+    both = drawn["events"].join(drawn["people"], left_on="person", right_on="id")
+    assert both.filter((pl.col("sex") == "F") & pl.col("urgent")).is_empty()
+    assert both.filter((pl.col("sex") == "M") & pl.col("urgent")).height > 100
+    assert set(both["kind"].cast(pl.String).drop_nulls()) >= {"a", "b", "c"}
+    assert both["cost"].is_between(0, 999).all()
+    model.save(tmp_path / "m.sklar")
+    assert sklar.verify(tmp_path / "m.sklar", refit=True).passed
+    # A rule that leaves some people no row: they have none.
+    nothing = {"rules": [{"forbid": {"sex": "F", "events.kind": ["a", "b", "c"]}}]}
+    drawn = fit(tables(), Tree.from_dict(small().to_dict() | nothing), 4.0).sample(500, seed=1)
+    both = drawn["events"].join(drawn["people"], left_on="person", right_on="id")
+    assert set(both["sex"].cast(pl.String)) == {"M"}

@@ -26,8 +26,8 @@ RING = {
     "engines": ("every engine gives the same answers, a file once also after an interruption", "rows/test_engines.py"),
     "executors": ("the same on a cluster, where partial answers add up", "rows/test_spark.py"),
 }
-# The goal is 1,500.
-MOST_RING = 1_595
+# The goal is 1,500. Trees of linked tables, here and on Spark, took 126 more than two tables in memory.
+MOST_RING = 1_721
 OUTSIDE = {"cryptography", "numpy", "typing", "sklar.errors"}
 
 

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from sklar.budget.method import PAPER
+from sklar.budget.plan import TOKENS, sides_of
 from sklar.cli import cli
 from sklar.errors import DataError, OutputError
 from sklar.files import spark as to_spark
@@ -35,7 +36,9 @@ from sklar.rows.count import Ask, Exact, ask_all, count
 from sklar.rows.engines import open_table
 from sklar.rows.executors import SparkFiles, SparkFrame
 from sklar.rows.read import open_source
+from sklar.rows.trees import LocalTree
 from tests.conftest import refuses
+from tests.linked import deep, deep_tables
 from tests.rows.test_count import answers_by, same, schema_of
 from tests.rows.test_engines import SCHEMA, expected, table
 
@@ -200,6 +203,27 @@ def test_private_domains_and_people_are_counted_in_executors(
     released = fit(data, schema, epsilon=8.0, engine="spark", method="mixture")
     found = released.schema.attribute("city").values
     assert set(found) == {"Bern", "Rome", "Oslo"} if by_person else {"Bern", "Rome", "Oslo"} <= set(found)
+
+
+def test_linked_tables_meet_in_executors_and_are_drawn_there(spark: Any, tmp_path: Path) -> None:
+    """With the same secrets the same tokens as here, also where not all rows of a person count; and the same rows."""
+    tree, frames = deep(2), deep_tables(2_000)
+    (tmp_path / "real").mkdir()
+    for name, frame in frames.items():
+        frame.write_parquet(tmp_path / "real" / f"{name}.parquet", row_group_size=500)
+    here, there = LocalTree(tmp_path / "real", tree), on_spark.SparkTree(tmp_path / "real", tree)
+    there._secrets = here._secrets
+    sides = tuple(side.query for side in sides_of(tree))
+    ask = replace(ask_all(tree.joint.measured, inside=True, sides=sides), tree=tree, each=TOKENS)
+    found = [table.count(ask) for table in (here, there)]
+    assert found[0].n_rows == found[1].n_rows == 2_000
+    for one, two in zip(*(each.tables for each in found), strict=True):
+        assert np.array_equal(one, two)
+    model = fit(tmp_path / "real", tree, epsilon=3.0, engine="spark")
+    write_on_spark(model, str(tmp_path / "drawn"), 700, seed=3)
+    drawn: Any = model.sample(700, seed=3)
+    for name, rows in drawn.items():
+        assert pl.read_parquet(tmp_path / "drawn" / f"{name}.parquet").cast(rows.schema).equals(rows)
 
 
 def test_a_dataframe_that_is_files_is_read_as_files(spark: Any, tmp_path: Path) -> None:

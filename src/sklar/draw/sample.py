@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sklar.draw.blocks import Copula, Sampler, blocks, stream
 from sklar.draw.course import Chain, kinds_of, level_drawer
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 else:
     pl = lazily("polars")
 
-# People whose classes are weighed at once.
-_WEIGHED = 2048
+# People whose classes are weighed at once; and a chance that is hardly one.
+_WEIGHED, _LITTLE = 2048, 1e-9
 
 
 class BlockSampler:
@@ -197,7 +198,7 @@ class TreeSampler:
         for place, levels in known.items():
             codes[place] = levels
         person = above.person[owner]
-        codes = self._repaired(branch, codes, drawn[0].codes[:, person], list(known), rng)
+        codes, kept = self._repaired(branch, codes, drawn[0].codes[:, person], list(known), rng)
         at = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         ids = above.ids[owner] * (branch.at_most + 1) + at + 1
         # Of rows that may not be alike the first: with strict times there are none.
@@ -205,28 +206,33 @@ class TreeSampler:
             held = {branch.order: times} if times is not None else {}
             unlike = (held.get(name, codes[schema.names.index(name)]) for name in branch.unique)
             alike = pl.DataFrame({str(at): own for at, own in enumerate([owner, *unlike])})
-            kept = alike.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
-            owner, person, component, ids, codes = owner[kept], person[kept], component[kept], ids[kept], codes[:, kept]
-            times = None if times is None else times[kept]
-        parents = above.ids[owner]
-        return _TableRows(person=person, parents=parents, component=component, ids=ids, codes=codes, times=times)
+            kept &= alike.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
+        own: dict[str, Any] = {"person": person[kept], "parents": above.ids[owner[kept]], "ids": ids[kept]}
+        own |= {"component": component[kept], "codes": codes[:, kept]}
+        return _TableRows(**own, times=None if times is None else times[kept])
 
     def _repaired(
         self, branch: Branch, codes: Codes, of_people: Codes, known: list[int], rng: np.random.Generator
-    ) -> Codes:
-        """Rows that honor all rules, with what is known of people and of their order as it is."""
+    ) -> tuple[Codes, NDArray[np.bool_]]:
+        """Rows that honor all rules, with what is known of people and of their order as it is; and which of them do:
+        some rules leave a person no row.
+        """
         joint = self._joint.measured
         own = [joint.names.index(f"{branch.name}.{name}") for name in branch.schema.measured.names]
         people = [joint.names.index(name) for name in self._tree.root.schema.measured.names]
         part = joint.part([*people, *own])
         if not part.allowed or not codes.size:
-            return codes
+            return codes, np.full(codes.shape[1], True)  # noqa: FBT003
         none = np.array([joint.attributes[at].special_codes[-1] for at in own])[:, None]
         both = np.concatenate([of_people[: len(people)], codes + (codes >= none)]).astype(np.int64)
         fixed = [*range(len(people)), *(len(people) + place for place in known)]
-        repair(both, self._model.part([*people, *own]), part.allowed, rng, fixed)
+        model = self._model.part([*people, *own])
+        some = np.maximum(model.probabilities, np.float32(_LITTLE))
+        # Whoever has a row has one of its levels.
+        some[:, part.measured.offsets[len(people) : -1] + none[:, 0]] = 0
+        repair(both, replace(model, probabilities=some), part.allowed, rng, fixed)
         codes = both[len(people) :]
-        return codes - (codes > none)
+        return codes - (codes > none), (codes != none).all(axis=0)
 
     def _frame(self, i: int, branch: Branch, own: _TableRows, keys: Ints, values: np.random.Generator) -> pl.DataFrame:
         """Drawn rows as they are released."""

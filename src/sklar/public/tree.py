@@ -35,8 +35,8 @@ from sklar.public.settings import PLAIN, Person
 MOST_ROWS = 1_000
 # Tables of people's own rows: of so many, kinds of rows can be combined such that those of any two are so evenly.
 MOST_TABLES = 6
-# Of these so many with tables below them: each multiplies the parts into which a person's unit is cut by 1,024, which
-# are to be fewer than 2^46 (`kernel.people.deal`); rows, or combinations, are at most `MOST_ROWS`.
+# Of these so many with tables below them, whose rows deal 1,024 parts each (`rows.trees`): with `MOST_ROWS` rows in 64
+# rounds, and 1,024 parts of each of two other tables, a person has fewer than 2^46 (`kernel.people.deal`).
 MOST_DEEP = 3
 # The level of a joint table for people without a row.
 NONE = "(none)"
@@ -323,15 +323,14 @@ class Tree(Remembering):
 
     def found(self, joint: Schema) -> Tree:
         """The same tables with the domains that a joint table of theirs has."""
-        held, branches = dict(zip(self.places, joint.attributes, strict=True)), []
+        held, branches = dict(zip(self.places, joint.attributes, strict=True)), list[Branch]()
+        # All that a search decides.
+        decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
         for i, branch in enumerate(self.branches):
-            # All that a search decides.
-            decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
-            attributes = tuple(
-                replace(own, **{name: getattr(held[i, place], name) for name in decided}) if own.private else own
-                for place, own in enumerate(branch.schema.attributes)
-            )
-            branches.append(replace(branch, schema=replace(branch.schema, attributes=attributes)))
+            own = list(branch.schema.attributes)
+            for at, each in enumerate(own):
+                own[at] = replace(each, **{key: getattr(held[i, at], key) for key in decided}) if each.private else each
+            branches.append(replace(branch, schema=replace(branch.schema, attributes=tuple(own))))
         return replace(self, branches=tuple(branches))
 
     @cached_property

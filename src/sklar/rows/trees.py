@@ -225,10 +225,9 @@ class People:
         for frame in records:
             if frame.height:
                 frames[int(frame.item(0, _TABLE))].append(frame)
-        self._tree = tree
+        self._tree, self._above = tree, tree.above
         self.rows, self.owner = dict[int, pl.DataFrame](), dict[int, Ints]()
         self.read, self.matched, self.kept = (np.zeros(len(tree.branches), dtype=np.int64) for _ in range(3))
-        self._above = tree.above
         for i, branch in enumerate(tree.branches):
             self._take(i, branch, pl.concat(frames[i] or [_none_of(i, ask)]))
 

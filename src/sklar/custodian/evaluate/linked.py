@@ -65,8 +65,7 @@ class TreeEvaluation(Tabular):
     def summary(self) -> list[tuple[str, Verdict, str]]:
         """Of every kind the verdict, and the worst table; those that are not to be used first."""
         told = []
-        for kind in dict.fromkeys(fit.kind for fit in self.fits):
-            own = [fit for fit in self.fits if fit.kind == kind]
+        for kind, own in self.kinds.items():
             reasons = sorted((why for fit in own for why in fit.reasons), key=badness)
             words = f"The worst: {reasons[0].words}" if reasons else "Nothing is lost beyond chance and the limits"
             kept = f"{sum(not fit.reasons for fit in own)} of {len(own)} tables to use"
@@ -81,17 +80,23 @@ class TreeEvaluation(Tabular):
         return [(name, ", ".join(f"{what} {verdict}" for what, verdict, _ in own)) for name, own in each]
 
     @property
+    def kinds(self) -> dict[str, list[Judged]]:
+        """All tables by kind."""
+        return {
+            kind: [fit for fit in self.fits if fit.kind == kind] for kind in dict.fromkeys(f.kind for f in self.fits)
+        }
+
+    @property
     def worst(self) -> list[Judged]:
         """Of every kind the table that loses most."""
-        kinds = dict.fromkeys(fit.kind for fit in self.fits)
-        return [max((fit for fit in self.fits if fit.kind == kind), key=lambda fit: fit.lost) for kind in kinds]
+        return [max(own, key=lambda fit: fit.lost) for own in self.kinds.values()]
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each kind of table: how many, how far they lie apart on average, the worst one, the verdict."""
-        kinds = [[fit for fit in self.fits if fit.kind == own.kind] for own in self.worst]
+        kinds = self.kinds.values()
         return {
-            "what": [own.kind for own in self.worst],
-            "tables": [len(fits) for fits in kinds],
+            "what": [*self.kinds],
+            "tables": [*map(len, kinds)],
             "distance": [round(float(np.mean([fit.lost for fit in fits])), 3) for fits in kinds],
             "worst": [short(own.name, 36) for own in self.worst],
             "its_distance": [round(own.lost, 3) for own in self.worst],
