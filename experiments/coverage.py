@@ -85,7 +85,7 @@ def coverage(
             cells = generator.random(exact[kind].shape) < generator.random()
             effects = pool_effects(measured, where)
             (share,), noise = means_of({effects.where: cells[None].astype(np.float64)}, effects)
-            off = abs(share - exact[kind][cells].sum() / effects.n_rows)
+            off = abs(share - exact[kind][cells].sum() / counts.n_rows)
             held[f"{kind} sets"].append(float(off <= normal_quantile(level) * math.sqrt(noise[0, 0])))
     return {kind: float(np.mean(shares)) for kind, shares in held.items()}
 

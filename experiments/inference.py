@@ -29,9 +29,10 @@ import sklar
 from experiments import record, truths
 from experiments.asked import Rows
 from experiments.figures import dots
+from sklar.answer.effects import Floats
 from sklar.answer.infer import answer_to
-from sklar.answer.infer.inquiry import Inference, Inquiry, Unknown
-from sklar.answer.infer.onestep import Linearized, OneStep
+from sklar.answer.infer.inquiry import Inference, Inquiry, RecordFunction, Unknown
+from sklar.answer.infer.onestep import OneStep
 from sklar.answer.predicate import QueryError
 from sklar.draw.repair import sample_codes
 from sklar.errors import BudgetError
@@ -74,13 +75,13 @@ class AsIfReal(Inquiry):
         # Numbers lie in bins as their shapes have them, whatever the other columns are.
         self._tilts = lambda attribute: np.zeros(len(self.reference.codes))  # type: ignore[assignment]  # noqa: ARG005
 
-    def one_step(self, linear: Linearized) -> OneStep:
+    def one_step(self, values: Floats, influence: RecordFunction, scale: Floats | None = None) -> OneStep:  # noqa: ARG002
         """What the rows say, with the errors of independent rows."""
-        weights, psi = self.reference.union, linear.influence(self.reference.codes)
+        weights, psi = self.reference.union, influence(self.reference.codes)
         psi = psi - weights @ psi
         none, whole = np.zeros((psi.shape[1], psi.shape[1])), (psi * weights[:, None]).T @ psi
         parts = {"noise": none, "model": none, "beyond": none, "sampling": whole / self.rows, "influence": whole}
-        return OneStep(values=linear.values, offset=linear.values, coefficients={}, **parts)
+        return OneStep(values=values, **parts)
 
     def unknown(self, evaluate: Any, influence: Any) -> Unknown:  # noqa: ARG002
         """Bins hide nothing, so a package says."""

@@ -20,8 +20,8 @@ from experiments.asked import Codes, Rows, codes_of, counts_of, measure_counts, 
 from experiments.inference import AsIfReal
 from sklar.answer.effects import Floats
 from sklar.answer.infer import answer_to
-from sklar.answer.infer.inquiry import Inquiry
-from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep
+from sklar.answer.infer.inquiry import Inquiry, RecordFunction
+from sklar.answer.infer.onestep import ALIKE, OneStep
 from sklar.files.model import fit_tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
@@ -40,9 +40,9 @@ class Watched(Inquiry):
 
     found: OneStep
 
-    def one_step(self, linear: Linearized) -> OneStep:
+    def one_step(self, values: Floats, influence: RecordFunction, scale: Floats | None = None) -> OneStep:
         """The estimates, which are remembered."""
-        self.found = super().one_step(linear)
+        self.found = super().one_step(values, influence, scale)
         return self.found
 
 

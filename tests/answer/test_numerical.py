@@ -115,6 +115,23 @@ def test_what_is_not_smooth_has_no_interval_and_says_so(model: Model) -> None:
     )
 
 
+def test_a_package_that_takes_weights_finds_what_the_formula_does(model: Model) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+
+    def logit(table: pl.DataFrame, weights: Floats) -> dict[str, float]:
+        """Rows of no weight have no part; of the others each counts as often as it weighs."""
+        own, x = weights > 0, table.select(male=pl.col("sex") == "Male").to_numpy().astype(float)
+        fitted = linear.LogisticRegression(C=np.inf, tol=1e-9, solver="newton-cholesky")
+        fitted.fit(x[own], table["owns"].to_numpy()[own], sample_weight=weights[own])
+        return {"(intercept)": fitted.intercept_[0], "sex = Male": fitted.coef_[0, 0]}
+
+    found, true = (each.figures for each in (model.infer(logit, columns=["sex", "owns"]), infer(model, "owns ~ sex")))
+    for ours, theirs in zip(found, true, strict=True):
+        assert ours.name == theirs.name
+        assert ours.estimate == pytest.approx(theirs.estimate, abs=0.1 * theirs.standard_error)
+        assert ours.standard_error == pytest.approx(theirs.standard_error, rel=0.05)
+
+
 def test_functions_that_are_no_statistic_of_weighted_rows_are_refused(model: Model) -> None:
     generator = np.random.default_rng(1)
     cases: list[tuple[str, Function]] = [

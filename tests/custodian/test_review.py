@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,18 +96,10 @@ def test_a_column_that_is_left_out_takes_its_questions_along(drafted: Draft) -> 
         review.answer(text, "income", None)
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "typed", "entry"),
-    [
-        ("role", "v", 'Wife, "Smith, J.", Child', {"values": ["Wife", "Smith, J.", "Child"]}),
-        ("income", "b", "0, 1_000_000", {"low": 0, "high": 1_000_000}),
-        ("income", "e", "0,10,20.0", {"edges": [0, 10, 20.0]}),
-        ("role", "v", " ", "values must list at least one text. Separate them by commas."),
-        ("income", "b", "7", "bounds must be two, the lower and the upper one, got '7'. Write 0, 1000000."),
-        ("income", "e", "a, b", "'a' is not a number. Write numbers, separated by commas."),
-        ("income", "e", "5, 3", "attribute 'income': edges must increase, got 3 after 5. Remove one."),
-    ],
-)
+TYPED = tomllib.loads(Path(__file__).with_name("typed.toml").read_text())["cases"]
+
+
+@pytest.mark.parametrize(("name", "key", "typed", "entry"), TYPED)
 def test_what_is_typed_completes_an_entry_or_is_refused(
     drafted: Draft, name: str, key: str, typed: str, entry: dict[str, object] | str
 ) -> None:

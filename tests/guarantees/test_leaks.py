@@ -25,10 +25,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from sklar.cli import cli, explained
+from sklar.cli import cli
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
+from sklar.machine.wording import explained
 from sklar.public.schema import Schema
 from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table

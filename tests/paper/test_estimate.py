@@ -26,7 +26,6 @@ from tests.fitting.test_denoise import schema_of
 
 Array = NDArray[np.float64]
 
-CUTS = st.floats(-4.3, 4.3)
 PROBABILITIES = st.floats(1e-5, 1 - 1e-5)
 
 
@@ -93,19 +92,6 @@ def test_thresholds_invert_the_tail() -> None:
 )
 def test_orthant_agrees_with_conditioning(h: float, k: float, r: float) -> None:
     assert float(orthant(h, k, r)) == pytest.approx(by_conditioning(h, k, r), rel=0.0, abs=1e-15)
-
-
-@given(h=CUTS, k=CUTS, r=st.floats(-1.0, 1.0))
-@settings(max_examples=50, deadline=None)
-def test_orthant_identities(h: float, k: float, r: float) -> None:
-    low, middle, high, value = orthant(h, k, [-1.0, 0.0, 1.0, r])
-    assert low == pytest.approx(max(0.0, ndtr(-h) - ndtr(k)), abs=1e-15)
-    assert middle == pytest.approx(ndtr(-h) * ndtr(-k), abs=1e-15)
-    assert high == pytest.approx(min(ndtr(-h), ndtr(-k)), abs=1e-15)
-    assert value == pytest.approx(float(orthant(k, h, r)), abs=1e-15)
-    assert value + orthant(h, -k, -r) == pytest.approx(ndtr(-h), abs=1e-14)
-    assert 0.0 <= value <= min(ndtr(-h), ndtr(-k))
-    assert orthant(0.0, 0.0, r) == pytest.approx(0.25 + math.asin(r) / (2.0 * math.pi), abs=1e-15)
 
 
 @given(p_i=PROBABILITIES, p_j=PROBABILITIES, share=st.floats(0.0, 1.0))

@@ -6,6 +6,7 @@ import codecs
 import copy
 import hashlib
 import json
+import tomllib
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Mapping
@@ -244,17 +245,7 @@ def test_what_is_read_is_written(body: str) -> None:
 
 
 ATTRIBUTE = '[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n'
-EVERY = """[table]
-name = "t"
-delimiter = ";"
-decimal = ","
-thousands = "."
-encoding = "latin-1"
-quote = "'"
-header = false
-columns = ["a", "b c"]
-nulls = ["NA", "?"]
-"""
+EVERY = Path(__file__).with_name("table.toml").read_text()
 
 
 def test_every_key_of_a_table_is_read_and_written_back() -> None:
@@ -276,22 +267,11 @@ def test_a_schema_that_says_nothing_has_the_digest_that_it_had() -> None:
     assert Schema.from_toml(plain + ATTRIBUTE) == schema
 
 
-# By the decimal sign and the one between thousands: texts, and what Python shall read.
-WRITINGS: dict[tuple[str, str | None], dict[str, str]] = {
-    (".", None): {"1,5": "1,5"},
-    (",", None): {"1,5": "1.5", " -1,5e3 ": " -1.5e3 ", ",5": ".5", "7": "7", "1.5": "1,5", "1.234,5": "1.234,5"},
-    (",", "."): {"1.234,5": "1234.5", "1.234": "1234", "-12.345.678,00": "-12345678.00", "1.5": "1,5"}
-    | {"n.a.": "n.a.", "nan": "nan", "": ""},
-    (".", ","): {"1,234.50": "1234.50", "12,34,567": "1234567", "1,23": "1,23"},
-    (".", " "): {"1\u202f234\u00a0567 ": "1234567"},
-    (".", "'"): {"1\u2019234.5": "1234.5"},
-    (".", "_"): {"1_000": "1000"},
-}
-
-
 def test_numbers_in_plain_writing() -> None:
-    for (decimal, thousands), texts in WRITINGS.items():
-        assert {text: Reading(decimal=decimal, thousands=thousands).plain(text) for text in texts} == texts
+    """By the decimal sign and the one between thousands: texts, and what Python shall read."""
+    for each in tomllib.loads(Path(__file__).with_name("writings.toml").read_text())["writings"]:
+        texts = each.pop("texts")
+        assert {text: Reading(**each).plain(text) for text in texts} == texts
 
 
 @given(text=st.text("0123456789.,' e+-\u00a0x", max_size=12))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import tomllib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -22,22 +23,15 @@ from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 from tests.rows.test_encode import PASSING
 
-ENTRIES = {
-    "categorical": "type = 'categorical'\nvalues = ['a', '7']\nmissing = '?'\nother = true",
-    "integer": "type = 'integer'\nedges = [0, 10, 20]\nmissing = '?'",
-    "real": "type = 'real'\nedges = [0, 10, 20]\nmissing = '?'",
-    "boolean": "type = 'boolean'\nmissing = '?'",
-    "money": "type = 'real'\nedges = [0, 10, 20]\nformat = '$1,234.50'\nmissing = '?'",
-    "serial": "type = 'date'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nformat = 'serial'\nmissing = '?'",
-    "date": "type = 'date'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nmissing = '?'",
-    "datetime": "type = 'datetime'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nmissing = '?'",
-}
+ENTRIES = tomllib.loads(Path(__file__).with_name("odd.toml").read_text())
 # Plain, and written in another way: the texts of a table then pass the normalizer.
 TABLES = ("", "[table]\ndecimal = ','\nthousands = '.'\nnulls = ['NA']\n")
-CATEGORIES = Schema.from_toml(f"[attributes.x]\n{ENTRIES['categorical']}")
+CATEGORIES = Schema.from_dict({"attributes": {"x": ENTRIES["categorical"]}})
 SCHEMAS = [
-    pytest.param(Schema.from_toml(f"{table}[attributes.x]\n{entry}"), id=f"{kind}{' rewritten' * bool(table)}")
-    for table in TABLES
+    pytest.param(
+        Schema.from_dict({"table": table, "attributes": {"x": entry}}), id=f"{kind}{' rewritten' * bool(table)}"
+    )
+    for table in (dict[str, object](), tomllib.loads(TABLES[1])["table"])
     for kind, entry in ENTRIES.items()
 ]
 

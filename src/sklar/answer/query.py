@@ -73,8 +73,8 @@ class Answer(Tabular):
 
     It is of `n_rows` rows. `low` and `high` are an interval, or `bounds` that noisy tables leave. Where rows of each
     person are `counted` that were chosen at random, they include `choosing_error`, a bound on the standard error that
-    choosing adds to a number of people. `split` are bins that the predicate cuts, and `beyond` says where it asks
-    beyond what a search found of numbers: at most `beyond_most` rows may lie there.
+    choosing adds to a number of people. `split` are bins that the predicate cuts, and where it asks
+    beyond what a search found of numbers at most `beyond_most` rows may lie there.
     """
 
     predicate: str
@@ -92,7 +92,6 @@ class Answer(Tabular):
     counted: str = "rows"
     choosing_error: float | None = None
     split: tuple[str, ...] = ()
-    beyond: tuple[str, ...] = ()
     beyond_most: float | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -226,7 +225,6 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, exact:
         synthetic_by=by,
         counted=certificate.counted,
         split=cut_bins(schema, asked.cuts),
-        beyond=tuple(f"'{name}' {limits}" for name, limits in inquiry.limits.items()),
         beyond_most=sum(inquiry.beyond.values()) if inquiry.beyond else None,
         notes=tuple(note for note in found.notes if not note.startswith("counted are")),
         cautions=found.cautions,

@@ -71,11 +71,14 @@ def group_of(sizes: NDArray[Any], rows: int) -> int:
 def grade(sds: Doubles, sizes: NDArray[Any], rows: int) -> str:
     """What tables are good for, in one of the words of `GRADES`: as noise, a group cannot be told from none.
 
+    Nor are tables better than noise of which most are.
+
     >>> grade(np.array([40.0]), np.array([10]), 1_470), grade(np.array([40.0]), np.array([20]), 1_470)
     ('usable in part', 'mostly noise')
     """
     part = TWICE * rms(sds, sizes) / group_of(sizes, rows)
-    return next(word for most, word in GRADES if part <= most)
+    noisy = float(np.median(ratios(sds, sizes, rows))) > 1
+    return NOISE if noisy else next(word for most, word in GRADES if part <= most)
 
 
 def within(error: float) -> str:

@@ -29,12 +29,10 @@ def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **how: Any) -> N
 
 
 def _say_private(made: Path | None) -> None:
-    from sklar.custodian.evaluate.private_report import MARK
-
     if made is not None and not is_given("json"):
         say(f"PRIVATE as well: {made}")
-        if MARK not in made.name:
-            say(f"Its name does not say so: consider {made.with_name(f'{MARK}-{made.name}')}.")
+        if "PRIVATE" not in made.name:
+            say(f"Its name does not say so: consider {made.with_name(f'PRIVATE-{made.name}')}.")
 
 
 @command("An analysis of real rows beside infer's: private.", JSON)

@@ -448,8 +448,7 @@ def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...
     progress.stage("hash", total=sum(path.stat().st_size for path in paths), unit="bytes")
     digests = []
     for path in paths:
-        unread = f"file '{path}' cannot be read: {{why}}. Check the path."
-        with failing(DataError, unread, OSError), path.open("rb") as file:
+        with failing(DataError, said("custodian.unread", path=path), OSError), path.open("rb") as file:
             digests.append(hashlib.file_digest(file, "sha256").digest())
         progress.advance(path.stat().st_size)
     return tuple(digests)

@@ -74,9 +74,8 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
     """The open decisions about attributes, or about those named, with what a draft of the table saw in the rows."""
     schema = Schema.from_toml(text)
     entries = schema.to_dict()["attributes"]
-    chosen = [
-        each for each in schema.attributes if (each.reviewed is not True if about is None else each.name in about)
-    ]
+    about = [each.name for each in schema.attributes if each.reviewed is not True] if about is None else about
+    chosen = [each for each in schema.attributes if each.name in about]
     lines, rules = text.splitlines(), open_rules(text)
     places = _places(lines)
     own = [lines[slice(*places.get(("attributes", each.name), (0, 0)))] for each in chosen]
@@ -104,11 +103,10 @@ def _question(
         private = ("; ".join(facts(seen)) + ".", *values)
     # A domain that an earlier version, or a person, took from the rows cannot be accepted in bulk.
     drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.private)
-    found = "a release finds the domain with part of its budget."
     return Question(
         name=attribute.name,
         kind=attribute.kind,
-        proposed=notes.get(PROPOSED, found if attribute.private else listed),
+        proposed=notes.get(PROPOSED, said("custodian.found") if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
         decide=asked(notes.get(DECIDE, ""), attribute, seen) + rule,
         private=private,
@@ -231,10 +229,7 @@ def open_rules(text: str) -> tuple[OpenRule, ...]:
 
 
 def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
-    """The rules that a tie in the rows amounts to, in the levels of the schema; none where it cannot state them.
-
-    The custodian confirms each as public knowledge, so the rows that break it are mistakes.
-    """
+    """The rules that a tie amounts to, in the schema's levels, or none: once confirmed, exceptions are mistakes."""
     tie, schema = next((tie for tie in draft.ties if tie.line == rule.line), None), Schema.from_toml(text)
     if tie is None or not {rule.first, rule.second} <= set(schema.names):
         return []
@@ -381,8 +376,7 @@ def _replace(text: str, entries: Mapping[str, Entry | None]) -> str:
     lines = text.splitlines()
     places = _places(lines)
     if lost := [name for name in entries if ("attributes", name) not in places]:
-        header = f"[attributes.{toml_key(lost[0])}]"
-        raise SchemaError(f"attribute '{lost[0]}': its header {header} was not found. Edit the file by hand.")
+        raise SchemaError(said("custodian.lost", name=lost[0], key=toml_key(lost[0])))
     # From the end on: lines before it stay where they are.
     for name in sorted(entries, key=lambda name: places["attributes", name], reverse=True):
         (start, end), entry = places["attributes", name], entries[name]

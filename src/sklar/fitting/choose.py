@@ -56,7 +56,6 @@ PER_CONTRAST, NOISE_POWER, COMPONENTS, MOST_COMPONENTS = 0.089, -0.75, (150, 400
 UNITED, LEAST_FITS = 1_600, 3
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP, MAX_RUN, MAX_OPERATIONS = 3e8, 2e12, 8e12
-_CACHED = 65_536
 # Cells of two-way tables up to which a model holds what it misses of them.
 MOST_MISSED = 1 << 24
 
@@ -153,10 +152,18 @@ class Split:
                 predicted *= np.float32(1 / found.shape[1])
             else:
                 predicted = self._tied.predict(found, slice(first, last))[:, first:]
-            parts = strip_error(predicted, self._held[first:last, first:], self.weights, self._margins, first)
-            error += self._per_strip * parts[0]
+            weight, alone = (
+                self.weights.rows(first, last)[:, first:],
+                np.outer(self._margins[first:last], self._margins[first:]),
+            )
+            # What lies among the strip's own rows is there twice: all arrays are symmetric.
+            apart, moved = (
+                float(each.sum(dtype=np.float64)) - float(each[:, : last - first].sum(dtype=np.float64)) / 2
+                for each in (weight * (predicted - other) ** 2 for other in (self._held[first:last, first:], alone))
+            )
+            error += self._per_strip * apart
             # A sum that is taken f times has f^2 times its variance.
-            distance += self._per_strip**2 * parts[1]
+            distance += self._per_strip**2 * moved
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
@@ -165,24 +172,6 @@ class Split:
             error += more[0]
             distance += more[1]
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
-
-
-def strip_error(
-    predicted: Floats, held: Floats, weights: CellWeights, margins: Floats, first: int
-) -> tuple[float, float]:
-    """Weighted squared distances of predictions from held-out tables and from independence, each pair once."""
-    totals = np.zeros(2)
-    rows = max(1, _CACHED // max(held.shape[1], 1))
-    for start in range(0, len(held), rows):
-        some, end = slice(start, start + rows), min(start + rows, len(held))
-        weight = weights.rows(first + start, first + end)[:, first:]
-        for at, other in enumerate((held[some], np.outer(margins[first + start : first + end], margins[first:]))):
-            missed = predicted[some] - other
-            missed *= missed
-            missed *= weight
-            # What lies among the strip's own rows is there twice: all arrays are symmetric.
-            totals[at] += float(missed.sum(dtype=np.float64)) - float(missed[:, : len(held)].sum(dtype=np.float64)) / 2
-    return float(totals[0]), float(totals[1])
 
 
 def follow(

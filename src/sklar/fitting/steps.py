@@ -31,8 +31,6 @@ RATE, DECAY = 0.2, 1_000.0
 # The share of a fit's steps, the last ones, over which the rate falls to nothing: fits come to rest.
 COOL = 0.1
 _CENTERED = 16
-# Entries of a matrix of zeros and ones up to which a product with it is the fastest sum within attributes.
-_SMALL_MATRIX = 10_000
 # With Python's error model every division would ask for a zero first, and no loop that divides would vectorize.
 _FAST: dict[str, Any] = {"fastmath": {"contract", "reassoc"}, "error_model": "numpy"}
 # 2^f between -1/2 and 1/2, to the least largest relative error.
@@ -157,13 +155,9 @@ class Logits:
 
     def _arrange(self, cells: Cells) -> Ints:
         self._of_contrast = attribute_of_contrast(cells)
-        # The levels with a contrast of attributes of one size, all together.
-        alike = [np.flatnonzero(cells.sizes == size) for size in np.unique(cells.sizes[cells.sizes > 1])]
-        starts = cells.offsets[:-1] - np.arange(self._m)
-        self._alike = [(own, starts[own][:, None] + np.arange(cells.sizes[own[0]] - 1)) for own in alike]
-        small = self._m * self._of_contrast.size <= _SMALL_MATRIX
-        members = np.arange(self._m if small else 0)[:, None] == self._of_contrast
-        self._members = members.astype(np.float32) if small else None
+        # A product with a matrix of zeros and ones is the fastest sum within attributes.
+        self._members = (np.arange(self._m)[:, None] == self._of_contrast).astype(np.float32)
+        self._several = np.flatnonzero(cells.sizes > 1)
         root = np.sqrt(cells.sizes.astype(np.float32))[:, None]
         self._slope = np.where(root > 1, 1 / np.maximum(root - 1, np.float32(1e-3)), np.float32(1.0))
         self._root = 1 / root
@@ -171,12 +165,7 @@ class Logits:
 
     def _sums(self, rest: Floats) -> Floats:
         """The sum over each attribute's levels but the first, shape (m, D)."""
-        if self._members is not None:
-            return np.asarray(self._members @ rest)
-        sums = np.zeros((self._m, rest.shape[1]), dtype=np.float32)
-        for own, rows in self._alike:
-            sums[own] = rest[rows].sum(axis=1)
-        return sums
+        return np.asarray(self._members @ rest)
 
     def _by_fit(self, values: Floats) -> Floats:
         """A view of shape (rows, fits, components of each)."""
@@ -190,9 +179,8 @@ class Logits:
     def _center(self) -> None:
         """Take the largest logit of each attribute off all of them, which changes no probability."""
         first, rest = self._logits[: self._m], self._logits[self._m :]
-        most = first.copy()
-        for own, rows in self._alike:
-            most[own] = np.maximum(most[own], rest[rows].max(axis=1))
+        most, own = first.copy(), self._several
+        most[own] = np.maximum(most[own], np.maximum.reduceat(rest, (self._offsets[:-1] - np.arange(self._m))[own]))
         rest -= self._spread(most)
         first -= most
 

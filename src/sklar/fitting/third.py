@@ -63,7 +63,7 @@ _SHAPED = 0.1
 # Tables of four matter so much less than those of three where no target is named: they are to find what only they show.
 _OF_FOUR = 0.1
 # What noise costs pairs is at least this part of what it costs before they are denoised.
-_LEAST_PRICE = 0.1
+_LEAST_PRICE = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -99,12 +99,8 @@ class Spend:
         return cls(scales=scale[first], moves=total, reach=far[first], lost_delta=lost_delta)
 
     def __add__(self, other: Spend) -> Spend:
-        return Spend.of(
-            np.concatenate([self.scales, other.scales]),
-            np.concatenate([self.moves, other.moves]),
-            np.concatenate([self.reach, other.reach]),
-            lost_delta=self.lost_delta + other.lost_delta,
-        )
+        both = ((self.scales, other.scales), (self.moves, other.moves), (self.reach, other.reach))
+        return Spend.of(*map(np.concatenate, both), lost_delta=self.lost_delta + other.lost_delta)
 
     def __mul__(self, factor: float) -> Spend:
         """The same moves at `factor` times the scales."""

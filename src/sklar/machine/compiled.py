@@ -29,7 +29,6 @@ R = TypeVar("R")
 
 # The variable that names the folder, to numba and to us.
 FOLDER = "NUMBA_CACHE_DIR"
-# Every module with kernels, and what they do.
 KERNELS: dict[str, str] = stated("sklar.machine", "said.toml")["kernels"]
 # A read-only array, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"

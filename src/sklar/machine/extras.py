@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 from sklar.errors import DataError, MissingExtraError
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -85,8 +85,7 @@ def session() -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Without spark-submit, whose settings say it, Spark would take the first Python on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    needed = "It needs Java 17 or later (JAVA_HOME), and a master that can be reached."
-    with failing(MissingExtraError, f"Spark did not start ({{kind}}). {needed}"):
+    with failing(MissingExtraError, said("machine.no_spark")):
         return SparkSession.builder.appName("sklar").getOrCreate()
 
 

@@ -41,7 +41,7 @@ _TINY = 1e-150  # cut points and cosines stay above it, and their product above 
 _MOST_STEPS = 100
 _CHUNK = 1 << 15
 # The repair ends by its gradient alone.
-_STEPS = {"ftol": 0.0, "maxcor": 20, "maxiter": 1_000}
+_STEPS = {"ftol": 0.0, "maxcor": 20, "maxiter": 200}
 _BOUND_SLACK = 4.0 * np.finfo(np.float64).eps  # rounding in p_i + p_j - 1 is not a target out of bounds
 
 

@@ -13,14 +13,14 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from sklar.errors import SchemaError
 from sklar.machine.wording import said, stated
 from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated, within
-from sklar.public.axis import AXES, DAY, PARTS, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
+from sklar.public.axis import AXES, DAY, SECOND, SERIAL, Axis, Spacing, number_format, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
 
 # Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
@@ -42,79 +42,48 @@ _EXACT = 2**53
 Numbers = tuple[int, ...] | tuple[float, ...]
 
 
-class Key(NamedTuple):
-    """A key of an entry: what it must be or list, its type, how to mend it, which values fit, and its default."""
-
-    must: str
-    types: type | tuple[type, ...]
-    remedy: str = ""
-    fits: Callable[[Any], object] = lambda _given: True
-    default: Any = None
-
-
-_FLAG = Key("be true or false", bool, default=False)
-_COUNT = Key(f"be a whole number from 1 to {MAX_LEVELS}", int, fits=lambda number: 0 < number <= MAX_LEVELS)
-_WEIGHT = f"be a number from {LEAST_WEIGHT} to {MOST_WEIGHT:g}"
-_SOURCE = "be 'public' (public knowledge) or 'rows' (read from the rows)"
-_COLUMN = "be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', 'string' or 'category'"
-_KEYS = {
-    "values": Key("list the categories", list, " Write values = ['a', 'b']."),
-    "edges": Key("list at least two numbers or dates", list, fits=lambda given: len(given) > 1),
-    "points": Key("list numbers within the edges", list, " Write points = [0, 40].", len),
-    "low": Key("be a bound", object),
-    "high": Key("be a bound", object),
-    "bins": _COUNT,
-    "at_most": _COUNT,
-    "spacing": Key(f"be one of {', '.join(get_args(Spacing))}", str, "", get_args(Spacing).__contains__),
-    "domain": Key(f"be one of {', '.join(get_args(Domain))}", str, "", get_args(Domain).__contains__, "public"),
-    "step": Key("be a positive number", (int, float), " Write step = 100, or step = 0.01.", lambda n: 0 < n < _EXACT),
-    "clip": Key("be a number smaller than 2**50", (int, float), " Write clip = 100000.", lambda n: abs(n) < 2**50),
-    "texts": Key(
-        "be those of false and true", list, " Write texts = ['N', 'Y'].", lambda pair: [*map(type, pair)] == [str, str]
-    ),
-    "format": Key("be a text in the letters of strptime, or an example of a number", object),
-    "ordered": _FLAG,
-    "special": Key("list texts or numbers", list, " Write special = ['N', -9].", len),
-    "missing": Key("be the text that stands for a missing value", str),
-    "other": _FLAG,
-    "outside": Key("be 'clip' or 'missing'", str, "", get_args(Outside).__contains__, "clip"),
-    "output": Key(_COLUMN, str, "", parse_output),
-    "reviewed": Key("be true, false or 'unread'", object, fits=("unread", True, False).__contains__, default=True),
-    "provenance": Key(_SOURCE, str, "", get_args(Provenance).__contains__),
-    "weight": Key(_WEIGHT, (int, float), "", lambda weight: LEAST_WEIGHT <= weight <= MOST_WEIGHT, 1.0),
-    "part_of": Key("be the name of a column of moments", str, "", len),
-    "prefix": Key("be a number of characters", int, " Write prefix = 2.", lambda number: 0 < number < 100, 0),
-    "length": Key("be a number of characters", int, " Write length = 5.", lambda number: 0 < number < 100, 0),
+_TEXTS = stated("sklar.public", "texts.toml")
+_KEYS: dict[str, list[Any]] = _TEXTS["keys"]
+_TYPES: dict[str, Any] = {"list": list, "text": str, "number": (int, float), "whole": int, "flag": bool, "any": object}
+_CHOICES = {"spacing": Spacing, "domain": Domain, "outside": Outside, "provenance": Provenance}
+# What a value must be beside its type.
+_FITS: dict[str, Callable[[Any], object]] = {
+    **{key: get_args(kind).__contains__ for key, kind in _CHOICES.items()},
+    **dict.fromkeys(("bins", "at_most"), lambda number: 0 < number <= MAX_LEVELS),
+    **dict.fromkeys(("prefix", "length"), lambda number: 0 < number < 100),
+    **dict.fromkeys(("points", "special", "part_of"), len),
+    "edges": lambda given: len(given) > 1,
+    "step": lambda number: 0 < number < _EXACT,
+    "clip": lambda number: abs(number) < 2**50,
+    "texts": lambda pair: [*map(type, pair)] == [str, str],
+    "output": parse_output,
+    "reviewed": ("unread", True, False).__contains__,
+    "weight": lambda weight: LEAST_WEIGHT <= weight <= MOST_WEIGHT,
 }
-_DEFAULTS = {key: known.default for key, known in _KEYS.items()}
+_DEFAULTS = {key: next(iter(known[3:]), None) for key, known in _KEYS.items()}
 # Those that do not state the domain are written, in this order, where they do not have their default.
 _WRITTEN = {key: getattr(Attribute(name="", kind="boolean"), key) for key in list(_KEYS)[9:]}
 # What a format must tell of a kind, the parts of a moment that must and must not come back, and an example.
-_FORMATS: dict[str, list[str]] = stated("sklar.public", "texts.toml")["formats"]
-_BINNED = {"edges", "low", "high", "bins", "spacing", "points", "step", "outside", "domain"}
-_BY_KIND = {kind: _BINNED | ({"format"} if kind in _FORMATS else set()) for kind in AXES} | {
-    "categorical": {"values", "ordered", "other", "domain", "at_most", "prefix", "length"},
-    "boolean": {"texts"},
-    "weekday": {"format"},
-    **dict.fromkeys(("integer", "real"), _BINNED | {"clip", "format"}),
-}
-_BY_KIND |= {kind: _BY_KIND[kind] | {"part_of"} for kind in PARTS}
+_FORMATS: dict[str, list[str]] = _TEXTS["formats"]
+_BY_KIND = {kind: {*keys.split()} for kind, keys in _TEXTS["kinds"].items()}
 _EVERYWHERE = {"type", "unit", "labels", *TABLE_WORDS, *_KEYS}.difference(*_BY_KIND.values())
 
 
 def read_key(entry: Mapping[str, Any], key: str) -> Any:
     """What an entry states under a key, checked by itself."""
-    given, known = entry.get(key), _KEYS[key]
+    given, kind, fits = entry.get(key), _KEYS[key][1], _FITS.get(key, lambda _given: True)
     if given is None:
-        return known.default
-    flag = isinstance(given, bool) and known.types not in (bool, object)
-    if flag or not isinstance(given, known.types) or not known.fits(given):
+        return _DEFAULTS[key]
+    flag = isinstance(given, bool) and kind not in ("flag", "any")
+    if flag or not isinstance(given, _TYPES[kind]) or not fits(given):
         raise _refused(key, given)
     return given
 
 
 def _refused(key: str, given: object) -> SchemaError:
-    return SchemaError(f"{key} must {_KEYS[key].must}, got {given!r}.{_KEYS[key].remedy}")
+    must, _, remedy, *_ = _KEYS[key]
+    must = must.format(levels=MAX_LEVELS, least=LEAST_WEIGHT, most=MOST_WEIGHT)
+    return SchemaError(f"{key} must {must}, got {given!r}.{remedy}")
 
 
 def require_known_keys(entry: Mapping[str, Any], keys: Iterable[str]) -> None:
@@ -262,8 +231,7 @@ def _special(axis: Axis, keys: SimpleNamespace, given: object) -> str | int | fl
     if axis.binned and not axis.numeric:
         return axis.text(number) if keys.format is None else text
     if axis.binned and (not abs(number) < _EXACT or (not axis.continuous and number != number // 1)):
-        needed = "finite numbers" if axis.continuous else "whole numbers"
-        raise SchemaError(f"special numbers must be {needed} smaller than 2**53 in size, got {given!r}.")
+        raise SchemaError(said("public.special", what="finite" if axis.continuous else "whole", got=given))
     return int(number) if number == number // 1 else number
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from sklar.errors import ModelError, SchemaError, SklarError
+from sklar.machine.wording import said
 
 MAX_JSON = 16 << 20
 MAX_VALUES = 300_000
@@ -56,8 +57,7 @@ def open_model(path: str | Path, what: str = "model") -> Iterator[tuple[zipfile.
         raise ModelError(f"'{path}' is not a usable {what}: {error}") from None
     except Exception as error:
         # Whatever a damaged or hostile file makes zip, JSON or NumPy raise: report one clear error.
-        damaged = f"or it is damaged ({type(error).__name__}). Get an intact copy"
-        raise ModelError(f"'{path}' is not a Sklar model file, {damaged}.") from None
+        raise ModelError(said("public.no_model", path=path, kind=type(error).__name__)) from None
 
 
 def _require_few_members(path: Path) -> None:

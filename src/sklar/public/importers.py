@@ -67,10 +67,7 @@ class ColumnEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The schema that a description implies: an entry for each column, or the reason why it is left out.
-
-    `nulls` are texts that stand for nothing in every column, `words` what people call the table.
-    """
+    """What a description implies: an entry of each column, or why it has none; `nulls` and `words` of the table."""
 
     name: str
     source: str
@@ -115,8 +112,7 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
     if format == "arrow" or (format is None and suffix in arrow.SUFFIXES):
         import polars as pl
 
-        damaged = f"'{path}' is not a Parquet file or an Arrow file, or it is damaged."
-        with failing(SchemaError, damaged, (Exception, pl.exceptions.PanicException)):
+        with failing(SchemaError, said("public.no_arrow", path=path), (Exception, pl.exceptions.PanicException)):
             return from_arrow(arrow.file_schema(path), name)
     parse: Callable[[str], Any] = json.loads
     if suffix in (".yaml", ".yml"):
@@ -166,8 +162,7 @@ def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = 
     try:
         parse_format(AXES[keys["type"]], written)
     except SchemaError:
-        unread = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
-        return ColumnEntry(keys=keys, notes=[*notes, unread])
+        return ColumnEntry(keys=keys, notes=[*notes, said("public.unread_form", form=written, kind=keys["type"])])
     return ColumnEntry(keys=keys | ({} if written is None else {"format": written}), notes=notes)
 
 

@@ -27,6 +27,7 @@ Allowed: TypeAlias = Mapping[tuple[int, int], NDArray[np.bool_]]
 # Which levels of each attribute are still possible.
 Levels: TypeAlias = Mapping[int, NDArray[np.bool_]]
 LevelNames: TypeAlias = Mapping[str, tuple[str, ...]]
+Order: TypeAlias = Callable[[int, NDArray[np.int64]], Sequence[int]]
 _Neighbors: TypeAlias = Mapping[int, list[tuple[int, NDArray[np.bool_]]]]
 # The most levels that one search for a record looks at. Real rules need a few thousand; loading a file must end soon.
 MAX_EFFORT = 20_000_000
@@ -350,11 +351,7 @@ class SearchSteps:
 
 
 def solve(
-    domains: Levels,
-    allowed: Allowed,
-    *,
-    effort: SearchSteps,
-    order: Callable[[int, NDArray[np.int64]], Sequence[int]] = lambda _attribute, codes: codes.tolist(),
+    domains: Levels, allowed: Allowed, *, effort: SearchSteps, order: Order = lambda _attribute, codes: codes.tolist()
 ) -> dict[int, int] | None:
     """A record: one level from every attribute's domain, such that all pairs are allowed. None when there is none.
 

@@ -44,7 +44,6 @@ MAX_TABLE = 100_000_000
 PairWeight = tuple[str, str, float]
 # How many times as much a two-way table matters that holds a target.
 TARGET_WEIGHT = 2.0
-_ASKED = "[table] ask_person must list columns that may say whose rows are. Remove it where that is decided."
 
 
 class HasSchema(Protocol):
@@ -122,7 +121,7 @@ class Schema(Remembering):
         whole = rows is None or (type(rows) is int and rows > 0)
         refuse(
             (not isinstance(name, str) or not name, f"[table] name must be a text that is not empty, got {name!r}."),
-            (not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), _ASKED),
+            (not isinstance(asked, list) or not all(isinstance(each, str) for each in asked), said("public.asked")),
             (not whole, f"[table] rows_about must be a whole number of at least 1, got {rows!r}."),
         )
         if not isinstance(entries, Mapping) or not entries:

@@ -323,14 +323,15 @@ class Tree(Remembering):
 
     def found(self, joint: Schema) -> Tree:
         """The same tables with the domains that a joint table of theirs has."""
-        held, branches = dict(zip(self.places, joint.attributes, strict=True)), list[Branch]()
-        # All that a search decides.
-        decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
+        held, branches = dict(zip(self.places, joint.attributes, strict=True)), []
         for i, branch in enumerate(self.branches):
-            own = list(branch.schema.attributes)
-            for at, each in enumerate(own):
-                own[at] = replace(each, **{key: getattr(held[i, at], key) for key in decided}) if each.private else each
-            branches.append(replace(branch, schema=replace(branch.schema, attributes=tuple(own))))
+            # All that a search decides.
+            decided = ("values", "edges", "points", "clip", "domain", "at_most", "words")
+            attributes = tuple(
+                replace(own, **{name: getattr(held[i, place], name) for name in decided}) if own.private else own
+                for place, own in enumerate(branch.schema.attributes)
+            )
+            branches.append(replace(branch, schema=replace(branch.schema, attributes=attributes)))
         return replace(self, branches=tuple(branches))
 
     @cached_property

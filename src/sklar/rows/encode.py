@@ -32,6 +32,8 @@ from sklar.public.axis import DAY, PARTS, clock_text, days, parse_number, plain_
 from sklar.public.schema import Attribute, Schema
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
+Many = Callable[[Numbers], NDArray[Any]]
+One = Callable[[object], int | float]
 
 _LARGEST = 2**63 - 1
 _READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
@@ -129,11 +131,7 @@ def _apart(attribute: Attribute) -> dict[int | float, int]:
 
 
 def _by_value(
-    column: pl.Series,
-    attribute: Attribute,
-    of_numbers: Callable[[Numbers], NDArray[Any]],
-    of_value: Callable[[object], int | float],
-    kind: DTypeLike,
+    column: pl.Series, attribute: Attribute, of_numbers: Many, of_value: One, kind: DTypeLike
 ) -> NDArray[Any]:
     """The meaning of a column's values, each distinct one read once; plainly written ones are read together."""
     values, places = distinct(column)
@@ -222,10 +220,7 @@ def _looked_up(numbers: Numbers, attribute: Attribute) -> NDArray[np.int32] | No
 
 
 def numbers_of(column: pl.Series, attribute: Attribute) -> Numbers:
-    """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
-
-    Which values are numbers of the domain, their codes say.
-    """
+    """Numbers on the attribute's axis, shape (rows,): anything for values that, by their codes, are no numbers."""
     numbers, kind = typed_numbers(column, attribute), np.float64 if attribute.axis.continuous else np.int64
     if numbers is not None:
         return numbers

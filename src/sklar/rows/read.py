@@ -229,12 +229,10 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
 def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = None) -> Source:
     """A Parquet or an Arrow file, or an address in a store: by polars where it reads that, else by pyarrow."""
     name, n_rows, parquet = f"file '{place}'", None, kind in PARQUET
-    why = "a column has a type that polars cannot read" if isinstance(place, Path) else "it cannot be reached"
-    problem = f"{name} is not {'a Parquet' if parquet else 'an Arrow'} file, it is damaged, or {why}."
+    key, what = "unreadable" if isinstance(place, Path) else "unreached", "a Parquet" if parquet else "an Arrow"
     if isinstance(place, str):
         # The address may be confidential, but holds no credentials: these are in the environment.
-        name = f"'{place}'"
-        problem = f"{name} cannot be read. Check the address, and the credentials in the environment."
+        name, key = f"'{place}'", "unread"
     read: Open
     try:
         if isinstance(place, Remote) and not place.address.startswith(_STORES):
@@ -261,7 +259,7 @@ def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = No
     except (Exception, pl.exceptions.PanicException) as error:
         if isinstance(error, OSError | SklarError) and not isinstance(place, str):
             raise
-        raise DataError(problem) from None
+        raise DataError(said(f"rows.{key}", name=name, what=what)) from None
     path = place if isinstance(place, Path) else None
     return Source(name=name, columns=columns, open_batches=read, n_rows=n_rows, types=types, path=path, threaded=True)
 

@@ -118,10 +118,7 @@ def require_person(source: Source | CountedTable, schema: Schema) -> None:
 
 
 def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
-    """A function that puts batches into plain notation, None where they are.
-
-    Without a schema no column is known to hold numbers: only `nulls` count.
-    """
+    """A function that puts batches into plain notation, None where they are; without a schema, only `nulls` count."""
     attributes = schema.attributes if schema is not None and reading.rewrites_numbers else ()
     # Texts with a meaning in the schema stay as written, as do columns with a format.
     numbers = {

@@ -13,11 +13,10 @@ from typing import Any
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
-from sklar.machine.wording import failing
+from sklar.machine.wording import failing, said
 
 _POSTGRES = ("postgresql://", "postgres://")
 _BATCH_BYTES = 1 << 22
-_NOT_RUN = "the database did not run the query. Run it in the database's own shell (duckdb, psql) to see why."
 
 
 def is_address(text: str) -> bool:
@@ -62,11 +61,10 @@ class Query:
         path = self._database
         if not Path(path).is_file():
             raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
-        why = "it is damaged, of another format, or open elsewhere for writing"
-        with failing(DataError, f"'{path}' cannot be opened as a DuckDB file: {why}."):
+        with failing(DataError, said("rows.no_duckdb", path=path)):
             connection = duckdb.connect(path, read_only=True, config=confined)
         held.callback(connection.close)
-        with failing(DataError, _NOT_RUN):
+        with failing(DataError, said("rows.not_run")):
             relation = connection.sql(self._text)
         if relation is None:
             raise DataError("the query returns no rows to read. It must be one SELECT.")
@@ -76,13 +74,12 @@ class Query:
         require("adbc_driver_postgresql", what="a query on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
         from adbc_driver_postgresql import dbapi
 
-        refused = "the PostgreSQL server cannot be reached, or it refused the user. Check the address with psql."
-        with failing(DataError, refused):
+        with failing(DataError, said("rows.no_postgres")):
             connection = dbapi.connect(self._database)
         held.callback(connection.close)
         cursor = connection.cursor()
         held.callback(cursor.close)
-        with failing(DataError, _NOT_RUN):
+        with failing(DataError, said("rows.not_run")):
             # A release only reads; a query that would write is a mistake.
             cursor.execute("SET TRANSACTION READ ONLY")
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})

@@ -34,6 +34,7 @@ from sklar.machine.wording import said
 from sklar.public.settings import Reading, codec_of
 from sklar.rows.encode import NO_TEXT
 
+Names = tuple[str, ...]
 # Bytes that are read and checked at a time, that polars parses at a time, and that a record may have.
 _BLOCK, _PARSED, _LONGEST = 1 << 17, 1 << 24, 1 << 24
 _LONGEST_NAME = 1 << 17
@@ -190,12 +191,7 @@ def _like_ascii(codec: str) -> bool:
 
 
 def read_csv(
-    path: Path | Remote,
-    reading: Reading,
-    columns: tuple[str, ...],
-    skip: int,
-    names: tuple[str, ...],
-    span: tuple[int, int] | None = None,
+    path: Path | Remote, reading: Reading, columns: Names, skip: int, names: Names, span: tuple[int, int] | None = None
 ) -> Iterator[pl.DataFrame]:
     """The rows after the header, which takes `skip` bytes of UTF-8: texts of these columns, ragged rows last. With a
     `span` of bytes, where lines are records: those whose lines begin in it.

@@ -177,6 +177,9 @@ def test_every_sentence_of_the_first_screen_follows_from_what_was_released() -> 
     }
     named = r"(?<![\w-])(gain|code|(?:two|three)(?= attr)|\d[\d,.]*\d|\d)(?![\w-])"
     told = {name: re.sub(r" +([.;,])", r"\1", re.sub(named, "#", text)) for name, text in told.items()}
+    # Noise alone may choose a set of three.
+    chosen = "# of the # sets of three columns were measured;"
+    told["lost"] = told["lost"].replace(chosen, "No set of three columns was measured;")
     found = {claim: " ".join(name for name in told if claim in told[name]) for claim in CLAIMS}
     assert found == CLAIMS
     # Nothing else is said there.

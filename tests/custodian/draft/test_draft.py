@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import random
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -302,22 +303,10 @@ def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str
     assert made.schema.ask_person == ((name,) if reason.endswith(SEVERAL) else ())
 
 
-@pytest.mark.parametrize(
-    ("name", "asked", "form"),
-    [
-        ("Patient No", True, "P{:05}"),
-        ("Versichertennummer", True, "A{:09}"),
-        ("member_nr", True, "{}"),
-        ("client", True, "C{}"),
-        ("customer", True, "{}"),
-        # Nothing in the name says so: the column may stay, but the question is asked.
-        ("case", True, "2021-{:05}"),
-        ("icd", False, "E{:03}"),
-        ("income", False, "{}"),
-        ("price", False, "{}.25"),
-        ("opened", False, "2001-01-01 {:06}"),
-    ],
-)
+PEOPLE_CODES = tomllib.loads(Path(__file__).with_name("people.toml").read_text())["cases"]
+
+
+@pytest.mark.parametrize(("name", "asked", "form"), PEOPLE_CODES)
 def test_codes_of_people_that_repeat_ask_whose_rows_they_are(name: str, asked: bool, form: str) -> None:
     made = drafted(name, [form.format(17 * (i % 150)) for i in range(600)])
     assert made.schema.ask_person == ((name,) if asked else ())

@@ -18,20 +18,9 @@ from sklar.custodian.evaluate import Evaluation, dependence, evaluate
 from sklar.custodian.evaluate.dependence import PairFit, associate
 from sklar.custodian.evaluate.raw import RawTable
 from sklar.custodian.evaluate.verdict import ColumnFit
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Schema
 
-# The levels are those that a release found: zip codes are almost all `other`.
-SCHEMA = Schema(
-    name="raw",
-    attributes=(
-        Attribute(name="zip", kind="categorical", values=("10000",), other=True),
-        Attribute(name="city", kind="categorical", values=tuple("ABCDEF"), other=True),
-        Attribute(name="cost", kind="integer", edges=(0, 100, 200, 50_000_000)),
-        Attribute(name="pay", kind="real", edges=(0, 20_000, 40_000, 80_000, 200_000)),
-        Attribute(name="at", kind="datetime", edges=(1_577_836_800_000_000, 1_609_459_200_000_000)),
-        Attribute(name="smoker", kind="boolean"),
-    ),
-)
+SCHEMA = Schema.load(Path(__file__).with_name("raw.toml"))
 ROWS = 4_000
 HOUR = pl.col("at").dt.truncate("1d")
 

@@ -18,8 +18,17 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import clean
 from sklar.answer.report.svg import axis_scale, tick_text
 from sklar.cli import cli
-from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
-from sklar.custodian.evaluate.private_report import draw_numbers, together, view
+from sklar.custodian.evaluate import (
+    NOTICE,
+    Evaluation,
+    answer,
+    choose_triples,
+    compare,
+    draw_numbers,
+    evaluate,
+    together,
+    view,
+)
 from sklar.public.schema import Attribute, Schema
 from sklar.public.settings import Reading
 from tests.answer.report.html import EVIL, check_escaped, read

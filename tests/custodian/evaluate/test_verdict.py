@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -75,16 +76,7 @@ def test_figures_as_a_person_writes_them() -> None:
     assert verdict.text(day, 31.2) == "1970-02-01"
 
 
-# Zeros, and exactly 40 hours, are not levels of their own: they share a bin with other numbers.
-MONEY = Schema(
-    name="money",
-    attributes=(
-        Attribute(name="gain", kind="integer", edges=tuple(range(0, 100_001, 5_000))),
-        Attribute(name="hours", kind="integer", edges=(0, 20, 38, 43, 60, 100)),
-        Attribute(name="age", kind="integer", edges=tuple(range(17, 91))),
-        Attribute(name="sex", kind="categorical", values=("F", "M")),
-    ),
-)
+MONEY = Schema.load(Path(__file__).with_name("money.toml"))
 
 
 def people(rows: int, seed: int) -> pl.DataFrame:

@@ -10,13 +10,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import limits_of, shown_limits
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile, pool_effects
 from sklar.answer.infer.inside import DESIGN, RUNS, Declared, Inside, Scores, inside_of, score
-from sklar.answer.infer.onestep import MOST_LISTED, Linearized, OneStep, one_step, refer
+from sklar.answer.infer.onestep import MOST_LISTED, OneStep, one_step, refer
 from sklar.answer.infer.words import FUNCTIONS, QUANTILES, Product, Statistic, read_question
 from sklar.answer.predicate import Expression, QueryError, cut_bins, lift
 from sklar.fitting.density import rows_beyond
@@ -200,19 +199,17 @@ class Inquiry:
         schema, certificate = model.schema, model.certificate
         several = certificate.count == "rows" and certificate.rows > 1
         self.declared = dict(scores or {})
-        unknown = next((name for name in self.declared if name not in schema.names), None)
-        if model.copula.components() is None and not counting:
-            raise QueryError(said("answer.no_components"))
-        if unknown is not None:
-            raise QueryError(said("answer.no_scored", name=unknown))
-        if target not in (None, "population", "table"):
-            raise QueryError(f"the target must be 'population' or 'table', got '{target}'.")
-        if target == "population" and several:
-            raise QueryError(said("answer.several_rows"))
         self.asked = asked = read_question(question, schema) if isinstance(question, str) else question
         sums = any(measure.word == "sum" for measure in asked.measures)
-        if target == "population" and sums:
-            raise QueryError("a sum is of the rows of a table. Ask about the target 'table', or for a mean.")
+        refused = {
+            "no_components": model.copula.components() is None and not counting,
+            "no_scored": not set(self.declared) <= set(schema.names),
+            "no_target": target not in (None, "population", "table"),
+            "several_rows": target == "population" and several,
+            "sum_of_rows": target == "population" and sums,
+        }
+        for reason in (reason for reason, holds in refused.items() if holds):
+            raise QueryError(said(f"answer.{reason}", names=sorted(set(self.declared) - set(schema.names)), got=target))
         self.target: Target = "table" if target == "table" or several or sums else "population"
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         # Which of a person's rows are counted is chance, too: of a sum over people its variance is at most that of as
@@ -490,6 +487,9 @@ class Inquiry:
             if inside is None:
                 continue
             self.moved = {i: _STEP}
+            # Not at the top: counts are asked without it.
+            from scipy.sparse import csr_array
+
             slopes = (influence(codes) - here) / _STEP
             self.moved = {}
             levels, rows = self.levels(codes, i), np.arange(len(codes))
@@ -522,17 +522,15 @@ class Inquiry:
         self.bound = 0
         return np.asarray(self.reference.union @ np.max(ends, axis=0))
 
-    def one_step(self, linear: Linearized) -> OneStep:
-        """The one-step estimates of these statistics."""
-        return one_step(self.effects, self.reference, linear)
+    def one_step(self, values: Floats, influence: RecordFunction, scale: Floats | None = None) -> OneStep:
+        """The one-step estimates of statistics with these values and influence functions at the model."""
+        return one_step(self.effects, self.reference, values, influence, scale)
 
     def linear(self, function: RecordFunction) -> OneStep:
         """The estimates of means over records of a function, shape (records, q)."""
         own = self.averaged(function)
         here = own(self.reference.codes)
-        means, by_fit = self.reference.union @ here, self.reference.weights @ here
-        scale = np.abs(here).max(axis=0)
-        return self.one_step(Linearized(values=means, by_fit=by_fit, influence=own, scale=scale))
+        return self.one_step(self.reference.union @ here, own, np.abs(here).max(axis=0))
 
     def figure(
         self,

@@ -24,7 +24,7 @@ import numpy as np
 
 from sklar.answer.effects import Codes, Effects, Floats
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, RecordFunction, Unknown
-from sklar.answer.infer.onestep import ALIKE, Linearized, OneStep, Reference, solve_cells
+from sklar.answer.infer.onestep import ALIKE, OneStep, Reference, solve_cells
 from sklar.answer.infer.words import Statistic
 from sklar.answer.predicate import QueryError
 from sklar.machine.extras import lazily
@@ -103,8 +103,7 @@ def linearize(inquiry: Inquiry, prepared: Weighed) -> tuple[OneStep, list[Curve]
         # Of what the model has no rows of nothing is known.
         return np.asarray(found[places] * (flat[places] == asked)[:, None])
 
-    by_fit = np.stack([statistic(weights) for weights in reference.weights])
-    step = inquiry.one_step(Linearized(values=at, by_fit=by_fit, influence=influence))
+    step = inquiry.one_step(at, influence)
     generator, whole = np.random.Generator(np.random.SFC64(_SEED)), shares / shares.sum()
     if inquiry.where not in inquiry.effects.by_set or inquiry.effects.by_set[inquiry.where].coarse:
         toward = generator.multinomial(n, whole, _TABLES) / n - shares

@@ -86,11 +86,6 @@ class Reference:
         shape = (len(self.codes), int(starts[-1]))
         return chosen, starts, csr_array((np.ones(places.size), places.ravel(), ends), shape=shape)
 
-    def margin(self, attribute: int) -> Floats:
-        """The shares of an attribute's levels by the whole model."""
-        axis = self.where.index(attribute)
-        return np.bincount(self.codes[:, axis], self.union, self.sizes[axis]).astype(np.float64)
-
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
     """What a model of components says of these attributes."""
@@ -171,25 +166,10 @@ def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Linearized:
-    """q statistics near the fitted model: its `values`, those of its fits, (fits, q), and psi as a function of codes.
-
-    `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that knows of no row with
-    some property is taken to be sure to a row.
-    """
-
-    values: Floats
-    by_fit: Floats
-    influence: Callable[[Codes], Floats]
-    scale: Floats | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OneStep:
     """q estimates about the coded table, with the parts of their covariance, shape (q, q) each.
 
-    `influence` is the covariance of psi under the model, `beyond` that of its part that was not measured. The estimates
-    are `offset` plus the sum over effects of `coefficients` times what was measured.
+    `influence` is the covariance of psi under the model, `beyond` that of its part that was not measured.
     """
 
     values: Floats
@@ -198,8 +178,6 @@ class OneStep:
     model: Floats
     influence: Floats
     beyond: Floats
-    offset: Floats
-    coefficients: Functional
 
     def covariance(self, *, population: bool) -> Floats:
         """All parts that belong to a target."""
@@ -222,55 +200,57 @@ class OneStep:
         return replace(self, values=self.values[places], **own)
 
 
-def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneStep:
-    """The one-step estimates of these statistics."""
-    union = reference.union
-    psi = linear.influence(reference.codes)
+def one_step(
+    effects: Effects,
+    reference: Reference,
+    values: Floats,
+    influence: Callable[[Codes], Floats],
+    scale: Floats | None = None,
+) -> OneStep:
+    """The one-step estimates of q statistics with these `values` by the model and this influence function of codes.
+
+    `scale`, shape (q,), is the largest size of what is averaged where that is known: a model that knows of no row with
+    some property is taken to be sure to a row.
+    """
+    union, own = reference.union, effects.by_set.get(effects.where)
+    psi = influence(reference.codes)
     psi = psi - union @ psi
     whole = (psi * union[:, None]).T @ psi
-    functional, left = _measured_part(effects, reference, linear, psi, union)
+    functional: Functional
+    if own is not None and not own.coarse:
+        # The table of all attributes in question was measured: any function of them is its own regression.
+        functional = {effects.where: influence(grid(effects.sizes)).T.reshape(-1, *effects.sizes)}
+        left = np.zeros_like(psi)
+    else:
+        functional, fitted = regress(effects, reference, psi, union)
+        left = psi - fitted
     coefficients = parts(functional, effects.by_set)
-    seen = applied(coefficients, effects.by_set)
     # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
-    terms = [(function, reference.places(each, effects.by_set[each])) for each, function in coefficients.items()]
-    here = np.asarray(sum(function.reshape(len(function), -1).T[places] for function, places in terms))
-    fits = linear.by_fit + seen - reference.weights @ here
-    beyond = unmeasured = np.zeros_like(whole) if left is None else (left * union[:, None]).T @ left
-    if left is not None and linear.scale is not None:
+    here = np.zeros(len(values))
+    for each, function in coefficients.items():
+        places = reference.places(each, effects.by_set[each])
+        here += function.reshape(len(function), -1) @ np.bincount(places, union, effects.by_set[each].values.size)
+    beyond = unmeasured = (left * union[:, None]).T @ left
+    if scale is not None and left.any():
         # At least that of one row, where the scale of what is averaged is known.
-        beyond = beyond + np.diag(np.maximum(linear.scale**2 / effects.n_rows - np.diag(beyond), 0.0))
+        beyond = beyond + np.diag(np.maximum(scale**2 / effects.n_rows - np.diag(beyond), 0.0))
     between = ALIKE**2 * beyond
-    if len(fits) > 1:
-        spread = np.atleast_2d(np.cov(fits, rowvar=False))
-        if reference.drawn is not None and left is not None:
-            # Draws of each fit differ by chance too, in what was not measured.
-            spread = spread - unmeasured * len(fits) / reference.drawn
+    if len(reference.weights) > 1:
+        # What fits say of what was not measured. Draws of each differ by chance, too.
+        spread = np.atleast_2d(np.cov(reference.weights @ left, rowvar=False))
+        if reference.drawn is not None:
+            spread = spread - unmeasured * len(reference.weights) / reference.drawn
             positive = np.diag(spread) > 0
             spread = spread * positive * positive[:, None]
         between = between + spread
     return OneStep(
-        values=linear.values - union @ here + seen,
+        values=values - here + applied(coefficients, effects.by_set),
         noise=noise_covariance(coefficients, effects),
         sampling=whole / effects.n_rows,
         model=between,
         influence=whole,
         beyond=beyond,
-        offset=linear.values - union @ here,
-        coefficients=coefficients,
     )
-
-
-def _measured_part(
-    effects: Effects, reference: Reference, linear: Linearized, psi: Floats, union: Floats
-) -> tuple[Functional, Floats | None]:
-    """The functional that psi is regressed to, and what is left of psi; None: nothing."""
-    own = effects.by_set.get(effects.where)
-    if own is not None and not own.coarse:
-        # The table of all attributes in question was measured: any function of them is its own regression.
-        function = linear.influence(grid(effects.sizes))
-        return {effects.where: function.T.reshape(-1, *effects.sizes)}, None
-    fitted, seen = regress(effects, reference, psi, union)
-    return fitted, psi - seen
 
 
 def regress(effects: Effects, reference: Reference, psi: Floats, union: Floats) -> tuple[Functional, Floats]:
@@ -309,11 +289,6 @@ def solve_cells(cells: Any, union: Floats, right: Floats, ridge: Floats, toleran
     return found
 
 
-def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
-    """Add a function of these attributes to a functional."""
-    into[subset] = into[subset] + function if subset in into else function
-
-
 def parts(functional: Functional, effects: Mapping[Subset, Effect] | None = None) -> dict[Subset, Floats]:
     """What a functional says of every effect, shape (q, levels ...): means over the attributes beside it, centered.
 
@@ -326,12 +301,12 @@ def parts(functional: Functional, effects: Mapping[Subset, Effect] | None = None
             others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
             part = centered(function.mean(axis=others) if others else function, len(subset))
             if not coarse or subset == attributes:
-                add(sums, subset, part)
+                sums[subset] = sums.get(subset, 0.0) + part
                 continue
             for axis, i in enumerate(subset):
                 part = np.take(part, coarse[attributes.index(i)], axis=1 + axis)
             for each, own in parts({subset: part}).items():
-                add(sums, each, own)
+                sums[each] = sums.get(each, 0.0) + own
     return sums
 
 

@@ -27,9 +27,9 @@ import numpy as np
 from sklar.answer.effects import Codes, Floats, Subset, normal_quantile
 from sklar.answer.infer.inquiry import Figure, Inference, Inquiry, Interval, RecordFunction
 from sklar.answer.infer.inside import inside_of, unit_of
-from sklar.answer.infer.onestep import MOST_LISTED, Linearized, Reference, grid, means_of
+from sklar.answer.infer.onestep import MOST_LISTED, Reference, grid, means_of
 from sklar.answer.infer.words import FAMILIES, QUANTILES, Factor, Measure, Product, is_plain, shown
-from sklar.answer.predicate import QueryError
+from sklar.answer.predicate import QueryError, lift
 from sklar.machine.wording import said
 
 # A statistic of weights on records, shape (records,): q numbers.
@@ -204,14 +204,12 @@ def reached(word: Word, at: Floats, covariance: Floats, quantile: float) -> Floa
 
 def answer_measures(inquiry: Inquiry) -> Inference:
     """A measure, or two divided, by groups or not, and compared or not."""
-    from scipy.sparse import csr_array
-
     asked, reference = inquiry.asked, inquiry.reference
     moments = moments_of(inquiry)
     size = int(moments.at.max()) + 1
     if size * max(len(reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
         raise QueryError("these are too many groups of too many levels at once. Ask about fewer of them, with where.")
-    step, word, count = inquiry.linear(moments.columns), moments.word, len(moments.names)
+    step, word = inquiry.linear(moments.columns), moments.word
 
     def evaluate() -> Floats:
         means = reference.union @ inquiry.averaged(moments.columns)(reference.codes)
@@ -228,10 +226,12 @@ def answer_measures(inquiry: Inquiry) -> Inference:
     inquiry.caution_few([name for name, known in zip(moments.names, clear, strict=True) if not known])
     # Nothing but the model says what groups are that noise hides.
     estimates = np.where(clear, values, np.nan_to_num(evaluate()))
-    weights = csr_array(
-        (slopes.ravel(), (moments.at.ravel(), np.repeat(np.arange(count), at.shape[1]))), shape=(size, count)
-    )
-    figured = inquiry.averaged(lambda codes: np.asarray(moments.columns(codes) @ weights))
+
+    def moved(codes: Codes) -> Floats:
+        columns, terms = moments.columns(codes), zip(moments.at.T, slopes.T, strict=True)
+        return np.asarray(sum(columns[:, own] * slope for own, slope in terms))
+
+    figured = inquiry.averaged(moved)
     unknown = inquiry.unknown(evaluate, figured)
     # A ratio whose denominator is off by a part of itself moves by so much more than its slope says.
     parts = (np.zeros(size) + inquiry.cut_off(inquiry.averaged(moments.columns))) / np.maximum(
@@ -366,16 +366,14 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
             terms += [mask * (own >= 0) * ((own <= k) - part) for k in range(cuts.size - 1)] + [mask * (own >= 0)]
         return np.stack(terms, axis=1)
 
-    here = influence(inquiry.reference.codes)
-    step = inquiry.one_step(
-        Linearized(values=inquiry.reference.union @ here, by_fit=inquiry.reference.weights @ here, influence=influence)
-    )
+    step = inquiry.one_step(inquiry.reference.union @ influence(inquiry.reference.codes), influence)
     errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 1e-300))
+    reaches = inquiry.quantile * errors + inquiry.cut_off(influence)
     figures, few = [], []
     for number, (name, _) in enumerate(groups):
         own = slice(number * cuts.size, (number + 1) * cuts.size)
         *above, held = step.values[own]
-        *reach, clear = inquiry.quantile * errors[own]
+        *reach, clear = reaches[own]
         passed = np.maximum.accumulate([-part * held, *above, (1 - part) * held])
         k = int(np.clip(np.searchsorted(passed[1:], 0.0), 0, cuts.size - 1))
         inside = np.clip(-passed[k] / max(passed[k + 1] - passed[k], 1e-300), 0.0, 1.0)
@@ -387,7 +385,8 @@ def answer_quantiles(inquiry: Inquiry) -> Inference:
         slope[at] = (ends[1] - ends[0]) / (2 * inquiry.quantile * errors[at])
         estimate = float(lows[k] + inside * (cuts[k] - lows[k]))
         known = ends if held > clear else (-math.inf, math.inf)
-        figures.append(inquiry.figure(name or measure.text, estimate, slope, step, ends=known))
+        figure = inquiry.figure(name or measure.text, estimate, slope, step, ends=known)
+        figures.append(replace(figure, bounds=bool(inquiry.asked.cuts) and figure.low is not None))
     inquiry.caution_few(few)
     return inquiry.inference(title_of(inquiry), figures)
 
@@ -418,7 +417,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
     if pair not in inquiry.effects.by_set:
         raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
     within = partial(inquiry.holds, inquiry.asked.given)
-    step = inquiry.one_step(interaction(inquiry.reference, pair, within))
+    step = inquiry.one_step(*interaction(inquiry.reference, pair, within))
     inquiry.notes += [
         f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
         for name in (schema.names[i] for i in inquiry.asked.names)
@@ -428,30 +427,28 @@ def answer_independence(inquiry: Inquiry) -> Inference:
     return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=test)
 
 
-def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> Linearized:
+def interaction(reference: Reference, pair: Subset, within: RecordFunction) -> tuple[Floats, RecordFunction]:
     """The shares of cells of two attributes less the products of their margins' shares, for all levels but the first.
 
-    With p and q the margins of records `within`, psi is (1_x - p) (1_y - q), less its mean, over the share of them.
+    And their influence function: with p and q the margins of records `within`, it is (1_x - p) (1_y - q), less its
+    mean, over the share of them.
     """
     axes = [reference.where.index(i) for i in pair]
 
     def levels(codes: Codes) -> list[Floats]:
         return [np.eye(reference.sizes[axis])[codes[:, axis], 1:] for axis in axes]
 
-    def shares(weights: Floats) -> tuple[Floats, ...]:
-        kept, (one, other) = weights * within(reference.codes), levels(reference.codes)
-        p, q, share = kept @ one, kept @ other, np.maximum(kept.sum(), _LEAST)
-        return p / share, q / share, share, (kept * one.T @ other / share - np.outer(p, q) / share**2).ravel()
-
-    p, q, share, at = shares(reference.union)
+    kept, (one, other) = reference.union * within(reference.codes), levels(reference.codes)
+    share = max(float(kept.sum()), _LEAST)
+    p, q = kept @ one / share, kept @ other / share
+    at = (kept * one.T @ other / share - np.outer(p, q)).ravel()
 
     def influence(codes: Codes) -> Floats:
         one, other = levels(codes)
         apart = ((one - p)[:, :, None] * (other - q)[:, None, :]).reshape(len(codes), -1)
         return np.asarray((apart - at) * (within(codes) / share)[:, None])
 
-    by_fit = np.stack([shares(weights)[-1] for weights in reference.weights])
-    return Linearized(values=at, by_fit=by_fit, influence=influence)
+    return at, influence
 
 
 def answer_formula(inquiry: Inquiry) -> Inference:
@@ -468,9 +465,7 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     values = coefficients_of(design, reference.codes)(reference.union)
     for _ in range(_REPEATED):
         influence, before = influence_of_formula(design, values), values
-        here = influence(reference.codes)
-        fits = [before + weights @ here for weights in (reference.union, reference.weights)]
-        step = inquiry.one_step(Linearized(values=fits[0], by_fit=fits[1], influence=influence))
+        step = inquiry.one_step(before + reference.union @ influence(reference.codes), influence)
         values, errors = step.values, np.sqrt(np.diag(step.covariance(population=inquiry.population)))
         if np.all(np.abs(values - before) <= _NEAR_ENOUGH * errors):
             break
@@ -578,7 +573,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str]:
     asked, schema = inquiry.asked, inquiry.model.schema
     outcome, family = asked.measures[0], FAMILIES.get(asked.family, "")
     if outcome.event is not None:
-        over = outcome.event.traced(schema).attributes
+        over = lift(outcome.event, inquiry.finer).traced(inquiry.finer.schema).attributes
         if len(over) > 1:
             raise QueryError(f"an outcome is a predicate about one attribute, got one of {len(over)}. Ask about one.")
         return Term((outcome.text,), lambda codes: inquiry.holds(outcome.event, codes)[:, None]), family or "logistic"
@@ -663,8 +658,8 @@ def _mean(x: Floats, family: str) -> tuple[Floats, Floats]:
     return p, p * (1 - p)
 
 
-def solve(records: Records, weights: Floats, family: str, names: Sequence[str] = ()) -> tuple[Floats, Floats]:
-    """Coefficients, shape (q,), and A^-1, shape (q, q), by Newton's method: one step of it in a linear regression."""
+def solve(records: Records, weights: Floats, family: str, names: Sequence[str] = ()) -> Floats:
+    """Coefficients, shape (q,), by Newton's method: one step of it in a linear regression."""
     x, y, kept = records
     weights = weights * kept
     linear = family == "linear"
@@ -673,7 +668,7 @@ def solve(records: Records, weights: Floats, family: str, names: Sequence[str] =
         if np.any(y[kept > 0] < 0):
             raise QueryError("a Poisson regression is of numbers that are not negative. Use ols.")
         middle = (y + weights @ y / max(float(weights.sum()), 1e-300)) / 2
-        solution = solve(Records(x, np.log(np.maximum(middle, 1e-9)), kept), weights, "linear")[0]
+        solution = solve(Records(x, np.log(np.maximum(middle, 1e-9)), kept), weights, "linear")
     for _ in range(_NEWTON):
         p, slope = _mean(x @ solution, family)
         moments = (x * (weights * slope)[:, None]).T @ x
@@ -687,7 +682,7 @@ def solve(records: Records, weights: Floats, family: str, names: Sequence[str] =
         step = inverse @ (x.T @ (weights * (y - p)))
         solution = solution + (step if linear else np.clip(step, -5.0, 5.0))
         if linear or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
-            return solution, inverse
+            return solution
     raise QueryError(said("answer.separated", names=_largest(vectors, names)))
 
 
@@ -703,20 +698,18 @@ def coefficients_of(design: Design, codes: Codes) -> Weighed:
     runs = [(design.records(codes), weights) for weights in design.inquiry.runs(codes)]
     x, y, kept = (np.concatenate(each) for each in zip(*(own for own, _ in runs), strict=True))
     records = Records(x, y, kept * np.concatenate([weights for _, weights in runs]))
-    return lambda weights: solve(records, np.tile(weights, len(runs)), design.family, design.names)[0]
+    return lambda weights: solve(records, np.tile(weights, len(runs)), design.family, design.names)
 
 
 def influence_of_formula(design: Design, solution: Floats) -> RecordFunction:
     """The influence function of the coefficients of a regression at the model, were they the solution."""
     inquiry, codes = design.inquiry, design.inquiry.reference.codes
 
-    def slopes(codes: Codes) -> Floats:
+    moments = np.zeros((solution.size, solution.size))
+    for weights in inquiry.runs(codes):
         x, _, kept = design.records(codes)
-        curved = kept * _mean(x @ solution, design.family)[1]
-        return np.asarray((x[:, :, None] * x[:, None, :]).reshape(len(x), -1) * curved[:, None])
-
-    moments = inquiry.reference.union @ inquiry.averaged(slopes)(codes)
-    moments = moments.reshape(solution.size, -1)
+        curved = inquiry.reference.union * weights * kept * _mean(x @ solution, design.family)[1]
+        moments += (x * curved[:, None]).T @ x
     scale = np.sqrt(np.outer(np.diag(moments), np.diag(moments)))
     if not np.all(scale > 0) or np.linalg.cond(moments / scale) > 1e9:
         raise QueryError(said("answer.unsettled"))

@@ -171,6 +171,8 @@ class _Reader(TokenReader):
         if self.take("where"):
             rest = self._text[self.token.at :]
             self.at = len(self.tokens) - 1
+            # A test has no bounds that hold whatever the share of a cut bin is.
+            self._exact = self._exact or asked["kind"] == "independent"
             asked |= {"given": self.predicate(rest), "given_text": rest.strip()}
         if self.token.kind != "end":
             why = "a formula lists names with +, : or * between them" if tildes else "a question ends with 'by' names"

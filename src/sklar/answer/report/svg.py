@@ -354,7 +354,7 @@ def heat_map(
 ) -> tuple[Markup, int]:
     """Symmetric, with an empty diagonal and darker cells for larger values; and its width.
 
-    `links` are where cells lead, by row and column with the smaller one first; none without any.
+    `links` are where cells lead, by row and column with the smaller one first.
     """
     across = len(values)
     side = next((size for most, size in _SIDES if across <= most), 18.0)
@@ -379,8 +379,7 @@ def heat_map(
                 rect("cell", x, y, side - 1, side - 1, fill_opacity=f"{shade:.2f}"),
                 text(x + side / 2 - 0.5, y + side / 2 + 3.5, f"{100 * values[i, j]:.0f}", size=10, anchor="middle"),
             ]
-            leads = {"href": links[min(i, j), max(i, j)]} if links else {}
-            parts.append(element("a" if links else "g", Markup("").join(cell), **leads))
+            parts.append(element("a", Markup("").join(cell), href=links[min(i, j), max(i, j)]))
     # Its cells are links: no picture, to those who cannot see it.
     return drawing(width, height, parts, title, description, role="group"), int(width)
 

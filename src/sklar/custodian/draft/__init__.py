@@ -118,9 +118,7 @@ class Draft:
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
         shown = {"columns": self.columns[:_MAX_COLUMNS], "facts": facts, "common": common, "histogram": _histogram}
-        return render(
-            "sklar.custodian.draft", "draft.html.j2", Hidden(draft=self, banner=said("custodian.facts"), **shown)
-        )
+        return render("sklar.custodian.draft", "draft.html.j2", Hidden(draft=self, **shown))
 
     def unread(self) -> Schema:
         """The schema, each entry accepted unread and marked so: releases say that the promise does not cover it.
@@ -164,11 +162,10 @@ def draft(
     rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
     file = rows if isinstance(rows, str | Path) and "://" not in str(rows) else None
     guesses: tuple[Remark, ...] = ()
-    if reading is None:
-        reading = PLAIN
-        # Errors are reported by the reader below, which does not quote the file.
-        with suppress(Exception):
-            reading, guesses = (PLAIN, ()) if file is None else sniff(file)
+    # Errors are reported by the reader below, which does not quote the file.
+    with suppress(Exception):
+        reading, guesses = (reading, ()) if reading or file is None else sniff(file)
+    reading = reading or PLAIN
     source = open_source(rows, reading)
     columns = summarize(source, reading, progress)
     proposals = {column.name: propose(column) for column in columns}
@@ -177,8 +174,7 @@ def draft(
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
     name = (Path(file).name.split(".")[0] if file else "") if name is None else name
     repeated = tuple(name for name, each in proposals.items() if each.repeats)
-    table = Schema(name=name or "table", attributes=attributes, reading=reading, ask_person=repeated)
-    schema = table.checked()
+    schema = Schema(name=name or "table", attributes=attributes, reading=reading, ask_person=repeated).checked()
     remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in guesses)
     ties = find_ties(column for column in columns if column.name in schema.names)
     drafted = Draft(schema=schema, proposals=proposals, columns=columns, ties=ties, remarks=remarks)

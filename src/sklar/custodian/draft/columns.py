@@ -55,13 +55,8 @@ _SIGN = "(?:US|A|C|R)?[$]|[\u20ac\u00a3\u00a5\u20b9%]|USD|EUR|GBP|CHF|JPY|CAD|AU
 _ENDS = (re.compile(rf"^\(?[+-]?((?:{_SIGN})\s?)"), re.compile(rf"(\s?(?:{_SIGN}))\)?$"))
 _STYLES = {f"real {point}{group}": NumberFormat("", "", group, point) for point, group in (".,", ",.", ", ", ".'")}
 _WIDE, _WIDER, _MOST_PLACES = 10**9, 10**12, (6, 3)
-# Customary codes: numbers that mean something other than a value.
-_CODES = (*range(-9, 0), -66, -77, -88, -99, 77, 88, *range(97, 100), *range(996, 999), *range(9996, 9999))
-CUSTOMARY = {
-    *map(str, _CODES),
-    *(sign + each * times for sign in ("", "-") for each in "789" for times in range(3, 10)),
-}
-CUSTOMARY |= {*WORDS["codes"]["days"]}
+# Customary codes: numbers and days that mean something other than a value.
+CUSTOMARY = {*map(str, WORDS["codes"]["numbers"]), *WORDS["codes"]["days"]}
 # This share of the rows may break what is still proposed as a rule: real tables hold mistakes.
 _BROKEN = 0.001
 _READ_AS = (*_NUMBERS, *_PATTERNS, *_STYLES)
@@ -253,9 +248,8 @@ class ColumnSummary:
 def summarize(source: Source, reading: Reading, progress: Progress) -> tuple[ColumnSummary, ...]:
     """Read all rows once, and keep what a draft needs. `reading` says how the table's text is written."""
     names = source.find_columns() if source.find_columns else source.columns
-    columns = [
-        ColumnSummary(name=name, type=(source.types or {}).get(name, _UNTYPED), reading=reading) for name in names
-    ]
+    types = source.types or {}
+    columns = [ColumnSummary(name=name, type=types.get(name, _UNTYPED), reading=reading) for name in names]
     progress.stage("read", unit="rows")
     for batch in watch(source.batches(names), progress):
         for series, column in zip(batch.iter_columns(), columns, strict=True):

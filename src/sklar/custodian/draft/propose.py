@@ -20,7 +20,7 @@ from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, CUSTOMARY, WORDS, ColumnSummary
 from sklar.public.attribute import NO_WORDS
-from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days, microseconds
+from sklar.public.axis import AXES, DAY, SECOND, SERIAL, SERIAL_ZERO, days
 from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
@@ -180,14 +180,9 @@ def _unfit(seen: ColumnSummary) -> str | None:
     if len(texts) == 1 and not seen.missing and not typed:
         return "constant"
     words, sample, many = words_of(seen.name), texts[:1000], len(texts) > 100
-    named = bool(words & _WORDS["name"]) and (
-        words <= _WORDS["name"] or bool(words & (_WORDS["person"] | _WORDS["whose"]))
-    )
-    if (
-        (named or words & (_WORDS["id"] | _WORDS["address"]))
-        and not words & _WORDS["about"]
-        and truth_texts(set(texts)) is None
-    ):
+    whose = words <= _WORDS["name"] or words & (_WORDS["person"] | _WORDS["whose"])
+    named = (words & _WORDS["name"] and whose) or words & (_WORDS["id"] | _WORDS["address"])
+    if named and not words & _WORDS["about"] and truth_texts(set(texts)) is None:
         return "identifier" if words & _WORDS["id"] else "named"
     if typed or seen.counted < _FEW_ROWS:
         return None
@@ -302,9 +297,8 @@ def round_bounds(attribute: Attribute, seen: ColumnSummary) -> tuple[float, ...]
     if attribute.kind in ("year", "date"):
         first, last = (int(attribute.axis.text(end)[:4]) // 10 * 10 for end in (low, high))
         years = max(first, 1), min(last + 10, dt.MAXYEAR)
-        ends: tuple[float, ...] = (
-            years if attribute.kind == "year" else tuple(days(dt.date(year, 1, 1)) for year in years)
-        )
+        starts = tuple(days(dt.date(year, 1, 1)) for year in years)
+        ends: tuple[float, ...] = years if attribute.kind == "year" else starts
     else:
         least, most = -_rounded_up(Fraction(max(-low, 0))), _rounded_up(Fraction(max(high, 0)))
         ends = (int(least), int(most) + 1) if attribute.kind == "integer" else (float(least), float(most))
@@ -444,15 +438,14 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
 def _nice_edges(kind: str, low: float, high: float, finest: Fraction) -> tuple[int, ...] | tuple[float, ...]:
     """Edges that cover low to high, at round numbers or new years, no finer than told."""
     if kind in ("date", "datetime"):
-        day = 1 if kind == "date" else 86_400_000_000
-        first, last = ((dt.date(1970, 1, 1) + dt.timedelta(days=int(edge) // day)).year for edge in (low, high))
+        first, last = (int(AXES[kind].text(edge)[:4]) for edge in (low, high))
         years = max(1, math.ceil((last + 1 - first) / _BINS))
         # Python's last year is 9999; its last day, which data use for "no end", is then clipped into the last bin.
         starts = (
             dt.datetime(year, 1, 1) if year <= dt.MAXYEAR else dt.datetime(dt.MAXYEAR, 12, 31)
             for year in range(first, last + 1 + years, years)
         )
-        return tuple(days(start.date()) if kind == "date" else microseconds(start) for start in starts)
+        return tuple(map(AXES[kind].count, starts))
     if kind == "integer" and high - low < _MOST_UNIT_BINS:
         return tuple(range(int(low), int(high) + 2))
     # Exact, because floats near one another would fall on one edge. One value alone gets a bin of its own size.

@@ -50,10 +50,7 @@ class Remark:
 
 
 def sniff(path: str | Path) -> tuple[Reading, tuple[Remark, ...]]:
-    """Guess how a CSV or TSV file, or the first of a folder, is written; remarks on what is not plain or not certain.
-
-    Other formats are plain. Texts for "no value" are left to the attributes: each says itself what is missing.
-    """
+    """Guess how a CSV or TSV file, or the first of a folder, is written; remarks on what is not plain and certain."""
     path = Path(path)
     file = files_of(path)[0] if path.is_dir() else path
     usual = DELIMITERS.get(kind_of(file))
@@ -73,16 +70,10 @@ def sniff(path: str | Path) -> tuple[Reading, tuple[Remark, ...]]:
     header = _header(records)
     rows = [record for record in records[bool(header.value) :] if len(record) == width]
     numbers = _numbers([[row[place] for row in rows] for place in range(width)])
-    written = {remark.key: remark.value for remark in numbers}
-    reading = replace(
-        PLAIN,
-        encoding=encoding.value,
-        delimiter=None if delimiter.value == usual else delimiter.value,
-        quote=quote.value,
-        columns=() if header.value else tuple(f"column_{place + 1}" for place in range(width)),
-        decimal=written.get("decimal", "."),
-        thousands=written.get("thousands"),
-    )
+    written = {each.key: each.value for each in (encoding, quote, *numbers)}
+    written["delimiter"] = None if delimiter.value == usual else delimiter.value
+    written["columns"] = () if header.value else tuple(f"column_{place + 1}" for place in range(width))
+    reading = replace(PLAIN, **written)
     plain = {"delimiter": usual, "encoding": "utf-8", "quote": '"', "header": True}
     every = (delimiter, *numbers, encoding, quote, header)
     return reading, tuple(each for each in every if each.sureness != "certain" or each.value != plain.get(each.key))
@@ -138,7 +129,6 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
         # Ties go to the delimiter that the file's name implies, and to double quotes.
         score = share - foreign / len(cells) - swallowed / (len(records) + swallowed)
         score += 0.2 * (len(records[0]) == width) + 0.05 * _encloses(text, delimiter, quote)
-        # Ties go to what is usual.
         scores[delimiter, quote] = score + 0.02 * (delimiter == usual) + 0.01 * (2 * (quote == '"') + (quote == ""))
     if not scores:
         alone = Remark("delimiter", usual, "guess", "every record seems to have one field")

@@ -23,14 +23,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.report.render import render
+from sklar.answer.report import svg
+from sklar.answer.report.render import render, short
+from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, PERCENTS, Answers, Errors, Form, absolute_errors, pearson
 from sklar.custodian.evaluate.conjunctions import answer as answer
 from sklar.custodian.evaluate.conjunctions import choose_triples as choose_triples
 from sklar.custodian.evaluate.conjunctions import read as read_codes
 from sklar.custodian.evaluate.dependence import Dependence, FidelityScore, PairFit
-from sklar.custodian.evaluate.raw import RawTable, RowSample
-from sklar.custodian.evaluate.verdict import LIMITS, UNTOLD, ColumnFit, Reason, badness, compare_column, overall
+from sklar.custodian.evaluate.raw import Floats, RawTable, RowSample
+from sklar.custodian.evaluate.verdict import (
+    LIMITS,
+    PERCENTILES,
+    UNTOLD,
+    VERDICTS,
+    ColumnFit,
+    Numbers,
+    Reason,
+    badness,
+    compare_column,
+    overall,
+    text,
+)
 from sklar.custodian.evaluate.verdict import worst as worst_of
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
@@ -38,7 +52,8 @@ from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.wording import said, stated
-from sklar.public.schema import Schema, SchemaLike
+from sklar.public.schema import Attribute, Schema, SchemaLike
+from sklar.public.shown import shown_levels, shown_name, with_unit
 from sklar.public.tree import Tree, known_of
 from sklar.rows.read import as_released
 
@@ -48,6 +63,8 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 HIGH_CORRELATION = 0.5
 
 _WIDTH, _SHOWN_COLUMNS, _WORST = 100, 40, 10
+# These limits keep a report readable however wide the table is.
+_MOST_DRAWN, _MOST_PAIRS, _BARS, _CELLS = 300, 100, 20, 9
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
@@ -180,7 +197,7 @@ class Evaluation(Tabular):
             "score": None if self.score is None else asdict(self.score),
             "summary": [dict(zip(("what", "verdict", "words"), each, strict=True)) for each in self.summary],
             "worst": [{"name": each.name, **asdict(reason)} for each, reason in self.worst],
-            "limits": {name: list(limits) for name, limits in LIMITS.items()},
+            "limits": dict(LIMITS),
             "left_out": list(self.left_out),
             **{name: getattr(self, name) for name in ("table", "real_rows", "synthetic_rows", "form", "valid_share")},
             "three_way_queries": self.triples,
@@ -210,9 +227,8 @@ class Evaluation(Tabular):
     def distances(self) -> str:
         """How far tables of one, two and three columns are from the real ones, in words."""
         every = (each.tv for each in self.results if each.tv is not None)
-        told = ", ".join(
-            f"{tv:.2%} of {order}" for tv, order in zip(every, ("one column", "two", "three"), strict=False)
-        )
+        named = zip(every, ("one column", "two", "three"), strict=False)
+        told = ", ".join(f"{tv:.2%} of {order}" for tv, order in named)
         return f"Mean total variation distance of tables: {told}. Three-way queries: {self.triples}."
 
     def _lines_of_verdicts(self) -> Iterator[str]:
@@ -292,9 +308,6 @@ def evaluate(
         progress.stage("learn")
         evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
     if page is not None:
-        # Imported here: it imports this module.
-        from sklar.custodian.evaluate.private_report import view
-
         progress.stage("report")
         shown = render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
         write_text(page, shown, private=True)
@@ -423,3 +436,97 @@ def _judge(truth: NDArray[np.int32], chances: NDArray[np.float64]) -> tuple[floa
     levels = [level for level in range(chances.shape[1]) if 0 < np.count_nonzero(truth == level) < truth.size]
     aucs = [roc_auc_score(truth == level, chances[:, level]) for level in levels]
     return accuracy, float(np.mean(aucs)) if aucs else 0.5
+
+
+def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
+    """What the report shows, in the words of `templates/private.html.j2`; counts are scaled to the real rows."""
+    above = [each.name for each, _ in evaluation.worst if isinstance(each, ColumnFit)]
+    rest = [each for each in evaluation.ranked if each.name not in above]
+    shown = Hidden(banner=NOTICE, evaluation=evaluation, limits=LIMITS, dependence=[*_dependence(evaluation)], worst=[])
+    for each, why in evaluation.worst:
+        pair = {"why": why, "is_pair": isinstance(each, PairFit)}
+        shown["worst"].append(_chart(evaluation, each, true, given) | pair)
+    shown["verdicts"] = list(zip(*evaluation.to_columns().values(), strict=True))[:_MOST_DRAWN]
+    shown["charts"] = [_chart(evaluation, each, true, given) for each in rest[:_MOST_DRAWN]]
+    shown["percentiles"] = [f"{at}%" for at in PERCENTILES]
+    shown["quantiles"] = [*_quantiles(evaluation.ranked[:_MOST_DRAWN])]
+    return shown
+
+
+def _quantiles(columns: Sequence[ColumnFit]) -> Iterator[tuple[str, ...]]:
+    """Percentiles of the numbers of each column, the real ones first."""
+    for each in columns:
+        name = short(shown_name(each.attribute), 60)
+        for title, held in () if each.numbers is None else ((name, each.numbers.real), ("", each.numbers.synthetic)):
+            points = (text(each.attribute, value) for value in held.percentiles(PERCENTILES))
+            yield title, "real" if title else "synthetic", *points
+
+
+def _chart(evaluation: Evaluation, column: ColumnFit | PairFit, true: Answers, given: Answers) -> Hidden:
+    """The chart of one column, or of a pair. Where numbers were not compared, levels are drawn."""
+    if isinstance(column, PairFit):
+        return _pair(column, true, given)
+    title = short(with_unit(column.attribute, shown_name(column.attribute)), 90)
+    if column.numbers is not None:
+        return draw_numbers(title, column, column.numbers, (evaluation.real_rows, evaluation.synthetic_rows))
+    own = true.schema.cells.levels(true.schema.names.index(column.name))
+    real, other = (each.one_way[own] / each.n_rows for each in (true, given))
+    # The levels in the order of the schema: all, or the largest.
+    largest, levels = np.argsort(-np.maximum(real, other), kind="stable")[:_BARS], shown_levels(column.attribute)
+    entries = [(levels[k], float(real[k]), float(other[k])) for k in np.sort(largest)]
+    left_out = len(levels) - len(entries)
+    told = f"{column.told}" + (f"; {left_out:,} smaller levels not shown" if left_out else "")
+    bars = svg.paired_bars(entries, title=f"Levels of {title}", description=told)
+    return Hidden(name=title, told=told, verdict=column.verdict, numbers=None, bars=bars)
+
+
+def _pair(pair: PairFit, true: Answers, given: Answers) -> Hidden:
+    """A pair's table of levels in both tables, and their difference; neighbors, or all rare levels, are together."""
+    first, second = sorted(map(true.schema.names.index, pair.columns))
+    own = [true.schema.attributes[at] for at in (first, second)]
+    tables = [true.schema.cells.table(each.two_way, first, second) / each.n_rows for each in (true, given)]
+    parts = [together(each, (tables[0] + tables[1]).sum(axis=1 - at)) for at, each in enumerate(own)]
+    real, other = (parts[0][1] @ table @ parts[1][1].T for table in tables)
+    name, labels = short(pair.name, 90), (parts[0][0], parts[1][0])
+    told = f"association {pair.association[1]:.2f} for {pair.association[0]:.2f}"
+    shown = {"real": real, "synthetic": other, "difference": other - real}
+    drawn = svg.grids(shown, labels, title=f"Rows by {name}", description=told)
+    return Hidden(name=name, told=told, verdict=pair.verdict, numbers=drawn, bars=None)
+
+
+def together(attribute: Attribute, shares: Floats) -> tuple[list[str], Floats]:
+    """At most `_CELLS` groups of levels, of neighbors or of rare ones: labels, and shape (groups, levels) who is in."""
+    levels, places = shown_levels(attribute), np.arange(attribute.n_levels)
+    if places.size <= _CELLS:
+        return list(levels), np.eye(places.size)
+    if attribute.binned:
+        groups = places * _CELLS // places.size
+        held = [np.flatnonzero(groups == at) for at in range(_CELLS)]
+        labels = [levels[each[0]] + " …" * (each.size > 1) for each in held]
+    else:
+        common = np.sort(np.argsort(-shares, kind="stable")[: _CELLS - 1])
+        groups = np.where(np.isin(places, common), np.searchsorted(common, places), _CELLS - 1)
+        labels = [*(levels[k] for k in common), "all others"]
+    return labels, (groups == np.arange(_CELLS)[:, None]).astype(float)
+
+
+def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int, int]) -> Hidden:
+    """The numbers of a column on an axis, and its missing values and texts as bars below: shares of all rows."""
+    both = numbers.real, numbers.synthetic
+    told = column.told
+    entries = [(each.what, each.real, each.synthetic) for each in column.absent]
+    shares = [(each.center, each.counts / n) for each, n in zip(both, rows, strict=True)]
+    drawn = svg.bins(svg.histogram(column.attribute, shares), title=f"Numbers of {name}", description=told)
+    bars = svg.paired_bars(entries, title=f"Gaps of {name}", description=told) if entries else None
+    return Hidden(name=name, told=told, verdict=column.verdict, numbers=drawn, bars=bars)
+
+
+def _dependence(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
+    """The pairs that lose most."""
+
+    def loss(pair: PairFit) -> tuple[int, float]:
+        return VERDICTS.index(pair.verdict), abs(pair.association[0] - pair.association[1])
+
+    for pair in sorted(evaluation.pairs, key=loss, reverse=True)[:_MOST_PAIRS]:
+        why = "; ".join(why.words for why in pair.reasons) or "as its columns" * (pair.verdict != "use")
+        yield short(pair.name, 80), pair.verdict, *(f"{value:.2f}" for value in pair.association), why

@@ -41,10 +41,7 @@ class GroupFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PairFit:
-    """How two columns go together, real and synthetic; the groups that lose most; whether to use both together.
-
-    A pair is never better than its columns; `reasons` are its own.
-    """
+    """How two columns go together, and the groups that lose most; `reasons` are its own, the verdict the worst."""
 
     columns: tuple[str, str]
     association: tuple[float, float]
@@ -90,9 +87,8 @@ class Dependence:
         chosen = np.arange(every) if every <= MAX_PAIRS else self._generator.choice(every, MAX_PAIRS, replace=False)
         self.pairs: list[tuple[int, int]] = both[np.sort(chosen)].tolist()
         of = f" of {every:,}, at random" if every > MAX_PAIRS else ""
-        rows = (
-            f"{each.rows.shape[1]:,} of {each.n_rows:,} {name}" for each, name in ((real, "real"), (other, "synthetic"))
-        )
+        named = zip((real, other), ("real", "synthetic"), strict=True)
+        rows = (f"{each.rows.shape[1]:,} of {each.n_rows:,} {name}" for each, name in named)
         self.stated = f"{len(self.pairs):,}{of}, on {' and '.join(rows)} rows"
 
     def _prepared(self, rows: Floats) -> Floats:

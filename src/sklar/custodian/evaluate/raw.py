@@ -235,10 +235,7 @@ def _put_together(items: pl.DataFrame, bits: int, apart: pl.Expr) -> pl.DataFram
 
 
 def distance(real: Distribution, other: Distribution) -> float:
-    """The largest difference of two distribution functions (Kolmogorov and Smirnov).
-
-    It is off by at most the sum of both `widest`: a cell with several values is taken to lie at its end.
-    """
+    """The largest difference of distribution functions (KS), off by both `widest` at most: cells lie at their ends."""
     bits, places = max(real.bits, other.bits), list[Floats]()
     for each in (real, other):
         last = ((cells(each.low, bits) + 1) << bits) - 1

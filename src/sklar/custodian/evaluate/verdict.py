@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.custodian.evaluate.raw import Categories, Distribution, Floats, RawColumn, distance, is_sampled
-from sklar.machine.wording import stated
+from sklar.machine.wording import said, stated
 from sklar.public.schema import Attribute
 
 Verdict: TypeAlias = Literal["use", "with care", "do not use"]
@@ -27,10 +27,6 @@ PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 HEAP_SHARE, HEAP_RATIO, _NEIGHBORS = 0.01, 3.0, 2
 # A text that a schema does not list is shown from this share on.
 _SHOWN_TEXT = 0.001
-
-# How much of each figure may be lost, beyond chance, by what is to be used: with more, use it with care, and beyond the
-# second limit do not. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in ten is on the wrong
-# side of some number. Relative errors are of a standard deviation where numbers may be negative, and for times.
 LIMITS: Mapping[str, Sequence[float]] = stated("sklar.custodian", "said.toml")["limits"]
 # Standard errors that are put down to chance. Two tables of one continuous law have a KS distance beyond `CHANCE_KS`
 # times the square root once in a hundred times; the limits come on top.
@@ -319,14 +315,12 @@ def _reasons(column: ColumnFit) -> Iterator[Reason]:
     """All that is lost, in any order."""
     numbers, missing, kept, rows = column.numbers, column.missing, column.kept, column.rows
     if digits := column.attribute.prefix:
-        words = f"compared are the first {digits} characters of each code: the rest is left out"
-        yield Reason(figure="values", words=words, verdict="with care", beyond=0.0)
+        yield Reason(figure="values", words=said("custodian.cut", n=digits), verdict="with care", beyond=0.0)
     if kept is not None:
         gone = ", ".join(f"{each.what!r}: {each}" for each in kept.lost)
         yield from weigh("values", 1 - kept.survive, kept.chance, f"{kept}" + (f" ({gone})" if gone else ""))
-        few = f"its values are too rare, or the rows too few, to tell: chance alone loses {kept.chance:.0%} of them"
         # A value that no row has may still have a share of up to 3 / rows (the rule of three).
-        yield from untold("ks", kept.chance + 3 / min(rows), few)
+        yield from untold("ks", kept.chance + 3 / min(rows), said("custodian.rare", chance=kept.chance))
     if missing is None:
         words = f"total variation of its levels {column.tv:.3f}; raw values are not compared"
         yield from weigh("values", column.tv, CHANCE * math.sqrt(0.25 / rows[0] + 0.25 / rows[1]), words)
@@ -347,8 +341,7 @@ def _reasons_of_numbers(column: ColumnFit, numbers: Numbers) -> Iterator[Reason]
     sizes = real.size, other.size
     error = math.sqrt(1 / sizes[0] + 1 / sizes[1])
     yield from weigh("ks", numbers.ks, CHANCE_KS * error, f"KS {numbers.ks:.3f}")
-    few = f"{min(sizes):,} numbers are too few to tell: chance alone makes KS up to {CHANCE_KS * error:.2f}"
-    yield from untold("ks", CHANCE_KS * error, few)
+    yield from untold("ks", CHANCE_KS * error, said("custodian.few", n=min(sizes), ks=CHANCE_KS * error))
     for heap in numbers.heaps:
         yield from weigh("heap", heap.gap, heap.chance(sizes), f"exactly {heap.what}: {heap}")
     if attribute.kind == "weekday":

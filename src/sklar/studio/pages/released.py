@@ -6,6 +6,7 @@ A release begins with what will happen; then its page shows how far it is, and w
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -191,7 +192,7 @@ def publishing(visit: Visit) -> Response:
     """What there is to publish."""
     number, out = visit.release, ""
     commands: tuple[str, ...] = ()
-    products: list[list[dict[str, Any]]] = [[], []]
+    products: tuple[list[Path], list[Path]] = ([], [])
     if number is not None:
         # So that it can be downloaded.
         _report_text(visit)
@@ -199,26 +200,19 @@ def publishing(visit: Visit) -> Response:
         commands = (f"sklar verify {model}", f"sklar publish {model} --out {out}", f"sklar verify {out}")
         products = _products(visit, number)
     works = [each for each in visit.works.all(visit.desk.name) if each.kind == "publish" and each.release == number]
-    shown = {"products": products[0], "published": products[1], "out": out, "running": visit.works.running()}
+    shown: dict[str, Any] = {"products": products, "what": _WHAT, "folder": visit.folder, "out": out}
+    shown["running"] = visit.works.running()
     shown |= {"last": works[-1] if works else None, "problem": visit.plain(works[-1].message) if works else ""}
     return _share(visit, "publish.html.j2", "publish", commands, **shown)
 
 
-def _products(visit: Visit, number: int) -> list[list[dict[str, Any]]]:
+def _products(visit: Visit, number: int) -> tuple[list[Path], list[Path]]:
     """The files of a release that may be given to anybody: single ones, and those of its published folder."""
-    folder, desk = visit.folder, visit.desk
-    root = folder.inside(f"{desk.name}-{number}-published")
-    single = {f"{desk.name}-{number}{suffix}": what for suffix, what in _WHAT.items()} | {desk.schema: "the schema"}
-    paths = (path for path in sorted(root.rglob("*")) if path.resolve().is_relative_to(root))
-    published = {folder.relative(path): "" for path in paths}
-    return [
-        [
-            {"name": name, "what": what, "bytes": folder.inside(name).stat().st_size}
-            for name, what in part.items()
-            if folder.inside(name).is_file()
-        ]
-        for part in (single, published)
-    ]
+    folder, stem = visit.folder, f"{visit.desk.name}-{number}"
+    root = folder.inside(f"{stem}-published")
+    single = [folder.inside(name) for name in (*(stem + suffix for suffix in _WHAT), visit.desk.schema)]
+    published = [path for path in sorted(root.rglob("*")) if path.resolve().is_relative_to(root)]
+    return [path for path in single if path.is_file()], [path for path in published if path.is_file()]
 
 
 def verdict(visit: Visit) -> Response:
@@ -243,9 +237,8 @@ def publish(visit: Visit) -> Response:
 
 def download(visit: Visit) -> Response:
     """A file that may be given to anybody: of those that the page lists, and of no other."""
-    name = visit.request.path_params["file"]
-    if any(each["name"] == name for number in visit.releases for part in _products(visit, number) for each in part):
-        path = visit.folder.inside(name)
+    path = visit.folder.inside(visit.request.path_params["file"])
+    if any(path in part for number in visit.releases for part in _products(visit, number)):
         # A browser must never show it as a page of the studio.
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
     raise DataError("there is no such file to give out. Choose one from the list.")

@@ -167,32 +167,24 @@ class Visit:
         frame |= {
             "folder": self.folder.root.name or "/",
             "desk": None if desk is None else desk.name,
-            "steps": self._steps(step, desk),
+            "steps": STEPS,
+            "progress": self._progress(desk),
             "form_token": self.studio.session.form_token,
         }
         return show(template, status=status, **{"frame": frame, "desk": desk} | values)
 
-    def _steps(self, here: str, desk: Desk | None) -> list[dict[str, Any]]:
-        """The steps in the bar at the top of a page."""
-        addresses, waiting, done = {"open": "/"}, None, dict[str, bool]()
-        if desk is not None:
-            addresses = {name: f"/t/{desk.name}/{name}" for name in STEPS}
-            # Without a schema that can be read, nothing is described. Whose rows are is a decision, too.
-            with suppress(SklarError):
-                waiting = len(self.schema.not_reviewed) + bool(self.schema.ask_person)
-            folders = (self.folder.root / f"{desk.name}-{number}-published" for number in self.releases)
-            done = {"open": True, "describe": waiting == 0, "plan": waiting == 0 and bool(desk.target)}
-            done |= {"release": bool(self.releases), "look": any(folder.is_dir() for folder in folders)}
-        return [
-            {
-                "label": label,
-                "address": addresses.get(name, ""),
-                "done": done.get(name, False),
-                "here": name == here,
-                "count": waiting or "" if name == "describe" else "",
-            }
-            for name, label in STEPS.items()
-        ]
+    def _progress(self, desk: Desk | None) -> tuple[int | None, set[str]]:
+        """How many decisions wait, None where no schema can be read; and which steps are done."""
+        if desk is None:
+            return None, set()
+        waiting = None
+        # Whose rows are is a decision, too.
+        with suppress(SklarError):
+            waiting = len(self.schema.not_reviewed) + bool(self.schema.ask_person)
+        folders = (self.folder.root / f"{desk.name}-{number}-published" for number in self.releases)
+        done = {"open": True, "describe": waiting == 0, "plan": waiting == 0 and bool(desk.target)}
+        done |= {"release": bool(self.releases), "look": any(folder.is_dir() for folder in folders)}
+        return waiting, {name for name, whether in done.items() if whether}
 
 
 def show(template: str, *, status: int = 200, **values: Any) -> Response:
