@@ -11,7 +11,8 @@ from sklar.budget.forecast import require_support
 from sklar.budget.method import Method
 from sklar.budget.plan import beside_of, plan_release, tokens_for
 from sklar.budget.receipt import Bill, LedgerLike, telling
-from sklar.files.model import Model, check_keep, fit_tables
+from sklar.files.model import Model, fit_tables
+from sklar.files.write import check_keep
 from sklar.fitting.domains import find_domains
 from sklar.fitting.third import look_ahead
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors

@@ -180,4 +180,5 @@ def test_many_columns_are_drawn_from_the_model(model: Model, monkeypatch: pytest
     for drawn, own in zip(model.infer(slopes, columns=columns).figures, listed, strict=True):
         # 100,000 draws, of rows whose slopes have a standard error of 0.013 / sqrt(100,000 / 6,000); five of them.
         assert drawn.estimate == pytest.approx(own.estimate, abs=0.016)
-        assert drawn.standard_error == pytest.approx(own.standard_error, rel=0.3)
+        # Cells that were not drawn say nothing: noise is then larger by as much as the release's tables leave to them.
+        assert drawn.standard_error == pytest.approx(own.standard_error, rel=0.6)

@@ -165,7 +165,7 @@ def test_linked_tables_go_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_disk_without_room_is_refused_before_the_charge(booked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sklar.files.model.disk_usage", lambda _: SimpleNamespace(free=1))
+    monkeypatch.setattr("sklar.files.write.disk_usage", lambda _: SimpleNamespace(free=1))
     done = call(*FIT, "--ledger", "l.db", "--dataset", "t", cwd=booked, code=1)
     assert "Make room first: nothing was spent." in done.output
     assert spent(booked) == 0

@@ -216,7 +216,7 @@ def test_few_decompositions_on_dummy_coded_attributes(
     monkeypatch.setattr("sklar.paper.estimate.eigh", counted)
     near = nearest(matrix, tolerance=_ACCURACY)
     roughly, repair = counted.call_count, nearest(matrix)
-    assert roughly <= counted.call_count - roughly <= 60
+    assert roughly <= counted.call_count - roughly <= 15
     assert np.abs(near.correlation - repair.correlation).max() < 1e-3
     assert_correlation(repair.correlation, floor=1e-8)
     assert_optimal(matrix, repair.correlation, floor=1e-8, weights=np.ones(100))
@@ -278,7 +278,7 @@ def test_a_repair_is_optimal_with_weights_and_without(d: int, floor: float, spre
     size = np.sqrt(np.outer(weights, weights))
     assert np.linalg.norm(size * (repair.correlation - matrix)) < np.linalg.norm(size * (plain.correlation - matrix))
     np.testing.assert_allclose(
-        nearest(matrix, floor=floor, weights=1e6 * weights).correlation, repair.correlation, atol=1e-7
+        nearest(matrix, floor=floor, weights=1e6 * weights).correlation, repair.correlation, atol=1e-9
     )
     assert repair.negative_eigenvalues == plain.negative_eigenvalues
 

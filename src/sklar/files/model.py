@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
@@ -34,7 +33,6 @@ from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
-from sklar.machine.wording import said
 from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
@@ -49,9 +47,6 @@ if TYPE_CHECKING:
     from sklar.public.tree import Tree
 else:
     pl = lazily("polars")
-
-# Bytes that a release may take on disk for each cell of its two-way tables: two noisy counts.
-_EACH_CELL = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -265,8 +260,9 @@ class Model:
         title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
         aims = [f"Released for {', '.join(schema.target)}."] if schema.target else []
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
-        promise = said("files.promise", of=certificate, guarded=guarded, spent=_spent(certificate))
-        lines = [title, *aims, *promise.replace("\n", "\n  ").splitlines()]
+        how = f"{certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition"
+        spent = f"Privacy spent: {_spent(certificate)}, for the {guarded} of any one {certificate.unit}"
+        lines = [title, *aims, spent, f"  ({how}):"]
         lines += [f"  {unread}"] if (unread := certificate.not_covered) else []
         for finding in certificate.domains:
             attribute = schema.attribute(finding.attribute)
@@ -376,18 +372,6 @@ def _save(model: Model | Unfitted, path: str | Path) -> None:
     from sklar.files.archive import save
 
     save(model, path)
-
-
-def check_keep(path: str | Path | None, cells: int) -> None:
-    """Refuse, before anything is charged, a file for so many noisy cells that exists, or that its disk cannot hold."""
-    if path is None:
-        return
-    target = check_target(path, (".sklar",))
-    if target.exists():
-        raise OutputError(said("files.kept", path=target))
-    needed, free = _EACH_CELL * cells / 1e6, disk_usage(target.parent).free / 1e6
-    if free < needed:
-        raise OutputError(said("files.no_room", path=target, needed=needed, free=free))
 
 
 def fit_tables(

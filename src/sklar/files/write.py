@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
+from shutil import disk_usage
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -48,6 +49,8 @@ _NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
 _SETTLED = 0.05
 _ROW_GROUP = 1 << 17
+# Bytes that a release may take on disk for each cell of its two-way tables: two noisy counts.
+_EACH_CELL = 16
 _TYPES = "ARROW:schema"
 # What the metadata of synthetic rows says, in Parquet and in Arrow: never a column.
 MARK = {"sklar.synthetic": "Drawn from a model: no row was copied from a record."}
@@ -119,6 +122,18 @@ def require_own(path: Path, *, own: bool) -> None:
 def require_same(path: Path, text: str, *, replace: bool) -> None:
     """Refuse to replace a file that holds another text than would be written, unless that is meant."""
     require_own(path, own=replace or not path.exists() or path.read_bytes() == text.encode())
+
+
+def check_keep(path: str | Path | None, cells: int) -> None:
+    """Refuse, before anything is charged, a file for so many noisy cells that exists, or that its disk cannot hold."""
+    if path is None:
+        return
+    target = check_target(path, (".sklar",))
+    if target.exists():
+        raise OutputError(said("files.kept", path=target))
+    needed, free = _EACH_CELL * cells / 1e6, disk_usage(target.parent).free / 1e6
+    if free < needed:
+        raise OutputError(said("files.no_room", path=target, needed=needed, free=free))
 
 
 def write_frames(
