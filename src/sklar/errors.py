@@ -1,16 +1,5 @@
 """What can go wrong, as one tree. Catch `SklarError` to catch all of it.
 
-    SklarError
-    ├── SchemaError    the schema is not usable: syntax, a missing key, edges that do not increase, not reviewed
-    ├── DataError      the table cannot be read: no such file, no rows, an attribute without a column
-    ├── BudgetError    epsilon, delta, neighbors, mechanism or composition do not make a sound plan
-    ├── NoiseError     the noise sampler met a scale it cannot draw exactly, or ran out of random words
-    ├── ModelError     a model file is damaged, foreign or of another format, or does not fit the request
-    ├── OutputError    a result could not be written
-    ├── LedgerError    a ledger is missing, damaged, copied, busy, or cannot be written
-    ├── SignatureError   a key file is missing, open to others or no key, or a signature cannot be read
-    └── MissingExtraError   a part was asked for whose optional dependency is not installed
-
 A message states the requirement, the value and the remedy. Inside the folders kernel and rows it may quote only the
 schema and the settings, and whether it is raised may not depend on the rows.
 """
@@ -21,11 +10,11 @@ class SklarError(Exception):
 
 
 class SchemaError(SklarError):
-    """The schema cannot be used as it is."""
+    """The schema is not usable: syntax, a missing key, edges that do not increase, not reviewed."""
 
 
 class DataError(SklarError):
-    """The table cannot be read."""
+    """The table cannot be read: no such file, no rows, an attribute without a column."""
 
 
 class BudgetError(SklarError):
@@ -33,11 +22,11 @@ class BudgetError(SklarError):
 
 
 class NoiseError(SklarError):
-    """Exact noise could not be drawn."""
+    """The sampler met a scale it cannot draw exactly, or ran out of random words."""
 
 
 class ModelError(SklarError):
-    """A model file is damaged, foreign, or does not fit the request."""
+    """A model file is damaged, foreign or of another format, or does not fit the request."""
 
 
 class OutputError(SklarError):
@@ -49,7 +38,7 @@ class LedgerError(SklarError):
 
 
 class SignatureError(SklarError):
-    """A key file or a signature cannot be used."""
+    """A key file is missing, open to others or no key, or a signature cannot be read."""
 
 
 class MissingExtraError(SklarError):

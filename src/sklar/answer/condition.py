@@ -1,10 +1,5 @@
-"""What rows are drawn under, as a person states it: values by attribute, a predicate, or rows with nulls to fill.
-
-    {"sex": "Female", "age": (30, 45)}                 the value, and the range from 30 up to but without 45
-    {"region": ["North", "South"], "income": None}     one of these values, and missing
-    "sex = 'Female' and age >= 30 and age < 45"        a predicate, as `query` takes it
-
-Where a condition cuts a bin, the model's shape inside the bin says how much of it lies on either side.
+"""What rows are drawn under, as a person states it: values by attribute, a predicate, or rows with nulls to fill. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

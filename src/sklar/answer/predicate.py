@@ -1,16 +1,5 @@
-"""A small language of predicates over a schema's attributes: read by hand, never evaluated as code.
-
-    predicate   = term { "or" term }
-    term        = factor { "and" factor }
-    factor      = "not" factor | "(" predicate ")" | comparison
-    comparison  = name ("=" | "!=") value
-                | name ["not"] "in" "(" value { "," value } ")"
-                | name "is" ["not"] "missing"
-                | name ("<" | "<=" | ">" | ">=") value, also turned around or chained: 30 <= age < 40
-
-Names stand bare, or in double quotes where they hold blanks or signs; values in single quotes, or bare where they are
-one word. A quote inside quotes is doubled. `not` is the plain complement: a row whose age is missing satisfies
-`not age < 30` and `age != 30`, but neither `age < 30` nor `age >= 30`.
+"""A small language of predicates over a schema's attributes: read by hand, never evaluated as code. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,13 +1,5 @@
 """Planning by question: the smallest epsilon that answers what somebody wants to know, and what an epsilon answers.
-
-A want is a question and how near its answer must be to the truth, with 95% confidence:
-
-    region = 'North' within 2%           a count, within 2% of the rows
-    age x income within 5% of rows       every cell of a table, all of them together
-    age within 500 rows                  every count of one attribute
-
-Noise scales follow from public facts, so the answer is known before anything is spent. Only noise is counted, not
-sampling from a population. The second stage is taken as if it were planned like the first.
+More: docs/derivations.md.
 """
 
 from __future__ import annotations

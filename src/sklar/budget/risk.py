@@ -1,18 +1,5 @@
 """What a budget means for an attacker: bounds on how often a guess about one person is right, from a certificate alone.
-
-Let T be the total variation distance between what a release shows under two neighbors: the best advantage of any
-attacker, which is the share of true guesses less the share of false alarms. Then
-
-- T <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1)                     (Kairouz, Oh and Viswanath 2015, theorem 2.1);
-- Gaussian noise is planned so that the smaller of two bounds is at most epsilon (`theorems.gaussian_epsilon`), whatever
-  noisy tables lead to later. So one of two things holds of the release: it is mu-GDP with the mu whose curve passes
-  through (epsilon, delta), and T <= 2 Phi(mu / 2) - 1 (Dong, Roth and Su 2022); or it is rho-zCDP with the rho that
-  converts to (epsilon, delta), and T <= sqrt(rho / 2) (Pinsker's inequality; Bun and Steinke 2016). T is at most the
-  larger of the two. Thresholds that may fail with a chance of t <= delta add at most 2 t.
-
-What tables happened to cost is not used: it depends on noisy tables, and is claimed nowhere. Whoever gives a claim the
-odds p : 1 - p beforehand and guesses as well as can be is right with a chance of at most
-max(p, 1 - p) + min(p, 1 - p) T, because the best test moves no more than T of the mass.
+The derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

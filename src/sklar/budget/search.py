@@ -16,11 +16,6 @@ Sensitivity. The cells of one table do not overlap, and whatever was chosen, the
 in at most one cell of each table, and replacing it moves at most two cells by one. So each table costs what any
 histogram costs, and which cells it has may depend on the noisy tables before it (adaptive composition): these were
 paid for. Every cell gets noise, seen or not. At most `Budget.rows` rows of a person are counted.
-
-What a search takes is chosen for the whole release. A column of numbers wants counts whose standard error is `WANTED`
-of the rows, whatever the budget: then edges, heaps and shapes are as good as bins of a twentieth need them. That is a
-small part of the cost where rows are many. Where they are few, all searches together take no more than `MOST` of the
-cost: the two-way tables over the levels that are found get the rest, and would lose more than the search gains.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """The same analysis of the real rows, of synthetic rows as if they were real, and by `infer`: for the custodian's eyes.
-
-Rows are analyzed by their raw values, with the statistics that `infer` takes of weighted records. Their standard errors
-are those of a bootstrap with Poisson weights: what a package says of rows that have no noise. `infer` is asked about
-the table itself. A regression has the categories that it tells apart. Rows are left out where a column in question has
-a value of no level.
+More: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Rows of people: how many, of which kinds, and in the order of time what follows what, after which gap, and when.
-
-A person's states are a chain: the first by their class, each next one by their class and the one before. Gaps depend on
-the state before them and on the number of events. One of the events, at random, is dated by the class, the others by
-the gaps between them; where all do not lie in the domain of the order another date is tried. Gaps that add up to more
-than the domain are shortened in proportion.
+More: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,15 +1,5 @@
-"""Records under a condition, or with some levels given: components reweighted, levels restricted.
-
-Within a component attributes are independent. So a condition that allows some levels of each of several attributes (a
-box) multiplies the weight of a component by the chance of those levels in it, and restricts the component to them: what
-is drawn has exactly the model's distribution given the condition, however rare that is. Any other condition is a union
-of disjoint boxes, and a component becomes one component for each of them.
-
-With o the attributes that no rule is about, t the others and `ok` that the rules hold, repaired records have the law
-P(o) P(t | o, ok). Given a condition on o alone, o is drawn given it, and repaired as ever. A condition on t gives
-P(o, t) 1[ok] 1[condition] / P(ok | o): records are drawn from the model given the condition, those that break a rule
-are left out, and the others are kept with a chance in proportion to 1 / P(ok | o). Records of which some levels are
-given (`fill`) are drawn in the same way, each with a condition of its own.
+"""Records under a condition, or with some levels given: components reweighted, levels restricted. The derivation:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""Rows moved so that their two-way tables come nearer to the model's, without leaving its distribution behind.
-
-At a large epsilon most of the error is sampling error. Within a component attributes are independent, so two of its
-rows may exchange their levels of one attribute: what comes out is as likely as what went in. Where that takes seconds,
-three-way tables are matched as well: an exchange is made where (m - 2) times the squares of pairs plus those of triples
-fall, so that every pair weighs as much as all triples that hold it.
+"""Rows moved so that their two-way tables come nearer to the model's, without leaving its distribution behind. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""Noisy tables to densities along an axis, and to the shapes of numbers inside their bins: post-processing.
-
-The tables of a search are nested (`budget.ladder`): weighted least squares up and down their tree make one consistent
-estimate of all (Hay et al. 2010). Where a cell was divided, its parts are grouped into as few pieces of constant
-density as the noise allows. A single grain that stands out is a heap. Numbers follow these pieces inside a bin that a
-search divided, elsewhere a monotone interpolation of the noisy distribution function at the edges (PCHIP: Fritsch and
-Butland 1984). Without a declared grain, the search's table of decade by step says how numbers are rounded.
+"""Noisy tables to densities along an axis, and to the shapes of numbers inside their bins: post-processing. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

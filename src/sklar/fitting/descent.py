@@ -1,17 +1,5 @@
-"""Gradient descent on the logits of latent components: the loss against noisy tables, and the steps of a fit.
-
-A step with c = d - m contrasts takes 4 D c^2 operations up to `SMALL` contrasts; beyond that it looks at one block of
-b = `_BLOCK` rows of the residual, 6 D b c operations. Memory: the target, 4 c^2 bytes (in a file where that is much),
-one strip of the residual and of its weights, and about 28 D d bytes of state.
-
-**Three-way tables.** With A, B and C the probabilities of the coarse levels of three attributes in D equally likely
-components, the predicted table is the sum over components of A_i B_j C_k / D. Tables that share two attributes are
-worked on together, as one matrix product. A gradient takes 6 D I J K operations for every table of I x J x K cells.
-Tables of four attributes are the same with one more factor, and share three.
-
-**Parities.** In contrasts (`steps`) a bit with probability p of 1 is f = (1 - 2 p) / sqrt(2), so that a component
-predicts the parity X of three bits of n rows as f_i f_j f_k = (1 - 2 X / n) / sqrt(8), and pairs as
-f_i f_j = (1 - 2 X / n) / 2. The noise of X has sqrt(2) times the weight in n f_i f_j that it has in n f_i f_j f_k.
+"""Gradient descent on the logits of latent components: the loss against noisy tables, and the steps of a fit. The
+derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

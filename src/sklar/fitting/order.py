@@ -1,17 +1,5 @@
 """How the events of people follow one another: a chain a class of people, gaps, and dates, from noisy tables of steps.
-
-With E (H, S) the levels of `follows` that events of each class of people have, and p(k) the chances of k events, the
-chain of a class with first law f and transitions T has to have E over all its events, each weighing 1/k:
-
-    A = sum_k p(k)/k sum_{i<k} d_i = E sum_k p(k) - sum_k p(k)/k d_k      the mass that steps leave
-    B = sum_k p(k)/k sum_{i>1} d_i = E sum_k p(k) - f sum_k p(k)/k        the mass that they reach
-    T ~ R diag(v^0.8) by rows, where diag(u) R diag(v) has rows of the sums A and columns of the sums B
-
-with d_i the law of the i-th event. An exponent of 1 would keep E in every class, whatever steps say; with a little less
-steps that are nearly certain are so in all classes, and over all of them E stays. R, which all classes have in common,
-says how much more often one level follows another than two events of a class go together. It is found by iterating: the
-steps of all classes, each weighing 1/(k - 1), are to be those that were measured. A noisy table is first drawn to what
-is expected without it, by as much as its noise says (James and Stein 1961).
+The derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

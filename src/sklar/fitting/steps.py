@@ -1,16 +1,5 @@
-"""Tables in orthonormal contrasts, and what a step of a fit does between its matrix products.
-
-An attribute's K probabilities sum to one, so K - 1 contrasts hold all that they say: x -> Q x, where Q is the last
-K - 1 rows of the Householder reflection that takes the constant vector to the first axis,
-
-    (Q x)_j = x_j - (sum(x) / sqrt(K) - x_0) / (sqrt(K) - 1),    j = 1 ... K - 1.
-
-Q Q^T = I and Q 1 = 0. A two-way table T of attributes A and B, with total 1 and margins a and b, then has three parts
-at right angles, Q T Q^T, Q a and Q b, and for two such tables
-
-    ||T - T'||^2 = ||Q (T - T') Q^T||^2 + ||Q (a - a')||^2 / K_B + ||Q (b - b')||^2 / K_A.
-
-A step is written twice, equal to single precision: in NumPy, for arrays that stay in a processor's cache, and compiled.
+"""Tables in orthonormal contrasts, and what a step of a fit does between its matrix products. The derivation:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,34 +1,5 @@
-"""Which tables of three and four attributes are worth measuring: post-processing of the first stage's noisy tables.
-
-Pairs leave the structure of more columns open. Fits of the same pairs from different starts fill it in differently, and
-are likely to be wrong where they disagree. With P_f the table of a set that fit f predicts, over coarse levels and
-centered along each attribute, so that it holds nothing that smaller sets say:
-
-- v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
-- c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
-
-**Scores.** Fits may agree on something wrong: a column that follows from two others, and shows in no pair. Where a
-release affords them, noisy scores say how far every table lies from what the fits predict together, in rows; where
-pairs show no dependence, from independence. c is brought within two sds of its score, and v by the same factor. Where
-fits hardly disagree, v is c sqrt(cells) / (2 n), its bound, times the usual share of that, the median over tables.
-Tables of four are looked at only where they are scored: fits that saw pairs alone say little of them.
-
-**Worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table is sigma sqrt(prod(K - 1)) long;
-s = c / that length is the signal over the noise. The best mix of a guess that is off by c and a measurement that is off
-by c / s is off by c / sqrt(1 + s^2): the total variation falls from v to v / sqrt(1 + s^2).
-
-**Cost.** Precision 1 / sigma^2 = s^2 prod(K - 1) / c^2 goes to it and not to pairs. A share x of the plan's precision C
-that pairs lose makes their noise larger by x / 2: with u the total variation that noise costs a two-way table, the mean
-of `expected_pair_tvs` or of their distances from independence where these are less, it costs u x / 2.
-
-**The choice.** Over all N tables of so many attributes, the mean total variation falls by the most when, with
-k = prod(K - 1) / (c^2 C), every table has
-
-    d/ds [v (1 - 1 / sqrt(1 + s^2)) / N - price k s^2] = 0,   so   1 + s^2 = (v / (2 N price k))^(2/3),
-
-where a table that holds a target counts `TARGET_WEIGHT` times, and those without a positive s are left out. The price
-is u / 2, or higher where all together would take more than their share of what was set aside; of more than
-`MOST_TRIPLES`, those are taken that are worth most.
+"""Which tables of three and four attributes are worth measuring: post-processing of the first stage's noisy tables. The
+derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,5 @@
 """Syn 1 and Syn 2, the paper's widest shapes: 1,000 or 2,000 correlated binary attributes, drawn 64 rows to a word.
-
-A row has `FACTORS` latent uniforms u, all tied to a common one. Attribute j is [u < p] for the uniform of its factor
-(or [1 - u < p], for one attribute in three) with a probability w, and an independent coin of the same p otherwise. So
-its mean is p whatever w is, and two attributes of one factor and like means correlate with about w w'.
-
-Nothing is ever a byte per cell: a uniform of 8 bits is 8 words, one per binary digit, each holding that digit of 64
-rows, and comparing it with a constant takes one AND or OR per digit. The result is Arrow's own layout of booleans.
+More: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,5 @@
-"""A hospital: patients, their visits and prescriptions, and what was done at visits. It is about nobody.
-
-Every patient has a hidden ailment that most visits are about, and a hidden frailty. Age, sex, smoking and chronic
-illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, for how long,
-and at which cost. One patient in twenty never comes; the others come 1 to 30 times, about 6 on average. Visits follow
-one another in time: the type of the next one depends on the type of the last and on the patient (an emergency is often
-followed by a stay), and so does the gap to it, about 12 days in the median and skewed. More patients first come in
-winter. What is prescribed goes with the ailment, and how often with how often somebody comes; what is done, where, and
-for how long goes with the visit. Wards are a public table.
+"""A hospital: patients, their visits and prescriptions, and what was done at visits. It is about nobody. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,5 @@
-"""Noisy tables to the paper's copula (Eqs 5-7 and Algorithm 4), and cut points at which records hold the margins.
-
-Pair probabilities become Gaussian correlations, solved to rounding instead of on the paper's grid. For dummies
-X = 1{Y > t} of standard normals with correlation r = sin x, the expectation of Eq. 6 is the orthant probability
-L(h, k, r) = P(Y1 > h, Y2 > k): two of Owen's T functions away from the margins, with the derivative
-g(x) = exp(-(h^2 + k^2 - 2 h k sin x) / (2 cos^2 x)) / 2 pi in x (Plackett 1954). A level whose probability is above 1/2
-is replaced by its complement, so that sums lose no more than rounding of the smaller margins.
-
-The paper repairs the correlations by alternating projections (Higham 2002): hundreds of eigendecompositions. The
-semismooth Newton method of Qi and Sun (2006) on the dual, with one unknown per diagonal entry, finds the same matrix
-after about seven.
+"""Noisy tables to the paper's copula (Eqs 5-7 and Algorithm 4), and cut points at which records hold the margins. The
+derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _TILE = 2048
 # Passes over a block that settle it on the margins.
 _ROUNDS = 5
-# The stream that rounds the counts of a block: no tile has this number.
-_ROUNDING = 1 << 32
 # Levels whose chances are integrated at once.
 _TOGETHER = 4096
 
@@ -52,14 +50,9 @@ class BinarySampler:
         sizes = np.array([levels.size for levels in at])
         first = np.cumsum(sizes - 1) - (sizes - 1)
         self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
-        self._one, self._two, more = (np.flatnonzero(which) for which in (sizes == 1, sizes == 2, sizes > 2))
+        self._one, more = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
         cuts = [copula.cuts[at[index]] for index in more]
         self._more = list(zip(more.tolist(), first[more].tolist(), cuts, slopes(cuts), strict=True))
-        # The first of two levels wins where their difference is above that of their cut points.
-        between = np.array([-np.diff(copula.cuts[at[index]])[0] for index in self._two])
-        sd = np.maximum(np.linalg.norm(self._factor[first[self._two]], axis=1), 1e-6).astype(np.float64)
-        density = np.exp(-0.5 * (between / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
-        self._between = (first[self._two], between, np.maximum(density, 1e-12))
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""
@@ -71,16 +64,6 @@ class BinarySampler:
         for index in self._one.tolist():
             codes[index] = self._present[index][0]
         # Settling each block on the margins takes most of the sampling error out of one-way counts.
-        if self._two.size:
-            uniform = stream(seed, block, _ROUNDING).random(self._two.size)
-            targets = np.array([self._shares[index][0] * rows for index in self._two])
-            second = np.empty((self._two.size, rows), dtype=np.uint8)
-            first, between, density = self._between
-            settle_two(drawn, first, np.stack([between, density, targets, uniform]), _ROUNDS, second)
-            codes[self._two] = second
-            for place, index in enumerate(self._two.tolist()):
-                if self._present[index][1] != 1:
-                    codes[index] = self._present[index][second[place]]
         won = np.empty(rows, dtype=np.uint16)
         for index, first, cuts, steepness in self._more:
             goals = np.stack([cuts, self._shares[index] * rows, steepness])
@@ -206,51 +189,3 @@ def settle(drawn: Floats, first: int, goals: Doubles, rounds: int, won: NDArray[
             step /= 2
         if farthest < 1:
             break
-
-
-@compiled("void(float32[:, :, ::1], int64[::1], float64[:, ::1], int64, uint8[:, ::1])", boundscheck=False)
-def settle_two(drawn: Floats, first: Ints, goals: Doubles, rounds: int, won: NDArray[np.uint8]) -> None:
-    """The same for many attributes of two levels at once: `won`, shape (attributes, rows), has the winner of each row.
-
-    Level 0 wins where the difference in row `first` of `drawn` is above the cut point. `goals`, shape (4, attributes),
-    are cut points, densities there, targets, and uniform numbers that round these. Cut points: Newton's steps until one
-    is bracketed, then in proportion.
-    """
-    rows, columns = won.shape[1], drawn.shape[2]
-    cuts, densities, targets, uniform = goals[0], goals[1], goals[2], goals[3]
-    for i in range(first.size):
-        # A level with a target of a few is left to chance, as above.
-        rarer = min(targets[i], rows - targets[i])
-        forced = rarer / (rarer + 10.0)
-        cut, settled, least, target = cuts[i], cuts[i], np.inf, 0.0
-        low, high, too_many, too_few = -np.inf, np.inf, 0.0, 0.0
-        for turn in range(rounds):
-            above = np.int64(0)
-            at = np.float32(cut)
-            for tile in range(drawn.shape[0]):
-                own = drawn[tile, first[i], : min(columns, rows - tile * columns)]
-                count = np.int32(0)
-                for column in range(own.size):
-                    count += np.int32(own[column] > at)
-                above += np.int64(count)
-            if turn == 0:
-                target = np.floor(above + forced * (targets[i] - above) + uniform[i])
-            missed = above - target
-            if abs(missed) < least:
-                least, settled = abs(missed), cut
-            if missed > 0:
-                low, too_many = cut, missed
-            elif missed < 0:
-                high, too_few = cut, -missed
-            else:
-                break
-            if np.isfinite(high - low):
-                cut = low + (high - low) * too_many / (too_many + too_few)
-            else:
-                cut += min(max(missed / (rows * densities[i]), -1.0), 1.0)
-        at = np.float32(settled)
-        for tile in range(drawn.shape[0]):
-            own = drawn[tile, first[i], : min(columns, rows - tile * columns)]
-            out = won[i, tile * columns : tile * columns + own.size]
-            for column in range(own.size):
-                out[column] = own[column] <= at

@@ -1,12 +1,5 @@
-"""Numbers, dates and times as points on an axis: how they are read, checked, spaced and written.
-
-A date is counted in days since 1970-01-01, a datetime in microseconds since 1970-01-01 UTC, a time of day in
-microseconds since midnight, a duration in microseconds, a month in months since the year 0, a weekday in days since
-Monday. What a text stands for depends on that text alone.
-
-Bins that grow with the numbers suit skewed columns: `log` divides by equal ratios, `1-2-5` at the round numbers 1, 2,
-5, 10, 20 and so on. About three bins make a decade; what is nearer to zero than the smallest bin is one bin. Negative
-numbers mirror positive ones, and zero is an edge.
+"""Numbers, dates and times as points on an axis: how they are read, checked, spaced and written. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,5 @@
-"""Descriptions of tables that exist already (SDV, SmartNoise, Frictionless, Arrow), as schemas to complete.
-
-Importers read descriptions and never a row. A stated domain goes into the schema as it is; one that is not stated is
-marked `reviewed = false`, and a release refuses the schema until somebody fills it in.
-
-Frictionless: a Table Schema alone, in a Data Resource, or in a Data Package of one resource; domains come from `enum`,
-`categories`, `minimum` and `maximum`. SDV states column types, and values only of ordered categories. SmartNoise:
-metadata nests collection, schema, table, column, with bounds `lower` and `upper`; transformers are listed by column
-under `constraints`, and a chain of them is read up to its first change of scale.
+"""Descriptions of tables that exist already (SDV, SmartNoise, Frictionless, Arrow), as schemas to complete. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

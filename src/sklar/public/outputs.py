@@ -1,10 +1,5 @@
-"""Which type a released column has, by public knowledge: the schema's `output`, never the rows.
-
-An output is written as Arrow writes its types: `int32`, `decimal(10, 2)`, `timestamp[us, tz=Europe/Berlin]`; and
-`category`, or `ordered category`, for a column of listed values that libraries hold as codes. Whether a type can hold
-every value of a domain is settled when the schema is read, so that no draw can fail later. Frames of polars, which has
-fewer types, hold the nearest one: Date for date64, milliseconds for seconds, Time for times, UTC for a zone that it
-lacks (+05:30), Int64 for a category of whole numbers, and for an ordered one an Enum of their texts.
+"""Which type a released column has, by public knowledge: the schema's `output`, never the rows. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,18 +1,5 @@
-"""Tables counted on Spark: files that executors open themselves, or a DataFrame whose rows Spark hands over.
-
-Of files the driver lists what they say of themselves (columns, row groups, versions) and shares their parts out among
-tasks that take seconds (`rows.read`); a task reads its parts as the local engine does, in one thread, and rows never
-cross the JVM. A DataFrame that is more than files (a view, a join, a filter) costs a copy beside that: each partition's
-rows come through Arrow (`mapInArrow`). What follows is the same: a task counts to one set of partial counts, which is
-cut into pieces; each is summed over all tasks in an executor, so that neither the driver nor any executor holds more
-than a few tables at once. Only the sum comes to the driver, and only there is noise drawn, by the vault.
-
-Where rows are chosen by person, their records meet in buckets first (`rows.bounded`), and buckets are counted.
-
-A piece is (key, (number of the task, bytes)). The first keys are runs of whole numbers (the number of rows, then the
-cells of all tables); those after them are attributes whose domain is private. A task that is repeated, or runs twice,
-counts the same rows, and sends the same pieces under the same number: a number is added once for each key. What Spark
-keeps on the way (shuffle files, event logs) is private: docs/scale.md.
+"""Tables counted on Spark: files that executors open themselves, or a DataFrame whose rows Spark hands over. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

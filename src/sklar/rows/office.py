@@ -1,10 +1,4 @@
-"""Workbooks of Excel, and files of Stata and SPSS, to batches, by libraries that are extras.
-
-What is read of a cell depends on that cell and the file's own description: no type is inferred from rows. Cells of a
-workbook are texts, as in a CSV file; numbers of Stata and SPSS are doubles, or days and moments by their format, and
-values marked as missing are null. Labels of values are part of the description. Text that is not in the declared
-encoding is refused as damage, and so is a workbook of more than 4 GiB, which would be read into memory whole.
-"""
+"""Workbooks of Excel, and files of Stata and SPSS, to batches, by libraries that are extras. More: docs/derivations.md."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Tables in files and in memory to batches of the schema's columns: polars data frames.
-
-A file reached by two names is refused: its rows would count twice. A table's shape is settled before the first row is
-read, and no row can make reading fail, with one exception: text in a Parquet or an Arrow file that is not UTF-8 is
-refused as damage. (A damaged Parquet file may also end the process: polars allocates what a page claims to hold.)
-
-Any process can count a *part* of a table by itself: a file or a span of it (row groups of a Parquet file, rows of an
-Arrow file, bytes of a CSV file whose lines are records by declaration). A file whose size or time of change differs
-before and after reading is refused, so that a part counted again has the same rows.
-"""
+"""Tables in files and in memory to batches of the schema's columns: polars data frames. More: docs/derivations.md."""
 
 from __future__ import annotations
 

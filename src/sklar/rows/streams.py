@@ -1,10 +1,5 @@
-"""Tables that other libraries hold: Arrow streams, pandas frames, and files that pyarrow reads, column by column.
-
-Polars gets the wanted columns alone, in types that it takes without looking at a value: texts as bytes, which may not
-be UTF-8; times without their zone's name, which this machine may not know; placeholders in no domain for nested values.
-So neither a value nor a column that the schema leaves out makes reading fail. pandas exports to Arrow only with pyarrow
-and well-formed values, so frames are read by column type, and Python objects encoded one by one. Statistics in a
-Parquet footer are not read.
+"""Tables that other libraries hold: Arrow streams, pandas frames, and files that pyarrow reads, column by column. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

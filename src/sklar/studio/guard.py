@@ -1,14 +1,5 @@
-"""Who may ask the studio anything: one browser of one custodian, and no page of anybody else.
-
-Threats, and what stands against each:
-
-- another user or program of the machine: a random token in the first address, good for one use, then a cookie;
-- a page of another site that makes the browser ask: the cookie is SameSite=Strict, `Origin` must be the studio's own
-  and every form carries a token that only its own pages know;
-- a name that is made to point to this machine (DNS rebinding): `Host` must be the address that the studio listens on;
-- text of the table that a page shows: templates escape it, and a Content-Security-Policy forbids inline script;
-- what stays behind in the browser: nothing is cached;
-- a request that is too large: it is refused before it is read.
+"""Who may ask the studio anything: one browser of one custodian, and no page of anybody else. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,5 @@
 """Any statistic of a weighted table: its influence function is taken numerically, and goes into the one-step estimator.
-
-A statistic is a function of weights on records, which are combinations of levels. Its influence function psi enters the
-one-step estimate only by its means over the cells of measured tables: the derivative as a little weight moves to the
-rows of one cell, as the model has them. So the statistic is evaluated once for each such cell, not for each record; psi
-is then the sum of functions of these tables that has these means. What psi has beyond it is not measured; its variance
-is that of derivatives toward tables drawn from the model, less what the sum explains of them.
-
-A first derivative says what a statistic does nearby. Tables are drawn from the model, of the size at which sampling
-alone would have the standard error that was found: the statistic of these is a parabola of the mean of psi, which the
-interval follows, and what that misses. Where it misses more (root mean square) than `_CURVED` standard errors the
-answer cautions. Beyond `_BROKEN` of them, where the parabola turns back, and where the derivative is zero, there is no
-interval.
+The derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,19 +1,5 @@
-"""One-step estimates: what the model says of a statistic, corrected by what was measured.
-
-Let theta be a statistic, P the fitted model and psi its influence function there: theta(Q) is theta(P) + E_Q psi up to
-terms of second order in Q - P. Psi is regressed, under P, on functions of the sets of attributes that were measured;
-the functional G that this gives is known from noisy tables without bias. So the estimate is
-
-    theta(P) + <G, noisy - P>,
-
-whose noise is known exactly. Of what psi has beyond G the model alone speaks. The variance between the one-step
-estimates of its united fits is added as it is, not divided by their number, because what a fit invents the others may
-too. What all fits miss alike is added as `ALIKE` of the standard deviation of psi beyond G.
-
-A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
-of U (`answer.effects`) is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum
-over effects of variance times squared norm. A function of coarse levels is its part that is centered along all axes,
-and functions of smaller sets, which are known from all tables.
+"""One-step estimates: what the model says of a statistic, corrected by what was measured. The derivation:
+docs/derivations.md.
 """
 
 from __future__ import annotations

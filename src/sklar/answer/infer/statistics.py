@@ -1,16 +1,5 @@
 """The statistics that can be asked for, as functions of means that noisy tables tell, or linearized around the model.
-
-A measure is a function of means over records: a share or a mean of rows of a group is one divided by another, a
-standard deviation one of three, a correlation one of six. The means are linear in the tables, so they are known without
-bias and with exact errors. The interval is the range of the function over their ellipsoid of `quantile` standard
-errors: of a ratio that is Fieller's (1954), the set of t for which numerator - t x denominator is within its error of
-zero.
-
-Regressions are of first order around the model. A row with a missing value of any attribute in question is left out,
-as statistical packages do. A linear regression solves E[x (y - x'b)] = 0; with A = E[x x'] the influence function of b
-is A^-1 x (y - x'b), a product of two sums over attributes, so a sum of functions of pairs: all of it was measured. A
-logistic regression has A = E[p (1 - p) x x'] and A^-1 x (y - p), of which x p is a function of all regressors together.
-The step is repeated around its own outcome, so that what the tables say of E[x (y - p)] is zero there.
+The derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

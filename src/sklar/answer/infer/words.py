@@ -1,16 +1,5 @@
-"""Questions in words: how a text is read. It is never evaluated as code, and its functions are a closed list.
-
-    question  = statistic ["weighted" "by" name] ["where" predicate] | "independent" "(" name "," name ")" ["where" ...]
-    statistic = [("difference" | "ratio") "of"] measure ["/" measure] ["by" name { "," name }] | ["ratio" "of"] formula
-    measure   = ("share" | "odds") "(" predicate ")" | "share" "(" name ")" | "corr" "(" product "," product ")"
-              | ("mean" | "sum" | "sd") "(" product ")" | "median" "(" name ")" | "quantile" "(" name "," part ")"
-    formula   = outcome "~" term { "+" term } | ("ols" | "logit" | "poisson") "(" outcome "~" term { "+" term } ")"
-    outcome   = product | predicate
-    term      = product { "*" product }, each by itself and all their products
-    product   = factor { ":" factor }; outside of formulas "*" is the same
-    factor    = name ["^" power] | ("log" | "sqrt" | "C") "(" name ")"
-
-Names, values and predicates are written as `query` takes them (`answer.predicate`).
+"""Questions in words: how a text is read. It is never evaluated as code, and its functions are a closed list. More:
+docs/derivations.md.
 """
 
 from __future__ import annotations

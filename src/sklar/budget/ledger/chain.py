@@ -1,17 +1,4 @@
-"""A ledger's file: one SQLite database, a journal of entries that only grows.
-
-**Chain.** An entry's head is the SHA-256 of the head before it, its own fields and 128 random bits (its salt). A change
-to any entry shows in all later heads. A head that is published as a receipt tells nothing of the entries: without the
-salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
-
-**Key.** With a key of 32 bytes, in a file for its owner alone or in the environment, every entry also has a signature:
-HMAC-SHA256 of its head. Whoever has the key notices every entry written without it, even where all heads were computed
-anew. A key given for a ledger without one is refused: a forger would take the signatures off.
-
-**Kinds of entries.** `setup` says what the ledger is: its name for the anchor, the secret that fingerprints of files
-are made with, the anchor and the key; the last one holds. `open` gives a data set its total, `charge` charges it,
-`bind` ties it to the fingerprints of its files, and `adopt` puts a copy in force.
-"""
+"""A ledger's file: one SQLite database, a journal of entries that only grows. More: docs/derivations.md."""
 
 from __future__ import annotations
 

@@ -1,20 +1,5 @@
-"""Noise tested together: whitened residuals of everything that one or many releases drew are independent.
-
-A residual is (noisy - exact) / scale, made exactly normal: discrete Gaussian noise by adding normal noise of variance 1
-(normal up to a part in 10^6 at scale 2, 10^8 at 5), Laplace noise by its distribution function at a point drawn within
-its step. Queries, cells and scales are chosen before noise is drawn, so from sound code residuals are independent
-standard normals, and sums of squares are chi-square: of residuals, differences, and sums, where noise that cancels
-shows:
-
-- of every block: residuals, sums over each table, over the same place in all tables, over cells by whether a count is
-  odd; cells and the next, the block and its mirror image; cells that are empty and filled;
-- of every two blocks of a release, cell by cell: over looks, stages, orders, searches, linked tables;
-- of every block with that of the next release;
-- of every two cells, over releases, and of all residuals at every distance from each other.
-
-For a sum over a distance of n products of a chain of normals, P(S >= s) <= exp(-t s - (n / 8) log(1 - 4 t^2)) for every
-t below 1/2: the quadratic form's eigenvalues are at most 1 and their squares sum to n / 2, and -log(1 - 4 t^2 x) is
-convex in x. All tests together fail sound code with a chance of at most `alpha`.
+"""Noise tested together: whitened residuals of everything that one or many releases drew are independent. The
+derivation: docs/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,17 +1,5 @@
-"""Whether the copula of a model file follows from its tables: fitted again, and compared.
-
-Fitting is a function of the tables, and draws from fixed seeds; on one kind of processor it repeats itself. Numbers are
-stored with the binary digits that matter (`files.model.digits`), and each must be within one unit of its last digit of
-what the refit gives, and all but one in a hundred equal. How many bits that leaves open is `open_bits`, and is said.
-
-Another kind of processor adds up single precision in another order, and last digits differ. Then what the copula says
-is compared: of a latent model the probability of every level in every component and the predicted two-way tables, in
-units of the measured tables' noise; of a binary copula probabilities and cut points of levels, and all correlations. A
-file that agrees so far has not failed, and is not verified: verify says how much its last digits could hold. Between
-processors with and without vector instructions, predicted tables of the census example differed by 0.003 of their noise
-(root mean square; 0.08 at most), components by 0.0001 (0.004), correlations by 3e-8 and cut points by 0.0005; the
-tolerances are a few times that. Where rounding turns a choice (number of steps, parametrization), the fit is repeated
-with the choices that the file states: a handful of small numbers, each a post-processing of the same tables.
+"""Whether the copula of a model file follows from its tables: fitted again, and compared. The derivation:
+docs/derivations.md.
 """
 
 from __future__ import annotations
