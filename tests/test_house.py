@@ -12,22 +12,22 @@ ROOT = Path(sklar.__file__).parent
 TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
-    ".": 476,
-    "answer": 4_565,
-    "budget": 3_319,
-    "cli": 1_854,
-    "custodian": 4_224,
-    "draw": 1_680,
-    "files": 2_074,
-    "fitting": 3_120,
-    "generate": 656,
-    "kernel": 1_697,
-    "machine": 919,
-    "paper": 827,
-    "public": 3_560,
-    "rows": 4_004,
-    "studio": 2_361,
-    "trust": 3_930,
+    ".": 393,
+    "answer": 5_035,
+    "budget": 3_302,
+    "cli": 1_681,
+    "custodian": 4_441,
+    "draw": 1_966,
+    "files": 1_917,
+    "fitting": 3_261,
+    "generate": 660,
+    "kernel": 1_715,
+    "machine": 947,
+    "paper": 703,
+    "public": 3_849,
+    "rows": 4_114,
+    "studio": 2_235,
+    "trust": 3_763,
 }
 # Of the package, and of its tests.
 MOST_LINES, MOST_TESTS = 40_000, 32_000
