@@ -12,8 +12,8 @@ import pytest
 from benchmarks import filled, pages, results, scoreboard
 from tests.conftest import output_of
 
-# Kept to the tree by a test of their own, or made of other pages; what "inference_raw" had is in "inference" now.
-ELSEWHERE = {"README", "details", "attacks", "scoreboard", "inference_raw"}
+# Kept to the tree by a test of their own, or made of other pages.
+ELSEWHERE = {"README", "details", "attacks", "scoreboard"}
 
 
 @pytest.mark.parametrize("path", filled.FILES, ids=lambda path: path.name)
