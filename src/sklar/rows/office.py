@@ -1,4 +1,4 @@
-"""Workbooks of Excel, and files of Stata and SPSS, to batches, by libraries that are extras. More: docs/derivations.md."""
+"""Workbooks of Excel, and files of Stata and SPSS, to batches, by extras. More: docs/derivations.md."""
 
 from __future__ import annotations
 
