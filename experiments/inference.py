@@ -224,8 +224,9 @@ def line(key: tuple[str, str, float], own: Mapping[str, float], tables: Sequence
     way, kind, epsilon = key
     n, told, plainly = (own.get(each, 0.0) for each in ("n", "cautioned", "held_plainly"))
     plain, held = n - told, own.get("held", 0.0)
-    verdict = "PASS" if not plain or plainly >= LEAST * plain else "FAIL"
+    verdict = "PASS" if plainly >= LEAST * plain else "FAIL"
     verdict += "" if n >= ENOUGH else f", of {n:,.0f} alone"
+    verdict = verdict if plain else "all CAUTION" if n else "nothing to judge"
     least = [each["held_plainly"] / of for each in tables if (of := each.get("n", 0) - each.get("cautioned", 0))]
     cells = [f"{held / n:.1%}" if n else "-", f"{plainly / plain:.1%} of {plain:,.0f}" if plain else "-"]
     cells += [f"{min(least):.0%}" if least else "-"]
@@ -248,7 +249,7 @@ def page(folder: Path, out: Path) -> list[str]:
                 tables[held["table"]][way, kind, held["epsilon"]][each] += value
     keys = sorted((key for key in sums if key[0] in WAYS), key=lambda key: (WAYS.index(key[0]), key[1], key[2]))
     lines = [line(key, sums[key], [each[key] for each in tables.values() if key in each]) for key in keys]
-    failed = sum(each[-1].startswith("FAIL") for each in lines)
+    passed, failed = (sum(each[-1].startswith(said) for each in lines) for said in ("PASS", "FAIL"))
     series: dict[str, dict[str, float]] = {f"epsilon {epsilon:g}": {} for epsilon in EPSILONS}
     for kind in dict.fromkeys(kind for _, kind, _ in keys):
         for epsilon in EPSILONS:
@@ -269,7 +270,8 @@ def page(folder: Path, out: Path) -> list[str]:
         "How often 95% intervals of `sklar infer` hold the truth of raw values, of people, of what a search found, of "
         "three columns, and of functions that users write. A row fails where less than 93% hold of the intervals that "
         f"the program did not caution about. In the picture each dot is a kind of question, over all of them.\n\n"
-        f"**{len(lines) - failed} of {len(lines)} rows pass.**"
+        f"**{passed} rows pass and {failed} fail**; of {len(lines) - passed - failed} others no interval came without "
+        "CAUTION."
     )
     parts = [
         record.table(HEAD, lines),
@@ -286,7 +288,7 @@ def page(folder: Path, out: Path) -> list[str]:
     document = {"header": record.header("inference"), "results": [dict(zip(HEAD, each, strict=True)) for each in lines]}
     pictures = {"inference": dots("Coverage of 95% intervals", "share that hold the truth", series, line=0.95)}
     record.write(out, "inference", document=document, markdown=text, figures=pictures)
-    return [f"{each[-1]}: {', '.join(each[:3])}: {each[5]}" for each in lines if not each[-1].startswith("PASS")]
+    return [f"{each[-1]}: {', '.join(each[:3])}: {each[5]}" for each in lines if each[-1].startswith("FAIL")]
 
 
 @click.command()
