@@ -13,13 +13,13 @@ TESTS = Path(__file__).parent
 # Lines that each room has. One grows only with its reason, in the commit that changes its number.
 ROOMS = {
     ".": 393,
-    "answer": 5_035,
-    "budget": 3_302,
+    "answer": 5_041,
+    "budget": 3_307,
     "cli": 1_681,
     "custodian": 4_441,
     "draw": 1_966,
     "files": 1_917,
-    "fitting": 3_261,
+    "fitting": 3_264,
     "generate": 660,
     "kernel": 1_715,
     "machine": 947,

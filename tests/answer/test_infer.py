@@ -745,3 +745,12 @@ def test_an_answer_is_told_in_lines_json_and_tables(model: Model, tmp_path: Path
     wide = infer(sklar.fit(frame(800), SCHEMA, epsilon=1.0), "mean(weight) by sex")
     assert any("times as wide as the rows themselves would" in note for note in wide.notes)
     assert sklar.Synthesizer(SCHEMA, epsilon=4.0).fit(frame(300)).infer("mean(age)").figures
+
+
+def test_bins_that_noise_made_far_away_move_no_statistic_beyond_the_numbers_that_are_drawn() -> None:
+    shape = Shape(bins=np.array([0, 1, 1]), heights=np.array([0.0, 1, 2]), places=np.array([0.0, 10, 20]))
+    far = Attribute(name="far", kind="real", edges=(0.0, 10.0, 9e8, 1e9), domain="found")
+    inside = inside_of(far, far, np.arange(3), shape)
+    assert inside.lows.min(axis=1).tolist() == [0, 10, 10]
+    assert inside.highs.max(axis=1).tolist() == [10, 20, 20]
+    assert ((inside.lows.min(axis=1) <= inside.means) & (inside.means <= inside.highs.max(axis=1))).all()

@@ -208,7 +208,6 @@ def measured_by(schema: Schema, budget: Budget, plan: Plan, exact: Sequence[Any]
         {"epsilon": 1.0},
         {"epsilon": 1.0, "mechanism": "laplace"},
         pytest.param({"epsilon": 0.05, "neighbors": "add-remove"}, marks=pytest.mark.slow),
-        pytest.param({"epsilon": 1.0, "lost": 0.05}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -219,9 +218,9 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
     Where 2% is less than 5.6 of these errors, the band is that wide: 20 shares leave theirs by chance less than once in
     2 million runs. (Sets of two attributes have an error of about 0.4%. Noise of 0.9 times its scale covers 92%.)
     """
-    drawn = codes(4000, lost=case.get("lost", 0.0))
+    drawn = codes(4000)
     one_way, pairs = (Tables(cells=SCHEMA.cells, order=order).count(drawn) for order in (1, 2))
-    draw = measurer(drawn, **{key: value for key, value in case.items() if key != "lost"})
+    draw = measurer(drawn, **case)
     generator = np.random.default_rng(5)
     offsets = SCHEMA.offsets
     shares: dict[str, list[float]] = {"one": [], "two": [], "one set": [], "two set": []}

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sklar.budget.method import Method
+from sklar.budget.plan import plan_release
+from sklar.fitting import third
 from sklar.fitting.third import MOST_TRIPLES, Disagreement, choose_scales, coarsen, corrected, disagreement
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import PARTS, Block, Distances, Tables
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from tests.fitting.test_threeway import components
 
@@ -155,3 +161,19 @@ def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> N
     bare = replace(seen, variation=np.zeros(5), distance=np.zeros(5))
     assert corrected(bare, scores).variation[3] == pytest.approx(850 * flat[3])
     assert corrected(replace(bare, n_rows=100), scores).variation.max() == 1.0
+
+
+def test_tables_that_noise_would_drown_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens of linked tables leave room for scales of later tables up to a bound; a larger one could not be drawn."""
+    seen = made(40)
+    cells = seen.tables.cells
+    stages = plan_release(cells, Budget(epsilon=1.0), Method(), n_rows=seen.n_rows, again=True)
+    most = stages.most_later
+    schema: Any = SimpleNamespace(cells=cells)
+    asked = (np.array([3, 5, 8]), np.array([most / 2, most, 2 * most]))
+    monkeypatch.setattr(third, "choose_scales", lambda *_, **__: [asked])
+    distances = np.full(cells.n_pairs, 100.0)
+    look = third.Outlook(schema=schema, stages=stages, left=stages, distances=distances, seen=(seen,), scales=())
+    ((tables, scales),) = look.wanted([])
+    assert tables.members.tolist() == seen.tables.members[[3, 5]].tolist()
+    assert scales.tolist() == [most / 2, most]

@@ -135,7 +135,10 @@ class Answer(Tabular):
 
 
 def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL) -> Estimate:
-    """The noisy table of one or two attributes by all tables' effects, with standard errors and intervals."""
+    """The noisy table of one or two attributes by all tables' effects, with standard errors and intervals.
+
+    Every row is taken to have a level of every attribute, as all answers take it.
+    """
     schema, reach = measured.schema.whole or measured.schema, normal_quantile(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
         raise QueryError(said("answer.tables", number=len(names), got=", ".join(names) or "none"))

@@ -77,6 +77,11 @@ class Stages:
         self.reserve.setflags(write=False)
 
     @property
+    def most_later(self) -> float:
+        """The largest scale of a table that is worth measuring later: `tokens_for` leaves room for twice as much."""
+        return _LATER / 2 * max(float(scales.max()) for _, scales in self.first.parts)
+
+    @property
     def looks(self) -> int:
         """How often the first plan is measured."""
         return 2 if self.first.of_parities else 1

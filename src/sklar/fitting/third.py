@@ -109,8 +109,11 @@ class Outlook:
             precision=self.stages.precision,
             most_precision=TRIPLES_SHARE * float(np.sum(self.left.reserve**-2.0)),
         )
-        pairs = zip(seen, chosen, strict=True)
-        return [(replace(own.tables, sets=own.tables.members[at]), scales) for own, (at, scales) in pairs if at.size]
+        heard = [scales <= self.stages.most_later for _, scales in chosen]
+        pairs = [
+            (own.tables, at[most], scales[most]) for own, (at, scales), most in zip(seen, chosen, heard, strict=True)
+        ]
+        return [(replace(tables, sets=tables.members[at]), scales) for tables, at, scales in pairs if at.size]
 
     def plan(self, scores: Sequence[Block]) -> Plan:
         """All that is measured later: pairs again, and chosen larger tables."""

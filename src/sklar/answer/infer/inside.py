@@ -139,6 +139,7 @@ def inside_of(attribute: Attribute, finer: Attribute, parts: Codes, shape: Shape
     edges, fine = (np.asarray(each.edges, dtype=np.float64) for each in (attribute, finer))
     if shape is None:
         shape = Shape(bins=np.arange(edges.size - 1), heights=np.arange(edges.size * 1.0), places=edges)
+    limits = shape.ends[0].min(), shape.ends[1].max()
     means, points, lows, highs = (np.full((attribute.n_levels, RUNS), np.nan) for _ in range(4))
     errors, widths, masses = np.zeros_like(means), np.zeros_like(means), np.full_like(means, 1 / RUNS)
     whole = [np.flatnonzero(parts == level)[0] for level in range(attribute.n_levels)]
@@ -162,13 +163,15 @@ def inside_of(attribute: Attribute, finer: Attribute, parts: Codes, shape: Shape
         points[level] = np.maximum(np.interp(fineness, heights, places).mean(axis=1) - step / 2, places[0])
         means[level] = masses[level] @ points[level]
         if shape.means is not None and shape.errors is not None:
-            # What was measured is noisy, and bins as wide as a step hold one number.
-            least, most = edges[shape.bins[place]], edges[shape.bins[place] + 1] - step
-            means[level] = min(max(shape.means[place] - step / 2, least), max(most, least))
-            errors[level] = shape.errors[place] if most > least else 0.0
+            # What was measured is noisy: a mean lies where numbers do, and is off by no more than half of that range.
+            least, most = shape.ends[0][place], max(shape.ends[1][place] - step, shape.ends[0][place])
+            means[level] = min(max(shape.means[place] - step / 2, least), most)
+            errors[level] = min(shape.errors[place], (most - least) / 2)
             points[level] += means[level] - masses[level] @ points[level]
         widths[level] = max(places[-1] - places[0] - step, 0.0)
-        ends = np.array([low, *cuts, high])
+        # Numbers are limited to where they are drawn, but in a bin that a question divides.
+        reach = (low, high) if cuts.size else np.clip(edges[drawn : drawn + 2], *limits)
+        ends = np.array([reach[0], *cuts, reach[1]])
         lows[level], highs[level] = ends[part], np.maximum(ends[part + 1] - step, ends[part])
         within[level] = np.flatnonzero(parts == level)[part]
     own = {"means": means[:, 0], "errors": errors[:, 0], "widths": widths[:, 0]}
